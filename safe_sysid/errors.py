@@ -1,0 +1,41 @@
+"""Exceptions of the package: one root, messages that name the field, the value and what was expected."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "MessageError",
+    "ModelError",
+    "ParameterError",
+    "PlanError",
+    "SafeSysIdError",
+]
+
+
+class SafeSysIdError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class ConfigError(SafeSysIdError):
+    """A configuration file, or one value in it, cannot be used."""
+
+    def __init__(self, file: str, key: str, value: object, expected: str) -> None:
+        """Compose the message from its four parts; they stay available as attributes."""
+        self.file, self.key, self.value, self.expected = str(file), key, value, expected
+        super().__init__(f"{file}: {key} = {value!r}: expected {expected}")
+
+
+class ModelError(SafeSysIdError):
+    """A robot description is not a serial arm that this package can handle."""
+
+
+class ParameterError(SafeSysIdError):
+    """Inertial parameters, or a box of them, are malformed or physically impossible."""
+
+
+class PlanError(SafeSysIdError):
+    """A trajectory or plan is malformed, does not connect, or is not certified for what is asked."""
+
+
+class MessageError(SafeSysIdError):
+    """A ROS message does not carry what its topic promises."""

@@ -1,0 +1,17 @@
+"""Log to momentum equations to proved bounds and a nominal estimate of what the hand holds."""
+
+from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
+from safe_sysid.identification.measurements import REJECT_REASONS, Measurements
+from safe_sysid.identification.momentum import ERROR_CAUSES, MeasurementErrors, MomentumRows, momentum_rows
+
+__all__ = [
+    "ERROR_CAUSES",
+    "REJECT_REASONS",
+    "Identifier",
+    "MeasurementErrors",
+    "Measurements",
+    "MomentumRows",
+    "UpdateResult",
+    "UpdateStatus",
+    "momentum_rows",
+]

@@ -1,0 +1,316 @@
+"""The planner: from a start state and a parameter box to a certified plan, or to the reason why there is none.
+
+Pure: no clocks but the one in the budget, no messages. Without a deadline the same inputs give the same plan anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.constraints import FastConstraints, Margins, Obstacles
+from safe_sysid.planning.cost import CostKind, ExcitationCost, payload_scale, row_weights
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, Verdict, solve
+from safe_sysid.planning.plan import Plan
+from safe_sysid.robot.config import PlannerSettings
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+from safe_sysid.robot.scene import Scene
+
+__all__ = [
+    "PlanStatus",
+    "Planner",
+    "PlannerOptions",
+    "PlannerResult",
+    "bounds_stopped_improving",
+    "hand_over_state",
+]
+
+FloatArray = NDArray[np.float64]
+Certifier = Callable[[Plan, ParameterBox], Verdict]
+StartCheck = Callable[[FloatArray, ParameterBox], Sequence[str]]
+
+
+class PlanStatus(Enum):
+    """Outcome of a planning attempt; everything but PLANNED means: follow the certified tail, then hold."""
+
+    PLANNED = "planned"
+    START_REFUSED = "start refused"
+    NO_CERTIFIED_PLAN = "no certified plan"
+    STOPPED = "stopped before a certified plan was found"
+
+
+@dataclass(frozen=True)
+class PlannerOptions:
+    """Choices of method; physical settings are the robot's (:class:`~safe_sysid.robot.config.PlannerSettings`).
+
+    Attributes:
+        cost: see :mod:`safe_sysid.planning.cost`.
+        window: samples per row of the information: 1 torque regressor, more: momentum over that many samples.
+        weighted: rows divided by the error that the identifier will allow them.
+        samples: of the cost's horizon.
+        starts: random directions looked at per plan.
+        keep: of these, how many are optimised.
+        certificates: at most so many per plan.
+    """
+
+    cost: CostKind = "condition"
+    window: int = 8
+    weighted: bool = True
+    samples: int = 128
+    starts: int = 48
+    keep: int = 6
+    certificates: int = 5
+
+
+@dataclass(frozen=True, eq=False)
+class PlannerResult:
+    """What :meth:`Planner.plan_next` found.
+
+    Attributes:
+        status: whether there is a plan.
+        plan: certified for the box that was asked, or None.
+        certificate: of the plan, or of the last failed attempt, or None.
+        cost: of the plan, as optimised; nan without a plan.
+        condition: condition number of all rows so far in columns scaled by the box; nan without a plan.
+        information: (10, 10) what the plan adds until its hand-over; pass the sum to the next call.
+        iterations: of the local optimiser.
+        certificates: asked for.
+        wall_time, optimise_time, certify_time: s.
+        calibration: reserves for the optimiser's margins that the certificates taught; pass on to the next call.
+        reasons: for people; empty if planned.
+    """
+
+    status: PlanStatus
+    plan: Plan | None = None
+    certificate: object = None
+    cost: float = np.nan
+    condition: float = np.nan
+    information: FloatArray = field(default_factory=lambda: np.zeros((10, 10)))
+    iterations: int = 0
+    certificates: int = 0
+    wall_time: float = 0.0
+    optimise_time: float = 0.0
+    certify_time: float = 0.0
+    calibration: Margins = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+def hand_over_state(plan: Plan) -> FloatArray:
+    """State (3, n) in which the plan after this one starts: position, velocity, acceleration at ``t_plan``."""
+    return plan.trajectory.state(plan.t_plan)[:3]
+
+
+class Planner:
+    """Receding-horizon planner of exciting, certified trajectories.
+
+    Args:
+        model: the arm.
+        scene: obstacles.
+        gains: the controller's; the tracking tube comes from these and from nowhere else.
+        settings: times, range and margins; the model's own by default.
+        options: choices of method.
+        seed: of the random directions.
+        certify: rigorous check of one plan; by default :func:`safe_sysid.planning.certificate.verify_plan`.
+        start_check: reasons against starting at rest at a pose; by default the certificate module's.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        scene: Scene,
+        gains: ControllerGains,
+        settings: PlannerSettings | None = None,
+        options: PlannerOptions | None = None,
+        seed: int = 0,
+        certify: Certifier | None = None,
+        start_check: StartCheck | None = None,
+    ) -> None:
+        """Precompute what all plans share."""
+        self.model, self.scene, self.gains = model, scene, gains
+        self.settings = model.settings.planner if settings is None else settings
+        self.options = PlannerOptions() if options is None else options
+        self.seed = seed
+        self._certify = certify or _default_certifier(model, scene, gains)
+        self._start_check = start_check or _default_start_check(model, scene, gains)
+        self._obstacles = Obstacles.build(model, scene)
+
+    def budget(self, deadline: float | None = None, cancelled: Callable[[], bool] | None = None) -> Budget:
+        """The settings' iteration budget, with a deadline (monotonic s) for real time or without for lock-step."""
+        return Budget(self.settings.iteration_budget, self.options.certificates, deadline, cancelled)
+
+    def family(self, start_state: ArrayLike) -> TrajectoryFamily:
+        """The trajectories from a start state (3, n)."""
+        n = self.model.n
+        k_range = np.broadcast_to(np.asarray(self.settings.k_range, float), (n,))
+        return TrajectoryFamily(frozen_array(start_state, (3, n), "plan start state"), k_range, self.settings.t_f)
+
+    def build_problem(
+        self,
+        start_state: ArrayLike,
+        box: ParameterBox,
+        sequence: int,
+        previous: Plan | None = None,
+        executed_information: FloatArray | None = None,
+        last: bool = False,
+        calibration: Margins | None = None,
+    ) -> PlanProblem:
+        """The optimisation problem of one plan, for inspection or for :func:`safe_sysid.planning.optimise.solve`.
+
+        ``last``: no plan will follow, so the braking manoeuvre is part of the experiment.
+        """
+        family = self.family(start_state)
+        o = self.options
+        horizon = self.settings.t_f if last else self.settings.t_p
+        executed = np.zeros((10, 10)) if executed_information is None else executed_information
+        scale = payload_scale(box)
+        cost = ExcitationCost(
+            self.model.kinematics, family, scale, executed, horizon, o.samples, o.window, None, o.cost
+        )
+        if o.weighted:
+            cost = cost.weighted(row_weights(self.model, box, cost.sampler))
+        constraints = FastConstraints(
+            self.model,
+            box,
+            self.gains,
+            family,
+            self._obstacles,
+            self.settings.clearance_margin,
+            reserve=calibration or {},
+        )
+        # One generator per plan: a plan does not depend on how many were made before it.
+        rng = np.random.default_rng([self.seed, sequence])
+        starts = rng.uniform(-1.0, 1.0, (o.starts, self.model.n))
+        if previous is not None:
+            starts[0], starts[1] = previous.k, -previous.k
+        return PlanProblem(cost, constraints, starts, o.keep)
+
+    def plan_next(
+        self,
+        start_state: ArrayLike,
+        start_time: float,
+        box: ParameterBox,
+        sequence: int,
+        previous: Plan | None = None,
+        executed_information: FloatArray | None = None,
+        budget: Budget | None = None,
+        last: bool = False,
+        calibration: Margins | None = None,
+    ) -> PlannerResult:
+        """Plan from a state at a time, for every parameter in the box.
+
+        Args:
+            start_state: (3, n) position, velocity, acceleration at ``start_time``; of a plan under way:
+                :func:`hand_over_state`.
+            start_time: s.
+            box: that the controller works with then, or one that contains it.
+            sequence: number of the plan, also selects its random directions.
+            previous: the plan under way, if any; the new one must connect to it.
+            executed_information: (10, 10) sum of earlier results' ``information``.
+            budget: default: the settings' iterations, no deadline.
+            last: see :meth:`build_problem`.
+            calibration: of the previous result; saves certificates, decides nothing.
+
+        Raises:
+            PlanError: malformed arguments, or a start that is not where the previous plan is then.
+        """
+        budget = self.budget() if budget is None else budget
+        began = budget.clock()
+        start = frozen_array(start_state, (3, self.model.n), "plan start state")
+        if previous is not None:
+            _check_connection(start, start_time, previous)
+        at_rest = not np.any(start[1:])
+        if at_rest:
+            reasons = tuple(self._start_check(start[0], box))
+            if reasons:
+                return PlannerResult(
+                    PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons
+                )
+        problem = self.build_problem(start, box, sequence, previous, executed_information, last, calibration)
+        family = problem.cost.family
+
+        def plan_of(k: FloatArray) -> Plan:
+            return Plan(family.trajectory(k), start_time, self.settings.t_p, box.identity, sequence, k)
+
+        found = solve(problem, lambda k: self._certify(plan_of(k), box), budget)
+        numbers = {
+            "iterations": found.iterations,
+            "certificates": len(found.attempts),
+            "wall_time": budget.clock() - began,
+            "optimise_time": budget.clock() - began - found.certify_time,
+            "certify_time": found.certify_time,
+            "calibration": found.reserve,
+        }
+        if found.best is None:
+            status = PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN
+            certificate = found.attempts[-1].verdict.certificate if found.attempts else None
+            return PlannerResult(status, certificate=certificate, reasons=_why(found), **numbers)
+        k = found.best.k
+        return PlannerResult(
+            PlanStatus.PLANNED,
+            plan=plan_of(k),
+            certificate=found.best.verdict.certificate,
+            cost=found.best.cost,
+            condition=problem.cost.condition(k),
+            information=problem.cost.information(k),
+            **numbers,
+        )
+
+
+def _why(found: SearchResult) -> tuple[str, ...]:
+    if not found.attempts:
+        return ("no candidate could be certified in the time given",)
+    tried = f"{len(found.attempts)} trajectories were tried, none is certified"
+    worst = f"; closest to a limit: {found.worst}" if found.worst else ""
+    return (tried + worst, *found.attempts[-1].verdict.reasons)
+
+
+def _check_connection(start: FloatArray, start_time: float, previous: Plan) -> None:
+    there = previous.trajectory.state(start_time - previous.start_time)[:3]
+    gap = np.abs(start - there)
+    # Position, velocity and acceleration of one trajectory differ by rounding only.
+    if not np.all(gap <= 1e-9):
+        order, joint = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        what = ("position", "velocity", "acceleration")[int(order)]
+        raise PlanError(
+            f"plan start at {start_time} s: {what} of joint {int(joint)} is {start[order, joint]!r}, "
+            f"the plan under way is at {there[order, joint]!r}: expected them to connect"
+        )
+
+
+def bounds_stopped_improving(
+    history: Sequence[ParameterBox], threshold: float = 0.02, updates: int = 1
+) -> bool:
+    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in each of the last ``updates`` updates.
+
+    Args:
+        history: boxes in the order of their publication, the prior first.
+        threshold: relative to the interval's width before the update.
+        updates: how many updates in a row must have been in vain.
+    """
+    if updates < 1:
+        raise PlanError(f"updates = {updates!r}: expected at least 1")
+    if len(history) < updates + 1:
+        return False
+    for before, after in zip(history[-updates - 1 : -1], history[-updates:], strict=True):
+        if before.epoch != after.epoch:
+            return False
+        old, new = (box.payload_upper - box.payload_lower for box in (before, after))
+        if np.any(old - new > threshold * old):
+            return False
+    return True
+
+
+def _default_certifier(model: RobotModel, scene: Scene, gains: ControllerGains) -> Certifier:
+    raise NotImplementedError
+
+
+def _default_start_check(model: RobotModel, scene: Scene, gains: ControllerGains) -> StartCheck:
+    raise NotImplementedError

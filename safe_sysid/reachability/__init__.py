@@ -1,0 +1,1 @@
+"""(trajectory, box of parameters, tracking bound) -> rigorous enclosures of motion, torque and distance."""

@@ -1,0 +1,158 @@
+r"""The motion in time cells: desired trajectory plus every tracking error, as affine forms.
+
+In cell m, with ``tau_`` the time from its centre, every desired quantity is its centre's Taylor form: value and slope
+kept, the rest enclosed. The tracking theorem gives ``|e_j| <= e_bound_j`` and ``|r_j| <= r_bound_j``, whence exactly
+
+``q = q_d - e``, ``qd_a = qd_d + K_r e``, ``qd = qd_a - r``, ``qdd_a = qdd_d + K_r (r - K_r e)``.
+
+Symbols: 0 the time in the cell, 1..n the e_j, n+1..2n the r_j. The controller computes with measured q and qd: its
+e_m = q_d - q_m and r_m obey the same four equations, only their bounds are larger (:func:`enlarged`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import factorial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.errors import PlanError
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = ["TrackingSet", "TimeCells", "affine_motion", "time_cells"]
+
+FloatArray = NDArray[np.float64]
+_EPS = 2.0**-52
+_UP = 1.0 + 8 * _EPS
+#: Share of a segment's size that covers the difference of its end and the knot it holds afterwards.
+_KNOT_SLACK = 2e-13
+
+
+@dataclass(frozen=True)
+class TrackingSet:
+    """Bounds of the tracking error that a controller has proved, each (n,): e (rad), r (rad/s), and its K_r (1/s)."""
+
+    e: FloatArray
+    r: FloatArray
+    k_r: FloatArray
+
+    @classmethod
+    def of(cls, gains: object, n: int) -> TrackingSet:
+        """The true tracking error's set from a controller's gains (``e_bound``, ``r_bound``, ``K_r``)."""
+        arrays = (np.broadcast_to(np.asarray(x, float), (n,)).copy() for x in (gains.e_bound, gains.r_bound, gains.K_r))
+        e, r, k_r = arrays
+        for name, value in (("e_bound", e), ("r_bound", r), ("K_r", k_r)):
+            if not np.all(value >= 0.0):
+                raise PlanError(f"gains.{name} = {value.tolist()}: expected numbers >= 0")
+        return cls(e, r, k_r)
+
+    def enlarged(self, position_error: ArrayLike, velocity_error: ArrayLike) -> TrackingSet:
+        """The set of the *measured* errors: ``|e_m| <= e + dq``, ``|r_m| <= r + dv + K_r dq``."""
+        dq, dv = np.abs(np.asarray(position_error, float)), np.abs(np.asarray(velocity_error, float))
+        return TrackingSet((self.e + dq) * _UP, (self.r + dv + self.k_r * dq) * _UP, self.k_r)
+
+
+@dataclass(frozen=True)
+class TimeCells:
+    """Desired motion over a grid of time cells.
+
+    Attributes:
+        grid: (M + 1,) times, s.
+        forms: (M, 4, n, 3) position .. jerk: centre, time slope (times half a cell), remainder.
+    """
+
+    grid: FloatArray
+    forms: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return len(self.grid) - 1
+
+    @property
+    def centres(self) -> FloatArray:
+        """(M,) middle times, s."""
+        return 0.5 * (self.grid[1:] + self.grid[:-1])
+
+    def ranges(self, order: int) -> FloatArray:
+        """(M, n, 2) enclosure of the order-th derivative of the desired position."""
+        c, g, rho = np.moveaxis(self.forms[:, order], -1, 0)
+        radius = (np.abs(g) + rho) * _UP + np.abs(c) * 2 * _EPS
+        return np.stack([c - radius, c + radius], axis=-1)
+
+
+def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
+    """Cut ``[0, duration]`` in ``intervals`` equal cells, cut again at interior knots; the last holds the end's rest."""
+    if intervals < 1:
+        raise PlanError(f"intervals = {intervals!r}: expected at least 1")
+    grid = np.union1d(np.linspace(0.0, trajectory.duration, intervals + 1), trajectory.times)
+    count, n = len(grid) - 1, trajectory.n
+    segment = np.clip(np.searchsorted(trajectory.times, 0.5 * (grid[1:] + grid[:-1])) - 1, 0, len(trajectory.times) - 2)
+    left, right = grid[:-1] - trajectory.times[segment], grid[1:] - trajectory.times[segment]
+    x = 0.5 * (left + right)
+    half = np.maximum(right - x, x - left) * _UP + np.abs(right) * 4 * _EPS
+    c = trajectory.coefficients[segment]
+    taylor = _shift(c, x[:, None])
+    size = _shift(np.abs(c), np.abs(x)[:, None])
+    # Each coefficient is a sum of terms with at most 12 roundings each.
+    error = 20 * _EPS * size
+    span = (trajectory.times[1:] - trajectory.times[:-1])[segment]
+    whole = np.sum(np.abs(c) * np.maximum(span, 1.0)[:, None, None] ** np.arange(6.0), axis=-1)
+    forms = np.empty((count, 4, n, 3))
+    h = half[:, None]
+    for order in range(4):
+        factor = np.array([factorial(i) / factorial(i - order) if i >= order else 0.0 for i in range(6)])
+        centre = factor[order] * taylor[..., order]
+        slope = factor[order + 1] * taylor[..., order + 1] * h
+        rho = factor[order] * error[..., order] + factor[order + 1] * error[..., order + 1] * h
+        if order + 2 <= 5:
+            # tau^2 in [0, h^2]: half of it is a shift of the centre.
+            bend = 0.5 * factor[order + 2] * taylor[..., order + 2] * h * h
+            centre = centre + bend
+            rho = rho + np.abs(bend) + factor[order + 2] * error[..., order + 2] * h * h
+        for i in range(order + 3, 6):
+            rho = rho + factor[i] * (np.abs(taylor[..., i]) + error[..., i]) * h ** (i - order)
+        rho = rho * _UP**4 + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho) + _KNOT_SLACK * factor[order] * whole
+        forms[:, order] = np.stack([centre, slope, rho], axis=-1)
+    return TimeCells(grid, forms)
+
+
+def _shift(c: FloatArray, x: FloatArray) -> FloatArray:
+    """(M, n, 6) polynomial coefficients re-expanded about x (M, 1)."""
+    out = c.copy()
+    for i in range(6):
+        for k in range(4, i - 1, -1):
+            out[..., k] += x * out[..., k + 1]
+    return out
+
+
+def affine_motion(cells: TimeCells, tracking: TrackingSet, with_r: bool = True) -> tuple[FloatArray, ...]:
+    """Affine forms of ``q, qd, qd_a, qdd_a``, each (M, n, K + 2), K = 1 + 2 n; or of q alone with K = 1 + n.
+
+    Coefficients such as ``K_r e_bound`` are rounded once or twice: that goes to the remainder.
+    """
+    n = len(tracking.e)
+    symbols = 1 + (2 * n if with_r else n)
+    joints = np.arange(n)
+    out = []
+    for name in ("q", "qd", "qd_a", "qdd_a") if with_r else ("q",):
+        form = np.zeros((cells.count, n, symbols + 2))
+        order = {"q": 0, "qd": 1, "qd_a": 1, "qdd_a": 2}[name]
+        desired = cells.forms[:, order]
+        form[..., 0], form[..., 1], form[..., -1] = desired[..., 0], desired[..., 1], desired[..., 2]
+        by_e = {
+            "q": -tracking.e,
+            "qd": tracking.k_r * tracking.e,
+            "qd_a": tracking.k_r * tracking.e,
+            "qdd_a": -(tracking.k_r * tracking.k_r) * tracking.e,
+        }[name]
+        form[:, joints, 2 + joints] = by_e
+        slack = np.abs(by_e)
+        if with_r and name in ("qd", "qdd_a"):
+            by_r = -tracking.r if name == "qd" else tracking.k_r * tracking.r
+            form[:, joints, 2 + n + joints] = by_r
+            slack = slack + np.abs(by_r)
+        form[..., -1] = form[..., -1] * _UP + 4 * _EPS * slack
+        out.append(form)
+    return tuple(out)

@@ -1,0 +1,90 @@
+r"""Relative poses of joint frames over time cells, as affine forms in (time, e).
+
+For a pair of bodies only the joints *between* them matter. So the pose of frame B is enclosed relative to frame A,
+for every A: what moves both cancels exactly instead of to first order. Index 0 is the world, j + 1 joint frame j.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.reachability.affine import add_scaled, dot
+from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
+from safe_sysid.reachability.rotations import fill_rotation, rotation_parts
+from safe_sysid.reachability.torque import form_ranges
+from safe_sysid.robot.model import Kinematics
+
+__all__ = ["point_ranges", "relative_poses"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def _pose_kernel(
+    parts: FloatArray,
+    parts_error: float,
+    translation: FloatArray,
+    q: FloatArray,
+    rotations: FloatArray,
+    origins: FloatArray,
+) -> None:
+    """Fill ``rotations`` (M, n+1, n+1, 3, 3, K+2) and ``origins`` (M, n+1, n+1, 3, K+2), entries [m, a, b] with a <= b."""
+    cells, n, size = q.shape
+    rot, inv = np.zeros((n, 3, 3, size)), np.zeros((n, 3, 3, size))
+    work = np.zeros((2, size))
+    for m in range(cells):
+        for j in range(n):
+            fill_rotation(parts[j], parts_error, q[m, j], work, rot[j], inv[j])
+        for a in range(n + 1):
+            r, p = rotations[m, a, a], origins[m, a, a]
+            r[:], p[:] = 0.0, 0.0
+            for i in range(3):
+                r[i, i, 0] = 1.0
+            for b in range(a, n):
+                r, p = rotations[m, a, b], origins[m, a, b]
+                r_next, p_next = rotations[m, a, b + 1], origins[m, a, b + 1]
+                for i in range(3):
+                    p_next[i] = p[i]
+                    for k in range(3):
+                        add_scaled(r[i, k], translation[b, k], p_next[i])
+                        if a == b:
+                            r_next[i, k] = rot[b, i, k]
+                        else:
+                            # Row i of the product: the joint's own rotation has two symbols, so it goes first.
+                            dot(inv[b, k], r[i], r_next[i, k])
+
+
+def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> tuple[FloatArray, FloatArray]:
+    """Enclose the pose of every frame in every frame before it.
+
+    Returns:
+        Rotations (M, n+1, n+1, 3, 3, K+2) and origins (M, n+1, n+1, 3, K+2), K = 1 + n; entry [m, a, b] is frame b
+        in frame a for a <= b (0 is the world), other entries are NaN.
+    """
+    (q,) = affine_motion(cells, tracking, with_r=False)
+    count, n, size = q.shape
+    parts, error = rotation_parts(kin)
+    rotations = np.full((count, n + 1, n + 1, 3, 3, size), np.nan)
+    origins = np.full((count, n + 1, n + 1, 3, size), np.nan)
+    _pose_kernel(parts, error, kin.translation, q, rotations, origins)
+    return rotations, origins
+
+
+@njit(cache=True)
+def _point_kernel(rotations: FloatArray, origins: FloatArray, points: FloatArray, out: FloatArray) -> None:
+    """``out`` (M, P, 3, K+2) = origin + rotation point for poses (M, 3, 3, K+2), (M, 3, K+2)."""
+    for m in range(out.shape[0]):
+        for p in range(points.shape[0]):
+            for i in range(3):
+                out[m, p, i] = origins[m, i]
+                for k in range(3):
+                    add_scaled(rotations[m, i, k], points[p, k], out[m, p, i])
+
+
+def point_ranges(rotations: FloatArray, origins: FloatArray, points: FloatArray) -> FloatArray:
+    """(M, P, 3, 2): boxes that hold the points (P, 3) of one frame, from its poses (M, 3, 3, K+2) and (M, 3, K+2)."""
+    out = np.empty((len(origins), len(points), 3, origins.shape[-1]))
+    _point_kernel(np.ascontiguousarray(rotations), np.ascontiguousarray(origins), np.ascontiguousarray(points), out)
+    return form_ranges(out)

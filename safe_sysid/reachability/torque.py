@@ -1,0 +1,159 @@
+r"""Enclosure of the commanded torque over time cells, for every parameter vector of a box.
+
+The robust law commands ``W_s(q_m, qd_m, qd_a,m, qdd_a,m) theta' + K_d r_m`` with *some* ``theta'`` in the controller's
+box, which may be any box nested in the one given here: ``theta' = mid + d``, ``|d_p| <= rad_p``, so row j lies in
+``(W_s mid + K_d r)_j +- sum_p |W_s,jp| rad_p``. Both parts stay affine forms in (time, e, r) until they are added: the
+torque's dependence on its own tracking error is not counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.reachability.affine import affine_range
+from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
+from safe_sysid.reachability.rotations import rotation_parts
+from safe_sysid.reachability.torque_kernel import torque_kernel
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["TorqueEnclosure", "enclose_torque", "form_ranges"]
+
+FloatArray = NDArray[np.float64]
+_EPS = 2.0**-52
+_UP = 1.0 + 8 * _EPS
+#: The controller evaluates the law in floats (about 1e4 operations): relative to the torque's own magnitude.
+_CONTROLLER_ROUNDING = 1e-11
+
+
+@dataclass(frozen=True)
+class TorqueEnclosure:
+    """What the torque certificate and the tracking theorem need, per cell.
+
+    Attributes:
+        torque: (M, n, 2) commanded torque, N m.
+        nominal: (M, n, 2) range of ``W_s mid + K_d r`` alone (for reports: where a violation comes from).
+        spread: (M, n) upper bound of ``sum_p |W_s,jp| rad_p``.
+        measure: (M,) upper bound of ``sum_p rad_p sqrt(sum_j W_jp^2 / inertia_lower_j)``.
+        qd, qd_a, qdd_a: (M, n, 2) ranges of the motion.
+        regressor: (M, n, 14 n, 2) ranges of W_s, if asked for.
+    """
+
+    torque: FloatArray
+    nominal: FloatArray
+    spread: FloatArray
+    measure: FloatArray
+    qd: FloatArray
+    qd_a: FloatArray
+    qdd_a: FloatArray
+    regressor: FloatArray | None
+
+
+def form_ranges(forms: FloatArray) -> FloatArray:
+    """Ranges (..., 2) of affine forms (..., K + 2): the vectorised :func:`affine_range`."""
+    centre, rho = forms[..., 0], forms[..., -1]
+    radius = np.abs(forms[..., 1:-1]).sum(axis=-1) + rho
+    radius = radius + (forms.shape[-1] + 8) * _EPS * (np.abs(centre) + radius) + 1e-300
+    return np.stack([centre - radius, centre + radius], axis=-1)
+
+
+def enclose_torque(
+    kin: Kinematics,
+    box: ParameterBox,
+    cells: TimeCells,
+    tracking: TrackingSet,
+    damping: FloatArray,
+    inertia_lower: FloatArray,
+    friction_transition: float,
+    want_regressor: bool = False,
+) -> TorqueEnclosure:
+    """Enclose the torque that a controller with any box nested in ``box`` may command in each cell.
+
+    Args:
+        kin: the arm.
+        box: (14 n) parameters.
+        cells: the desired motion.
+        tracking: bounds of the *measured* tracking errors (:meth:`TrackingSet.enlarged`).
+        damping: (n,) K_d, N m s / rad.
+        inertia_lower: (n,) positive lower bounds of the inertia's weights in the measure, kg m^2.
+        friction_transition: velocity below which Coulomb's sign is a ramp, rad/s.
+        want_regressor: also return the interval regressor.
+
+    Raises:
+        ParameterError: sizes do not match, or an inertia bound is not positive.
+    """
+    n = len(kin.axis)
+    damping = np.ascontiguousarray(np.broadcast_to(np.asarray(damping, float), (n,)))
+    inertia = np.broadcast_to(np.asarray(inertia_lower, float), (n,))
+    if box.size != 14 * n or len(tracking.e) != n:
+        raise ParameterError(f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}")
+    if not np.all(inertia > 0.0):
+        raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
+    q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
+    rates = form_ranges(qd_a)
+    count, _, size = q.shape
+    r_form = np.zeros_like(q)
+    r_form[:, np.arange(n), 2 + n + np.arange(n)] = tracking.r
+    parts, error = rotation_parts(kin)
+    nominal, spread, measure = np.empty((count, n, size)), np.empty((count, n, size)), np.empty(count)
+    regressor = np.zeros((count, n, 14 * n, 2)) if want_regressor else np.zeros((1, 1, 1, 2))
+    torque_kernel(
+        parts,
+        error,
+        kin.translation,
+        kin.axis,
+        kin.gravity,
+        q,
+        qd,
+        qd_a,
+        qdd_a,
+        _sign_range(rates, friction_transition),
+        np.ascontiguousarray(box.mid),
+        np.ascontiguousarray(box.rad),
+        damping,
+        r_form,
+        _UP / inertia,
+        want_regressor,
+        nominal,
+        spread,
+        measure,
+        regressor,
+    )
+    torque = _torque_range(nominal, spread)
+    spread_range = form_ranges(spread)
+    size_bound = np.abs(form_ranges(nominal)).max(axis=-1) + spread_range[..., 1]
+    rounding = _CONTROLLER_ROUNDING * (1.0 + size_bound)
+    torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
+    return TorqueEnclosure(
+        torque,
+        form_ranges(nominal),
+        spread_range[..., 1],
+        measure,
+        form_ranges(qd),
+        rates,
+        form_ranges(qdd_a),
+        regressor if want_regressor else None,
+    )
+
+
+def _torque_range(nominal: FloatArray, spread: FloatArray) -> FloatArray:
+    """(M, n, 2): lower end of ``nominal - spread``, upper end of ``nominal + spread``, correlation kept."""
+    total = np.abs(nominal) + np.abs(spread)
+    slack = 4 * _EPS * total.sum(axis=-1)
+    above, below = nominal + spread, nominal - spread
+    for form in (above, below):
+        form[..., -1] = (nominal[..., -1] + spread[..., -1]) * _UP + slack
+    return np.stack([form_ranges(below)[..., 0], form_ranges(above)[..., 1]], axis=-1)
+
+
+def _sign_range(rates: FloatArray, transition: float) -> FloatArray:
+    """Range of the friction sign ``sat(v / transition)`` (monotone) over velocity ranges (..., 2)."""
+    if transition > 0.0:
+        ratio = rates / transition
+        widened = np.stack([ratio[..., 0] - np.abs(ratio[..., 0]) * _EPS, ratio[..., 1] + np.abs(ratio[..., 1]) * _EPS], -1)
+        return np.clip(widened, -1.0, 1.0)
+    return np.sign(rates)

@@ -1,0 +1,253 @@
+"""The summary of a run as a validated structure; `summary.json` is this and nothing else (docs/summary_json.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from safe_sysid.report.files import write_text
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+
+__all__ = [
+    "VIOLATION_KINDS",
+    "Clearance",
+    "Durations",
+    "Evidence",
+    "Exit",
+    "Loop",
+    "Margin",
+    "Noise",
+    "ParameterRow",
+    "PlanRow",
+    "Quantiles",
+    "Safety",
+    "Summary",
+    "Timing",
+    "Tracking",
+    "Use",
+    "Violations",
+    "write_summary",
+]
+
+Count = Annotated[int, Field(ge=0)]
+Time = FiniteFloat  # s since the first measurement of the run, on the plant's clock
+
+VIOLATION_KINDS = ("position", "velocity", "torque", "clearance", "tracking", "contact", "bounds")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ParameterRow(_Model):
+    """One of the ten parameters of last link, hand and payload, in the last joint's frame.
+
+    ``truth`` is null only where the plant left no log (``exit.status`` is then not 0).
+    """
+
+    name: str
+    unit: str
+    truth: FiniteFloat | None
+    lower: FiniteFloat
+    nominal: FiniteFloat
+    upper: FiniteFloat
+    prior_lower: FiniteFloat
+    prior_upper: FiniteFloat
+
+    @property
+    def width_share(self) -> float:
+        """Width of the bounds over the width of the prior."""
+        prior = self.prior_upper - self.prior_lower
+        return (self.upper - self.lower) / prior if prior > 0.0 else 1.0
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the truth lies inside; None if it is not known."""
+        return None if self.truth is None else self.lower <= self.truth <= self.upper
+
+
+class Violations(_Model):
+    """Counts: control ticks (clearance: samples looked at; bounds: updates) at which something was violated."""
+
+    position: Count = 0
+    velocity: Count = 0
+    torque: Count = 0
+    clearance: Count = 0
+    tracking: Count = 0
+    contact: Count = 0
+    bounds: Count = 0
+
+    @property
+    def total(self) -> int:
+        """Sum over all kinds."""
+        return sum(getattr(self, kind) for kind in VIOLATION_KINDS)
+
+
+class Margin(_Model):
+    """Smallest certified margin of one family of constraints of a plan; ``smallest`` null: nothing to constrain."""
+
+    smallest: FiniteFloat | None
+    unit: str
+    culprit: str
+    time_s: Time
+
+
+class PlanRow(_Model):
+    """One answer of the planner: a certified plan, or the reason why there was none."""
+
+    sequence: Count
+    status: str
+    start_s: Time
+    hand_over_s: Time | None
+    end_s: Time | None
+    box: str
+    k: list[FiniteFloat]
+    cost: FiniteFloat | None
+    planning_s: FiniteFloat | None
+    margins: dict[str, Margin]
+    reasons: list[str]
+
+
+class Use(_Model):
+    """Largest use of a limit: 100 percent is the limit."""
+
+    percent: FiniteFloat
+    joint: str
+    time_s: Time
+
+
+class Clearance(_Model):
+    """Smallest distance between solids that must stay apart, by MuJoCo, and what the certificates had promised."""
+
+    smallest_m: FiniteFloat | None
+    pair: list[str]
+    time_s: Time | None
+    certified_m: FiniteFloat | None
+
+
+class Tracking(_Model):
+    """Largest true tracking error: share of its proved bound, the error itself, and where."""
+
+    percent: FiniteFloat
+    joint: str
+    time_s: Time
+    value: FiniteFloat
+    bound: FiniteFloat
+    unit: str
+
+
+class Evidence(_Model):
+    """How much was looked at. A run without violations in nothing proves nothing."""
+
+    ticks: Count
+    tracking_ticks: Count
+    clearance_samples: Count
+    updates: Count
+    plans: Count
+
+
+class Safety(_Model):
+    """The safety record; null where there was nothing to look at."""
+
+    clearance: Clearance
+    position: Use | None
+    velocity: Use | None
+    torque: Use | None
+    tracking_position: Tracking | None
+    tracking_velocity: Tracking | None
+    tracking_energy: Tracking | None
+    evidence: Evidence
+    findings: list[str]
+
+
+class Quantiles(_Model):
+    """Median, 99th percentile and maximum, in the unit of the field's name."""
+
+    p50: FiniteFloat
+    p99: FiniteFloat
+    max: FiniteFloat
+
+
+class Loop(_Model):
+    """The 1 kHz loop: in lock-step only the computing time means anything."""
+
+    ticks: Count
+    compute_us: Quantiles | None
+    period_us: Quantiles | None
+    latency_us: Quantiles | None
+    missed: Count | None
+
+
+class Durations(_Model):
+    """How many times something was done, and for how long, in s."""
+
+    count: Count
+    median_s: FiniteFloat | None
+    max_s: FiniteFloat | None
+
+
+class Timing(_Model):
+    """Wall-clock times."""
+
+    startup_s: FiniteFloat
+    run_s: FiniteFloat
+    simulated_s: FiniteFloat
+    controller: Loop
+    planning: Durations
+    identification: Durations
+
+
+class Noise(_Model):
+    """Errors of the measurements: mode, and declared bounds (one number, or one per joint)."""
+
+    mode: str
+    torque_abs: FiniteFloat | list[FiniteFloat]
+    torque_rel: FiniteFloat | list[FiniteFloat]
+    position_error: FiniteFloat | list[FiniteFloat]
+    velocity_error: FiniteFloat | list[FiniteFloat]
+
+
+class Exit(_Model):
+    """Exit status of the command, and why it is not 0."""
+
+    status: Annotated[int, Field(ge=0, le=255)]
+    reason: str
+
+
+class Summary(_Model):
+    """Everything that a run is judged by."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    parameters: Annotated[list[ParameterRow], Field(min_length=10, max_length=10)]
+    violations: Violations
+    plans: list[PlanRow]
+    timing: Timing
+    safety: Safety
+    robot: str
+    scene: str
+    payload: str
+    arm: str
+    seed: int
+    noise: Noise
+    mode: Literal["lockstep", "real-time"]
+    exit: Exit
+
+    @model_validator(mode="after")
+    def _the_ten(self) -> Summary:
+        names = tuple(row.name for row in self.parameters)
+        units = tuple(row.unit for row in self.parameters)
+        if names != PAYLOAD_NAMES or units != PAYLOAD_UNITS:
+            raise ValueError(f"parameters {names} in {units}: expected {PAYLOAD_NAMES} in {PAYLOAD_UNITS}")
+        return self
+
+    def to_json(self) -> str:
+        """As text, keys in the order of the fields."""
+        return json.dumps(self.model_dump(by_alias=True), indent=2, allow_nan=False) + "\n"
+
+
+def write_summary(path: str | Path, summary: Summary) -> None:
+    """Write `summary.json`, whole or not at all."""
+    write_text(path, summary.to_json())

@@ -1,0 +1,60 @@
+"""What the arm is: model from URDF and YAML, inertial parameters and their boxes, regressors, geometry, scenes."""
+
+from safe_sysid.robot.config import Settings, load_settings, per_joint
+from safe_sysid.robot.geometry import PAYLOAD_BODY, allowed_pairs, build_bodies
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import Body, JointLimits, Kinematics, RobotModel
+from safe_sysid.robot.parameters import (
+    PAYLOAD_NAMES,
+    PAYLOAD_UNITS,
+    ParameterBox,
+    com_and_inertia,
+    from_log_cholesky,
+    inertia_from_com,
+    is_consistent,
+    log_cholesky,
+    parameter_names,
+    pseudo_inertia,
+    transform_inertial,
+)
+from safe_sysid.robot.regressors import (
+    forward_kinematics,
+    momentum_rate_regressor,
+    momentum_regressor,
+    slotine_li_regressor,
+    torque_regressor,
+)
+from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+
+__all__ = [
+    "PAYLOAD_BODY",
+    "PAYLOAD_NAMES",
+    "PAYLOAD_UNITS",
+    "Body",
+    "JointLimits",
+    "Kinematics",
+    "ParameterBox",
+    "RobotModel",
+    "Scene",
+    "SceneBox",
+    "Settings",
+    "allowed_pairs",
+    "build_bodies",
+    "com_and_inertia",
+    "forward_kinematics",
+    "from_log_cholesky",
+    "inertia_from_com",
+    "is_consistent",
+    "load_robot",
+    "load_scene",
+    "load_settings",
+    "log_cholesky",
+    "momentum_rate_regressor",
+    "momentum_regressor",
+    "parameter_names",
+    "per_joint",
+    "pseudo_inertia",
+    "slotine_li_regressor",
+    "torque_regressor",
+    "transform_inertial",
+]

@@ -1,0 +1,150 @@
+"""What the arm is: kinematics, limits, parameters and geometry, validated once and read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ModelError
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+
+if TYPE_CHECKING:
+    from safe_sysid.robot.config import Settings
+
+__all__ = ["Body", "JointLimits", "Kinematics", "RobotModel"]
+
+FloatArray = NDArray[np.float64]
+MAX_JOINTS = 9
+
+
+class Kinematics(NamedTuple):
+    """Serial chain as plain C-ordered float64 arrays: what the numba kernels take.
+
+    Attributes:
+        rotation: (n, 3, 3) joint frame j in joint frame j-1 at q = 0 (joint 0: in the world).
+        translation: (n, 3) origin of joint frame j in joint frame j-1, m.
+        axis: (n, 3) unit axis of joint j in its own frame.
+        gravity: (3,) gravitational acceleration in the world, m/s^2.
+    """
+
+    rotation: FloatArray
+    translation: FloatArray
+    axis: FloatArray
+    gravity: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class JointLimits:
+    """Position (rad, infinite for continuous joints), velocity (rad/s) and torque (N m) limits, each (n,)."""
+
+    position_lower: FloatArray
+    position_upper: FloatArray
+    velocity: FloatArray
+    torque: FloatArray
+
+    def __post_init__(self) -> None:
+        """Validate and freeze."""
+        n = np.size(self.velocity)
+        for name in ("position_lower", "position_upper", "velocity", "torque"):
+            finite = not name.startswith("position")
+            array = frozen_array(getattr(self, name), (n,), f"JointLimits.{name}", finite=finite)
+            if np.any(np.isnan(array)) or (finite and np.any(array <= 0.0)):
+                raise ModelError(f"JointLimits.{name} = {array.tolist()}: expected positive numbers")
+            object.__setattr__(self, name, array)
+        if np.any(self.position_lower >= self.position_upper):
+            raise ModelError("JointLimits.position: expected lower < upper for every joint")
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """Convex hull of points, inflated by a radius; covers a part of the real geometry.
+
+    Attributes:
+        name: unique.
+        joint: index of the joint frame it moves with, -1 for fixed to the world.
+        points: (m, 3) in that frame, m.
+        radius: >= 0, m.
+        kind: "arm", "hand", "payload" or "base".
+    """
+
+    name: str
+    joint: int
+    points: FloatArray
+    radius: float
+    kind: str = "arm"
+
+    def __post_init__(self) -> None:
+        """Validate and freeze."""
+        points = np.atleast_2d(np.asarray(self.points, float))
+        object.__setattr__(self, "points", frozen_array(points, (len(points), 3), f"Body {self.name}.points"))
+        if not (self.radius >= 0.0 and np.isfinite(self.radius)):
+            raise ModelError(f"Body {self.name}.radius = {self.radius!r}: expected a number >= 0")
+
+
+@dataclass(frozen=True, eq=False)
+class RobotModel:
+    """A serial arm of 1 to 9 revolute or continuous joints; see DESIGN for the conventions.
+
+    Attributes:
+        name: of the robot.
+        joint_names: n names, base to tip; messages are matched by these.
+        kinematics: arrays for the kernels.
+        limits: joint limits.
+        continuous: (n,) bool, joints without position limits that wrap.
+        theta_nominal: (14 n,) bare arm with empty hand.
+        arm_prior: box that holds the truth: arm within its declared uncertainty, theta_e the payload prior.
+        friction_transition_velocity: below it (rad/s) the sign of Coulomb friction is unknown.
+        flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
+        bodies: collision geometry.
+        allowed_pairs: pairs of body names that may overlap.
+        settings: the validated configuration.
+    """
+
+    name: str
+    joint_names: tuple[str, ...]
+    kinematics: Kinematics
+    limits: JointLimits
+    continuous: NDArray[np.bool_]
+    theta_nominal: FloatArray
+    arm_prior: ParameterBox
+    friction_transition_velocity: float
+    flange: tuple[FloatArray, FloatArray]
+    bodies: tuple[Body, ...]
+    allowed_pairs: frozenset[frozenset[str]]
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        """Validate shapes and freeze the arrays."""
+        n = len(self.joint_names)
+        if not 1 <= n <= MAX_JOINTS:
+            raise ModelError(f"robot {self.name}: {n} joints: expected 1 to {MAX_JOINTS}")
+        if len(set(self.joint_names)) != n:
+            raise ModelError(f"robot {self.name}: joint names {self.joint_names}: expected them to be unique")
+        kin = self.kinematics
+        kinematics = Kinematics(
+            frozen_array(kin.rotation, (n, 3, 3), "kinematics.rotation"),
+            frozen_array(kin.translation, (n, 3), "kinematics.translation"),
+            frozen_array(kin.axis, (n, 3), "kinematics.axis"),
+            frozen_array(kin.gravity, (3,), "kinematics.gravity"),
+        )
+        for j, name in enumerate(self.joint_names):
+            if abs(np.linalg.norm(kinematics.axis[j]) - 1.0) > 1e-12:
+                raise ModelError(f"joint {name}: axis {kinematics.axis[j].tolist()}: expected a unit vector")
+        object.__setattr__(self, "kinematics", kinematics)
+        object.__setattr__(self, "theta_nominal", frozen_array(self.theta_nominal, (14 * n,), "theta_nominal"))
+        continuous = np.array(self.continuous, dtype=bool)
+        continuous.setflags(write=False)
+        object.__setattr__(self, "continuous", continuous)
+        if self.arm_prior.size != 14 * n:
+            raise ModelError(f"arm_prior has {self.arm_prior.size} parameters: expected {14 * n}")
+        names = [body.name for body in self.bodies]
+        if len(set(names)) != len(names):
+            raise ModelError(f"robot {self.name}: body names {names}: expected them to be unique")
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.joint_names)

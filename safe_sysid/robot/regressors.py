@@ -1,0 +1,340 @@
+r"""Regressors: matrices linear in the 14 n parameters, by one spatial recursion, compiled and batched.
+
+With the layout of :mod:`safe_sysid.robot.parameters` and ``H`` including rotor inertia:
+
+- ``W_s(q, qd, qd_a, qdd_a) theta = H qdd_a + C(q, qd) qd_a + g + Fc sigma(qd_a) + Fv qd_a + beta`` [SlotineLi1987],
+- ``W(q, qd, qdd) = W_s(q, qd, qd, qdd)``, the torque regressor,
+- ``W_m(q, qd) theta = H qd``, the momentum regressor [PSO eq. 11],
+- ``W_c(q, qd) theta = C^T qd - g - friction`` [PSO eq. 12]; then ``d/dt W_m - W_c = W``.
+
+``C`` is Christoffel's: ``C(q, x) y`` is the symmetric bilinear form whose diagonal the Newton-Euler recursion gives,
+so it is evaluated directly in polarised form; no finite differences, no factor-dependent ``C``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.model import Kinematics
+
+__all__ = [
+    "forward_kinematics",
+    "momentum_rate_regressor",
+    "momentum_regressor",
+    "slotine_li_kernel",
+    "slotine_li_regressor",
+    "torque_regressor",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def joint_rotation(fixed: FloatArray, axis: FloatArray, angle: float, out: FloatArray) -> None:
+    """``out = fixed @ exp([axis] angle)`` (3, 3), Rodrigues' formula for a unit axis."""
+    c, s = np.cos(angle), np.sin(angle)
+    x, y, z = axis[0], axis[1], axis[2]
+    t = 1.0 - c
+    r00, r01, r02 = c + t * x * x, t * x * y - s * z, t * x * z + s * y
+    r10, r11, r12 = t * x * y + s * z, c + t * y * y, t * y * z - s * x
+    r20, r21, r22 = t * x * z - s * y, t * y * z + s * x, c + t * z * z
+    for i in range(3):
+        a, b, d = fixed[i, 0], fixed[i, 1], fixed[i, 2]
+        out[i, 0] = a * r00 + b * r10 + d * r20
+        out[i, 1] = a * r01 + b * r11 + d * r21
+        out[i, 2] = a * r02 + b * r12 + d * r22
+
+
+@njit(cache=True)
+def cross(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
+    """``out = a x b``; out must not alias."""
+    out[0] = a[1] * b[2] - a[2] * b[1]
+    out[1] = a[2] * b[0] - a[0] * b[2]
+    out[2] = a[0] * b[1] - a[1] * b[0]
+
+
+@njit(cache=True)
+def _to_child(rotation: FloatArray, translation: FloatArray, motion: FloatArray, out: FloatArray) -> None:
+    """Motion vector (linear, angular) of the parent frame's origin, re-expressed in and at the child frame."""
+    wx, wy, wz = motion[3], motion[4], motion[5]
+    tx, ty, tz = translation[0], translation[1], translation[2]
+    lx, ly, lz = motion[0] + wy * tz - wz * ty, motion[1] + wz * tx - wx * tz, motion[2] + wx * ty - wy * tx
+    for i in range(3):
+        out[i] = rotation[0, i] * lx + rotation[1, i] * ly + rotation[2, i] * lz
+        out[3 + i] = rotation[0, i] * wx + rotation[1, i] * wy + rotation[2, i] * wz
+
+
+@njit(cache=True)
+def _momentum_columns(v: FloatArray, out: FloatArray) -> None:
+    """``A(v)`` (6, 10): spatial momentum (or inertial force for an acceleration) is ``A(v) theta_link``."""
+    out[:, :] = 0.0
+    x, y, z, wx, wy, wz = v[0], v[1], v[2], v[3], v[4], v[5]
+    out[0, 0], out[1, 0], out[2, 0] = x, y, z
+    out[0, 2], out[0, 3] = -wz, wy
+    out[1, 1], out[1, 3] = wz, -wx
+    out[2, 1], out[2, 2] = -wy, wx
+    out[3, 2], out[3, 3] = z, -y
+    out[4, 1], out[4, 3] = -z, x
+    out[5, 1], out[5, 2] = y, -x
+    out[3, 4], out[3, 5], out[3, 7] = wx, wy, wz
+    out[4, 5], out[4, 6], out[4, 8] = wx, wy, wz
+    out[5, 7], out[5, 8], out[5, 9] = wx, wy, wz
+
+
+@njit(cache=True)
+def _add_force_cross(v: FloatArray, momentum: FloatArray, scale: float, out: FloatArray) -> None:
+    """``out += scale * v x* momentum`` for (6, 10) columns of forces."""
+    x, y, z, wx, wy, wz = v[0], v[1], v[2], v[3], v[4], v[5]
+    for c in range(10):
+        f0, f1, f2 = momentum[0, c], momentum[1, c], momentum[2, c]
+        n0, n1, n2 = momentum[3, c], momentum[4, c], momentum[5, c]
+        out[0, c] += scale * (wy * f2 - wz * f1)
+        out[1, c] += scale * (wz * f0 - wx * f2)
+        out[2, c] += scale * (wx * f1 - wy * f0)
+        out[3, c] += scale * (wy * n2 - wz * n1 + y * f2 - z * f1)
+        out[4, c] += scale * (wz * n0 - wx * n2 + z * f0 - x * f2)
+        out[5, c] += scale * (wx * n1 - wy * n0 + x * f1 - y * f0)
+
+
+@njit(cache=True)
+def _to_parent(rotation: FloatArray, translation: FloatArray, force: FloatArray) -> None:
+    """Re-express (6, 10) force columns of a child frame in and at its parent frame, in place."""
+    tx, ty, tz = translation[0], translation[1], translation[2]
+    for c in range(10):
+        f0, f1, f2 = force[0, c], force[1, c], force[2, c]
+        n0, n1, n2 = force[3, c], force[4, c], force[5, c]
+        gx = rotation[0, 0] * f0 + rotation[0, 1] * f1 + rotation[0, 2] * f2
+        gy = rotation[1, 0] * f0 + rotation[1, 1] * f1 + rotation[1, 2] * f2
+        gz = rotation[2, 0] * f0 + rotation[2, 1] * f1 + rotation[2, 2] * f2
+        force[0, c], force[1, c], force[2, c] = gx, gy, gz
+        force[3, c] = rotation[0, 0] * n0 + rotation[0, 1] * n1 + rotation[0, 2] * n2 + ty * gz - tz * gy
+        force[4, c] = rotation[1, 0] * n0 + rotation[1, 1] * n1 + rotation[1, 2] * n2 + tz * gx - tx * gz
+        force[5, c] = rotation[2, 0] * n0 + rotation[2, 1] * n1 + rotation[2, 2] * n2 + tx * gy - ty * gx
+
+
+@njit(cache=True)
+def friction_sign(v: float, transition: float) -> float:
+    """``sat(v / transition)``; the sign for ``transition == 0``."""
+    if transition > 0.0:
+        return max(-1.0, min(1.0, v / transition))
+    return float(np.sign(v))
+
+
+@njit(cache=True)
+def slotine_li_kernel(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    qd_a: FloatArray,
+    qdd_a: FloatArray,
+    transition: float,
+    out: FloatArray,
+) -> None:
+    """Fill ``out`` (N, n, 14 n) with W_s at N states (N, n); the first four arguments are Kinematics' fields."""
+    n = axis.shape[0]
+    rot = np.empty((n, 3, 3))
+    x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
+    base = np.zeros(6)
+    ax, ay, force = np.empty((6, 10)), np.empty((6, 10)), np.empty((6, 10))
+    for k in range(q.shape[0]):
+        out[k] = 0.0
+        for j in range(n):
+            joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
+            if j == 0:
+                base[:] = 0.0
+                _to_child(rot[j], translation[j], base, x[j])
+                _to_child(rot[j], translation[j], base, y[j])
+                base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
+                _to_child(rot[j], translation[j], base, acc[j])
+            else:
+                _to_child(rot[j], translation[j], x[j - 1], x[j])
+                _to_child(rot[j], translation[j], y[j - 1], y[j])
+                _to_child(rot[j], translation[j], acc[j - 1], acc[j])
+            for i in range(3):
+                x[j, 3 + i] += axis[j, i] * qd[k, j]
+                y[j, 3 + i] += axis[j, i] * qd_a[k, j]
+                acc[j, 3 + i] += axis[j, i] * qdd_a[k, j]
+            # Polarised velocity product: (x x S y_j + y x S x_j) / 2, S = (0, axis).
+            for part in range(2):
+                for i in range(3):
+                    a, b = (i + 1) % 3, (i + 2) % 3
+                    o = 3 * part
+                    acc[j, o + i] += 0.5 * qd_a[k, j] * (x[j, o + a] * axis[j, b] - x[j, o + b] * axis[j, a])
+                    acc[j, o + i] += 0.5 * qd[k, j] * (y[j, o + a] * axis[j, b] - y[j, o + b] * axis[j, a])
+        for link in range(n):
+            _momentum_columns(acc[link], force)
+            _momentum_columns(x[link], ax)
+            _momentum_columns(y[link], ay)
+            _add_force_cross(x[link], ay, 0.5, force)
+            _add_force_cross(y[link], ax, 0.5, force)
+            for j in range(link, -1, -1):
+                for c in range(10):
+                    out[k, j, 10 * link + c] = (
+                        axis[j, 0] * force[3, c] + axis[j, 1] * force[4, c] + axis[j, 2] * force[5, c]
+                    )
+                if j > 0:
+                    _to_parent(rot[j], translation[j], force)
+        for j in range(n):
+            out[k, j, 10 * n + j] = friction_sign(qd_a[k, j], transition)
+            out[k, j, 11 * n + j] = qd_a[k, j]
+            out[k, j, 12 * n + j] = qdd_a[k, j]
+            out[k, j, 13 * n + j] = 1.0
+
+
+@njit(cache=True)
+def momentum_kernel(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    transition: float,
+    want_momentum: bool,
+    want_rate: bool,
+    w_m: FloatArray,
+    w_c: FloatArray,
+) -> None:
+    """Fill ``w_m`` and/or ``w_c`` (N, n, 14 n) at N states; the one not wanted may be any array of that rank."""
+    n = axis.shape[0]
+    rot = np.empty((n, 3, 3))
+    v, carried, weight = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
+    base = np.zeros(6)
+    momentum, gforce = np.empty((6, 10)), np.empty((6, 10))
+    for k in range(q.shape[0]):
+        if want_momentum:
+            w_m[k] = 0.0
+        if want_rate:
+            w_c[k] = 0.0
+        for j in range(n):
+            joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
+            if j == 0:
+                base[:] = 0.0
+                _to_child(rot[j], translation[j], base, carried[j])
+                base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
+                _to_child(rot[j], translation[j], base, weight[j])
+            else:
+                _to_child(rot[j], translation[j], v[j - 1], carried[j])
+                _to_child(rot[j], translation[j], weight[j - 1], weight[j])
+            for i in range(3):
+                v[j, i] = carried[j, i]
+                v[j, 3 + i] = carried[j, 3 + i] + axis[j, i] * qd[k, j]
+        for link in range(n):
+            _momentum_columns(v[link], momentum)
+            if want_rate:
+                _momentum_columns(weight[link], gforce)
+            for j in range(link, -1, -1):
+                a0, a1, a2 = axis[j, 0], axis[j, 1], axis[j, 2]
+                if want_momentum:
+                    for c in range(10):
+                        w_m[k, j, 10 * link + c] = a0 * momentum[3, c] + a1 * momentum[4, c] + a2 * momentum[5, c]
+                if want_rate:
+                    # dv_link/dq_j, seen at joint j, is (carried x S): its product with the momentum is dT/dq_j.
+                    u = carried[j]
+                    l0, l1, l2 = u[1] * a2 - u[2] * a1, u[2] * a0 - u[0] * a2, u[0] * a1 - u[1] * a0
+                    r0, r1, r2 = u[4] * a2 - u[5] * a1, u[5] * a0 - u[3] * a2, u[3] * a1 - u[4] * a0
+                    for c in range(10):
+                        w_c[k, j, 10 * link + c] = (
+                            l0 * momentum[0, c]
+                            + l1 * momentum[1, c]
+                            + l2 * momentum[2, c]
+                            + r0 * momentum[3, c]
+                            + r1 * momentum[4, c]
+                            + r2 * momentum[5, c]
+                            - (a0 * gforce[3, c] + a1 * gforce[4, c] + a2 * gforce[5, c])
+                        )
+                if j > 0:
+                    _to_parent(rot[j], translation[j], momentum)
+                    if want_rate:
+                        _to_parent(rot[j], translation[j], gforce)
+        for j in range(n):
+            if want_momentum:
+                w_m[k, j, 12 * n + j] = qd[k, j]
+            if want_rate:
+                w_c[k, j, 10 * n + j] = -friction_sign(qd[k, j], transition)
+                w_c[k, j, 11 * n + j] = -qd[k, j]
+                w_c[k, j, 13 * n + j] = -1.0
+
+
+@njit(cache=True)
+def kinematics_kernel(
+    rotation: FloatArray, translation: FloatArray, axis: FloatArray, q: FloatArray, r: FloatArray, p: FloatArray
+) -> None:
+    """Joint frames in the world: ``r`` (N, n, 3, 3) and ``p`` (N, n, 3)."""
+    n = axis.shape[0]
+    local = np.empty((3, 3))
+    for k in range(q.shape[0]):
+        for j in range(n):
+            joint_rotation(rotation[j], axis[j], q[k, j], local)
+            if j == 0:
+                r[k, j] = local
+                p[k, j] = translation[j]
+            else:
+                for a in range(3):
+                    p[k, j, a] = p[k, j - 1, a]
+                    for b in range(3):
+                        p[k, j, a] += r[k, j - 1, a, b] * translation[j, b]
+                        r[k, j, a, b] = 0.0
+                        for c in range(3):
+                            r[k, j, a, b] += r[k, j - 1, a, c] * local[c, b]
+
+
+def _states(kin: Kinematics, *arrays: FloatArray) -> tuple[list[FloatArray], bool]:
+    """Bring (n,) or (N, n) arguments to (N, n) C order; the flag says that they were single."""
+    n = len(kin.axis)
+    single = np.ndim(arrays[0]) == 1
+    batch = [np.ascontiguousarray(np.atleast_2d(np.asarray(a, dtype=np.float64))) for a in arrays]
+    for a in batch:
+        if a.shape != batch[0].shape or a.shape[1] != n:
+            raise ParameterError(f"joint states of shapes {[x.shape for x in batch]}: expected all (N, {n})")
+    return batch, single
+
+
+def slotine_li_regressor(
+    kin: Kinematics, q: FloatArray, qd: FloatArray, qd_a: FloatArray, qdd_a: FloatArray, v_c: float = 0.0
+) -> FloatArray:
+    """W_s, (n, 14 n) for (n,) arguments, (N, n, 14 n) for (N, n). ``v_c``: friction transition velocity, rad/s.
+
+    Raises:
+        ParameterError: shapes do not match.
+    """
+    (q, qd, qd_a, qdd_a), single = _states(kin, q, qd, qd_a, qdd_a)
+    out = np.empty((len(q), len(kin.axis), 14 * len(kin.axis)))
+    slotine_li_kernel(*kin, q, qd, qd_a, qdd_a, v_c, out)
+    return out[0] if single else out
+
+
+def torque_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray, v_c: float = 0.0) -> FloatArray:
+    """W with ``W theta`` the joint torque, N m; shapes as :func:`slotine_li_regressor`."""
+    return slotine_li_regressor(kin, q, qd, qd, qdd, v_c)
+
+
+def momentum_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray) -> FloatArray:
+    """W_m with ``W_m theta = H qd``, N m s; shapes as :func:`slotine_li_regressor`."""
+    (q, qd), single = _states(kin, q, qd)
+    out = np.empty((len(q), len(kin.axis), 14 * len(kin.axis)))
+    momentum_kernel(*kin, q, qd, 0.0, True, False, out, out)
+    return out[0] if single else out
+
+
+def momentum_rate_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray, v_c: float = 0.0) -> FloatArray:
+    """W_c with ``W_c theta = C^T qd - g - friction``, N m; shapes as :func:`slotine_li_regressor`."""
+    (q, qd), single = _states(kin, q, qd)
+    out = np.empty((len(q), len(kin.axis), 14 * len(kin.axis)))
+    momentum_kernel(*kin, q, qd, v_c, False, True, out, out)
+    return out[0] if single else out
+
+
+def forward_kinematics(kin: Kinematics, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Joint frames in the world: rotations (n, 3, 3) and origins (n, 3), with a leading N for (N, n) input."""
+    (q,), single = _states(kin, q)
+    n = len(kin.axis)
+    r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
+    kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
+    return (r[0], p[0]) if single else (r, p)

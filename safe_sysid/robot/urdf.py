@@ -1,0 +1,278 @@
+"""The URDF's tree, checked before Pinocchio sees it.
+
+Pinocchio's URDF parser drops what it cannot read (a link whose inertia is not a number loses its mass) and accepts
+trees that we do not handle. So structure and numbers are checked here, and every message names its joint or link.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from safe_sysid.errors import ModelError
+
+__all__ = ["UrdfChain", "UrdfJoint", "read_urdf"]
+
+MOVING = ("revolute", "continuous")
+
+
+@dataclass(frozen=True)
+class UrdfJoint:
+    """A joint element; limits are None where the URDF gives none."""
+
+    name: str
+    kind: str
+    parent: str
+    child: str
+    lower: float | None
+    upper: float | None
+    velocity: float | None
+    effort: float | None
+
+
+@dataclass(frozen=True)
+class UrdfChain:
+    """A URDF known to be one serial chain of revolute or continuous joints, with links fixed to it anywhere.
+
+    Attributes:
+        file: for messages.
+        root: name of the root link.
+        joints: the moving joints, base to tip.
+        link_joint: link name -> index of the moving joint that carries it, -1 for the root and what is fixed to it.
+        link_parent: link name -> link that it hangs on (the root has none).
+        masses: link name -> mass, kg; 0 without inertial element.
+        collisions: link name -> kinds of collision geometry ("box", "cylinder", "sphere", "mesh", ...).
+    """
+
+    file: str
+    root: str
+    joints: tuple[UrdfJoint, ...]
+    link_joint: Mapping[str, int]
+    link_parent: Mapping[str, str]
+    masses: Mapping[str, float]
+    collisions: Mapping[str, tuple[str, ...]]
+    xml: ET.Element
+
+    def descendants(self, link: str) -> set[str]:
+        """The link and all links that hang on it."""
+        found = {link}
+        while True:
+            more = {child for child, parent in self.link_parent.items() if parent in found} - found
+            if not more:
+                return found
+            found |= more
+
+    def text_for_pinocchio(self, without_collision: Collection[str]) -> str:
+        """The tree reduced to links and joints, without visuals, and without the collision geometry of some links.
+
+        Moving joints become plain revolute ones with stand-in limits, so that ``nq == nv == n``; limits are
+        taken from the settings, never from Pinocchio's model.
+        """
+        robot = ET.Element("robot", {"name": self.xml.get("name", "robot")})
+        for element in self.xml:
+            if element.tag not in ("link", "joint"):
+                continue
+            kept = copy.deepcopy(element)
+            if kept.tag == "link":
+                for child in list(kept):
+                    if child.tag == "visual" or (
+                        child.tag == "collision" and kept.get("name") in without_collision
+                    ):
+                        kept.remove(child)
+            elif kept.get("type") in MOVING:
+                kept.set("type", "revolute")
+                for child in list(kept):
+                    if child.tag not in ("parent", "child", "origin", "axis"):
+                        kept.remove(child)
+                ET.SubElement(kept, "limit", {"lower": "-10", "upper": "10", "effort": "1", "velocity": "1"})
+            robot.append(kept)
+        return ET.tostring(robot, encoding="unicode")
+
+
+class _Reader:
+    """Checks one parsed file; every message starts with its name."""
+
+    def __init__(self, file: str, xml: ET.Element) -> None:
+        self.file = file
+        self.xml = xml
+
+    def error(self, message: str) -> ModelError:
+        return ModelError(f"{self.file}: {message}")
+
+    def numbers(
+        self, element: ET.Element | None, attribute: str, count: int, what: str
+    ) -> list[float] | None:
+        """The numbers of an attribute, None if element or attribute is missing."""
+        text = None if element is None else element.get(attribute)
+        if text is None:
+            return None
+        try:
+            values = [float(part) for part in text.split()]
+        except ValueError:
+            values = []
+        if len(values) != count or not all(map(math.isfinite, values)):
+            noun = "a finite number" if count == 1 else f"{count} finite numbers"
+            raise self.error(f"{what}: {attribute}={text!r}: expected {noun}")
+        return values
+
+    def number(self, element: ET.Element | None, attribute: str, what: str) -> float | None:
+        values = self.numbers(element, attribute, 1, what)
+        return None if values is None else values[0]
+
+    def named(self, tag: str) -> dict[str, ET.Element]:
+        found: dict[str, ET.Element] = {}
+        for element in self.xml.findall(tag):
+            name = element.get("name")
+            if not name:
+                raise self.error(f"a {tag} without a name: expected every {tag} to have one")
+            if name in found:
+                raise self.error(f"{tag} {name!r} is defined twice: expected unique names")
+            found[name] = element
+        return found
+
+    def check_origin(self, element: ET.Element, what: str) -> None:
+        origin = element.find("origin")
+        self.numbers(origin, "xyz", 3, f"{what}, origin")
+        self.numbers(origin, "rpy", 3, f"{what}, origin")
+
+    def mass(self, name: str, link: ET.Element) -> float:
+        """Mass of a link, after checking all numbers of its inertial element."""
+        inertial = link.find("inertial")
+        if inertial is None:
+            return 0.0
+        what = f"link {name!r}"
+        self.check_origin(inertial, what)
+        mass = self.number(inertial.find("mass"), "value", f"{what}, mass")
+        if mass is None or mass < 0.0:
+            raise self.error(f"{what}: mass {'missing' if mass is None else mass}: expected a mass >= 0 kg")
+        inertia = inertial.find("inertia")
+        for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"):
+            value = self.number(inertia, key, f"{what}, inertia")
+            if value is None:
+                raise self.error(
+                    f"{what}: inertia {key} is missing: expected all six of ixx ixy ixz iyy iyz izz"
+                )
+            if value < 0.0 and key in ("ixx", "iyy", "izz"):
+                raise self.error(f"{what}: inertia {key} = {value}: expected a moment of inertia >= 0 kg m^2")
+        return mass
+
+    def collision_kinds(self, name: str, link: ET.Element) -> tuple[str, ...]:
+        kinds = []
+        for collision in link.findall("collision"):
+            what = f"link {name!r}, collision"
+            self.check_origin(collision, what)
+            shapes = collision.findall("geometry/*")
+            if len(shapes) != 1:
+                raise self.error(f"{what}: {len(shapes)} shapes in a geometry element: expected exactly one")
+            shape = shapes[0]
+            needed = {"box": {"size": 3}, "sphere": {"radius": 1}, "cylinder": {"radius": 1, "length": 1}}
+            for attribute, count in needed.get(shape.tag, {}).items():
+                values = self.numbers(shape, attribute, count, f"{what} {shape.tag}")
+                if values is None or min(values) <= 0.0:
+                    raise self.error(
+                        f"{what} {shape.tag}: {attribute}={shape.get(attribute)!r}: expected lengths > 0 m"
+                    )
+            kinds.append(shape.tag)
+        return tuple(kinds)
+
+    def joint(self, name: str, element: ET.Element, links: Collection[str]) -> UrdfJoint:
+        what = f"joint {name!r}"
+        ends = []
+        for tag in ("parent", "child"):
+            end = element.find(tag)
+            link = None if end is None else end.get("link")
+            if link not in links:
+                raise self.error(
+                    f"{what}: {tag} link {link!r} does not exist: expected one of the file's links"
+                )
+            ends.append(link)
+        kind = element.get("type", "")
+        if kind != "fixed" and kind not in MOVING:
+            raise self.error(
+                f"{what} has type {kind!r}: expected revolute, continuous or fixed (a serial arm of turning joints)"
+            )
+        self.check_origin(element, what)
+        if kind in MOVING:
+            if element.find("mimic") is not None:
+                raise self.error(f"{what} mimics another joint: expected independent joints; make it fixed")
+            axis = self.numbers(element.find("axis"), "xyz", 3, f"{what}, axis")
+            if axis is not None and math.hypot(*axis) < 1e-9:
+                raise self.error(f"{what}: axis {axis}: expected a vector that is not zero")
+        limit = element.find("limit")
+        keys = ("lower", "upper", "velocity", "effort")
+        lower, upper, velocity, effort = (self.number(limit, key, f"{what}, limit") for key in keys)
+        return UrdfJoint(name, kind, str(ends[0]), str(ends[1]), lower, upper, velocity, effort)
+
+
+def _parse(file: str, path: Path) -> ET.Element:
+    try:
+        xml = ET.fromstring(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read ({error.strerror}): expected a URDF file") from error
+    except (ET.ParseError, ValueError, LookupError) as error:  # the latter two: an unknown or wrong encoding
+        raise ModelError(f"{file}: broken XML ({error}): expected a URDF file") from error
+    if xml.tag != "robot":
+        raise ModelError(f"{file}: root element <{xml.tag}>: expected <robot>")
+    if any("xacro" in str(element.tag) for element in xml.iter()):
+        raise ModelError(f"{file}: contains xacro macros: expected plain URDF; expand it with `xacro` first")
+    return xml
+
+
+def read_urdf(path: str | Path) -> UrdfChain:
+    """Read a URDF file and check that it is a serial arm of revolute and continuous joints.
+
+    Raises:
+        ModelError: unreadable file, broken XML, numbers that are missing, not finite or impossible, a joint of
+            another type, a mimic joint, two moving joints on one parent, a loop, or no moving joint; names the element.
+    """
+    file = str(path)
+    reader = _Reader(file, _parse(file, Path(path)))
+    link_elements = reader.named("link")
+    masses = {name: reader.mass(name, element) for name, element in link_elements.items()}
+    collisions = {name: reader.collision_kinds(name, element) for name, element in link_elements.items()}
+    joints = [reader.joint(name, element, link_elements) for name, element in reader.named("joint").items()]
+
+    above: dict[str, UrdfJoint] = {}
+    for joint in joints:
+        if joint.child in above:
+            raise reader.error(
+                f"link {joint.child!r} hangs on joints {above[joint.child].name!r} and {joint.name!r}: expected one"
+            )
+        above[joint.child] = joint
+    roots = [name for name in link_elements if name not in above]
+    if len(roots) != 1:
+        raise reader.error(f"root links {roots}: expected exactly one link that hangs on no joint")
+
+    below: dict[str, list[UrdfJoint]] = {}
+    for joint in joints:
+        below.setdefault(joint.parent, []).append(joint)
+    link_joint = {roots[0]: -1}
+    moving: list[UrdfJoint] = []
+    todo = [roots[0]]
+    while todo:  # parents before children, so a moving joint is met after all that come before it
+        link = todo.pop(0)
+        for joint in below.get(link, []):
+            if joint.kind in MOVING:
+                if link_joint[link] != len(moving) - 1:
+                    raise reader.error(
+                        f"joint {joint.name!r} branches off beside joint {moving[link_joint[link] + 1].name!r}: "
+                        "expected a serial chain; make the joints of other branches fixed"
+                    )
+                moving.append(joint)
+                link_joint[joint.child] = len(moving) - 1
+            else:
+                link_joint[joint.child] = link_joint[link]
+            todo.append(joint.child)
+    missing = [name for name in link_elements if name not in link_joint]
+    if missing:
+        raise reader.error(
+            f"links {missing} hang on each other in a loop: expected a tree with root {roots[0]!r}"
+        )
+    if not moving:
+        raise reader.error("no revolute or continuous joint: expected a serial arm")
+    parents = {joint.child: joint.parent for joint in joints}
+    return UrdfChain(file, roots[0], tuple(moving), link_joint, parents, masses, collisions, reader.xml)

@@ -1,0 +1,198 @@
+"""YAML files read strictly: no duplicate keys, ``1e-3`` is a number, and every complaint names the file and the key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from safe_sysid.errors import ConfigError
+
+__all__ = ["dotted", "merge", "read_yaml", "validate"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with YAML 1.2 floats: plain 1.1 takes ``1e-3`` for a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:float"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"""^(?:[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
+            |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
+        re.X,
+    ),
+    list("-+0123456789."),
+)
+# Integers first: the pattern above takes `1` as well.
+for _first in "-+0123456789":
+    _Loader.yaml_implicit_resolvers[_first].sort(key=lambda item: not item[0].endswith(":int"))
+
+
+def dotted(location: tuple[int | str, ...]) -> str:
+    """``("payload", "prior_lower", 3)`` as ``payload.prior_lower[3]``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "(whole file)"
+
+
+def _refuse_duplicates(file: str, node: yaml.Node, path: tuple[int | str, ...], seen: set[int]) -> None:
+    if id(node) in seen:  # an alias: checked where it is defined
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        first_lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            if key in first_lines:
+                raise ConfigError(
+                    file,
+                    dotted((*path, key)),
+                    f"given again in line {line}",
+                    f"one value (line {first_lines[key]})",
+                )
+            first_lines[key] = line
+            _refuse_duplicates(file, value_node, (*path, key), seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, item in enumerate(node.value):
+            _refuse_duplicates(file, item, (*path, i), seen)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a YAML file whose top level is a mapping.
+
+    Raises:
+        ConfigError: missing or unreadable file, YAML syntax, duplicate key, or a top level that is no mapping.
+    """
+    file = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(file, "file", str(error), "a readable UTF-8 text file") from error
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is not None:
+                _refuse_duplicates(file, node, (), set())
+            data = None if node is None else loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date or number
+        raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
+    if not isinstance(data, dict):
+        raise ConfigError(file, "(whole file)", type(data).__name__, "a mapping of keys to values")
+    return data
+
+
+def merge(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Data with overrides laid over it: mappings merge, everything else replaces; ``"a.b"`` is short for nesting."""
+    result = dict(data)
+    for key, value in overrides.items():
+        head, _, rest = str(key).partition(".")
+        if rest:
+            value = {rest: value}
+        old = result.get(head)
+        if isinstance(value, Mapping):
+            result[head] = merge(old if isinstance(old, Mapping) else {}, value)
+        else:
+            result[head] = value
+    return result
+
+
+_EXPECTED = {
+    "missing": "a value (required)",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "string_too_short": "a non-empty text",
+    "finite_number": "a finite number",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+_COMPARISONS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+
+
+def _translate(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, object, str]:
+    kind, location, context = error["type"], error["loc"], error.get("ctx", {})
+    if location and location[-1] == "[key]":
+        location = location[:-1]
+    value: object = error["input"]
+    if kind == "missing":
+        return dotted(location), "missing", _EXPECTED[kind]
+    if kind == "extra_forbidden":
+        known = _known_keys(model, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(known)}" if known else ""
+        return dotted(location), value, f"no such key, only known ones{hint}"
+    if kind in _COMPARISONS:
+        bound = next(iter(context.values()))
+        return dotted(location), value, f"a number {_COMPARISONS[kind]} {bound:g}"
+    if kind in ("too_short", "too_long"):
+        low, high = context.get("min_length"), context.get("max_length")
+        length = context.get("actual_length")
+        count = (
+            f"at least {low}" if high is None and kind == "too_short" else str(high if low is None else low)
+        )
+        return dotted(location), value, f"a list of {count} entries, not {length}"
+    if kind == "literal_error":
+        return dotted(location), value, f"one of {context['expected']}"
+    if kind == "value":  # our own checks: index of the offending entry, and the expectation
+        index = context.get("index")
+        if index is not None and isinstance(value, (list, tuple)):
+            return dotted((*location, index)), value[index], str(context["expected"])
+        return (
+            dotted((*location, *context.get("below", ()))),
+            context.get("value", value),
+            str(context["expected"]),
+        )
+    return dotted(location), value, _EXPECTED.get(kind, error["msg"].removeprefix("Input should be "))
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    for part in location:
+        field = model.model_fields.get(str(part))
+        nested = None
+        if field is not None:
+            candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
+            nested = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+            if nested is None:
+                return []
+        elif isinstance(part, (int, str)):
+            continue  # a joint's name or a list index: the model is already the one of the entries
+        model = nested if nested is not None else model
+    return sorted(model.model_fields)
+
+
+def validate(file: str, data: Mapping[str, Any], model: type[ModelT]) -> ModelT:
+    """Check data against a pydantic model.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its dotted key; further ones are counted.
+    """
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        key, value, expected = _translate(problems[0], model)
+        if len(problems) > 1:
+            more = ", ".join(dict.fromkeys(_translate(problem, model)[0] for problem in problems[1:]))
+            expected += f" (and more to correct: {more})"
+        raise ConfigError(file, key, value, expected) from None

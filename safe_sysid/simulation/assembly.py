@@ -1,0 +1,57 @@
+"""One seed to one simulated arm: the draw of its parameters, its errors, its scene, as the settings declare them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.noise import NoiseModel
+from safe_sysid.simulation.payloads import Payload
+from safe_sysid.simulation.plant import Plant
+
+__all__ = ["build_plant"]
+
+
+def build_plant(
+    model: RobotModel,
+    payload: Payload,
+    scene: Scene,
+    seed: int,
+    noise: str | NoiseModel = "uniform",
+    draw: str = "uniform",
+    actuator: str = "random",
+    **options: Any,
+) -> Plant:
+    """Plant with everything that the model's settings declare, at the scene's start pose.
+
+    Args:
+        model: the arm.
+        payload: in its hand.
+        scene: around it.
+        seed: of all that is random; the arm's parameters do not depend on the kind of noise.
+        noise: mode of measurement errors with the declared bounds, or a noise model of one's own.
+        draw: of the true parameters, see :func:`draw_truth`.
+        actuator: mode of the actuator errors with the declared bounds.
+        options: further arguments of :class:`Plant`, or replacements of those chosen here.
+
+    Raises:
+        SafeSysIdError: the payload does not fit the prior, or the scene does not fit the arm.
+    """
+    arm_seed, plant_seed = np.random.SeedSequence(seed).generate_state(2)
+    settings = model.settings
+    if isinstance(noise, str):
+        noise = NoiseModel.declared(settings, noise)
+    arguments: dict[str, Any] = {
+        "q0": scene.start_for(model),
+        "period": settings.timing.period_s,
+        "torque_source": settings.measurement.torque_source,
+        "actuator_mode": actuator,
+        "actuator_abs": settings.actuator.torque_abs,
+        "actuator_rel": settings.actuator.torque_rel,
+    }
+    theta = draw_truth(model, payload, int(arm_seed), draw)
+    return Plant(model, theta, payload, scene, int(plant_seed), noise, **{**arguments, **options})

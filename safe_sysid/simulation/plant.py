@@ -1,0 +1,328 @@
+"""The simulated arm: what the real one would be to the other processes. It alone knows the true parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+from safe_sysid.robot.scene import Scene
+from safe_sysid.simulation.actuator import Actuator
+from safe_sysid.simulation.brake import QuickStop
+from safe_sysid.simulation.log import TruthLog
+from safe_sysid.simulation.noise import NoiseModel, error_bound
+from safe_sysid.simulation.payloads import Payload
+from safe_sysid.simulation.world import build_world
+
+__all__ = ["SMOOTH_RESIDUAL_BOUND", "Measurement", "Plant"]
+
+FloatArray = NDArray[np.float64]
+
+#: Declared bound of the integrator's error in the momentum balance over 0.1 s, friction apart, N m s (tested).
+SMOOTH_RESIDUAL_BOUND = 1e-8
+#: Modes of a step, as logged.
+COMMANDED, HELD, BRAKING = 0, 1, 2
+_COULOMB_STIFFNESS = (
+    0.5  # largest h Fc / (v_s inertia) of one Runge-Kutta step; the method is stable below 2.7
+)
+_MAX_SUBSTEPS = 64
+_INERTIA_SAMPLES = 32
+_SATURATION = 1.7  # drives' hard limit over the limit that is guaranteed (Gen3: 100/56.7 and 50/29.4)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One JointState: position and velocity at ``stamp``, effort of the torque that was held until then.
+
+    Attributes:
+        stamp: s.
+        q: (n,) rad.
+        qd: (n,) rad/s.
+        effort: (n,) N m.
+    """
+
+    stamp: float
+    q: FloatArray
+    qd: FloatArray
+    effort: FloatArray
+
+
+class Plant:
+    """Arm with payload in a scene, stepped at the control period.
+
+    A command is held for one period. Without a new one the last is held, and after ``watchdog_s`` the drives brake
+    by themselves (:class:`QuickStop`). Until the first command they hold the start position.
+    """
+
+    def __init__(
+        self,
+        model: RobotModel,
+        theta: ArrayLike,
+        payload: Payload,
+        scene: Scene,
+        seed: int = 0,
+        noise: NoiseModel | None = None,
+        q0: ArrayLike | None = None,
+        *,
+        period: float = 1e-3,
+        substeps: int = 2,
+        watchdog_s: float = 0.02,
+        coulomb_velocity: ArrayLike | None = None,
+        torque_limit: ArrayLike | None = None,
+        actuator_mode: str = "none",
+        actuator_abs: ArrayLike = 0.0,
+        actuator_rel: ArrayLike = 0.0,
+        torque_source: str = "motor",
+        start_time: float = 0.0,
+    ) -> None:
+        """Build the plant at rest.
+
+        Args:
+            model: the arm.
+            theta: (14 n,) true parameters with the payload, from :func:`~safe_sysid.simulation.arms.draw_truth`.
+            payload: what is in the hand; here only for its shapes.
+            scene: what stands around.
+            seed: of every random choice.
+            noise: of the measurements; default: none.
+            q0: (n,) start position, rad; default zeros.
+            period: of commands and measurements, s.
+            substeps: Runge-Kutta steps per period, at least; stiff Coulomb friction raises it.
+            watchdog_s: age of the last command at which the drives brake, s.
+            coulomb_velocity: (n,) v_s, rad/s: Coulomb friction is Fc sat(qd / v_s). Default: a tenth of the model's
+                friction transition velocity.
+            torque_limit: (n,) where the drives saturate, N m; default: 1.7 times the model's limit, which is a warning
+                threshold: a plant that saturated there could never show that it was crossed.
+            actuator_mode: see :class:`Actuator`.
+            actuator_abs: a_u, N m.
+            actuator_rel: b_u.
+            torque_source: "motor": effort is the torque at the motor; "command": an echo of the command.
+            start_time: stamp of the first measurement, s.
+        """
+        n = model.n
+        self.model, self.payload, self.scene = model, payload, scene
+        self.theta_true = np.array(_vector(theta, 14 * n, "theta"))
+        self.theta_true.setflags(write=False)
+        self.period = _positive(period, "period")
+        self._watchdog = _positive(watchdog_s, "watchdog_s")
+        if torque_source not in ("motor", "command"):
+            raise ParameterError(f"plant torque_source = {torque_source!r}: expected motor or command")
+        self._echo = torque_source == "command"
+        self._limit = (
+            _SATURATION * model.limits.torque
+            if torque_limit is None
+            else _vector(torque_limit, n, "torque_limit")
+        )
+        self.coulomb_velocity = self._friction_velocity(coulomb_velocity)
+        if substeps < 1:
+            raise ParameterError(f"plant substeps = {substeps!r}: expected at least 1")
+        self.substeps = self._choose_substeps(substeps)
+        world = build_world(
+            model, self.theta_true, payload, scene, self.coulomb_velocity, period / self.substeps
+        )
+        self._world = world
+        self._mj, self._data = world.model, mujoco.MjData(world.model)
+        self._qpos, self._qvel, self._qfrc = self._data.qpos, self._data.qvel, self._data.qfrc_applied
+        self._offset = self.theta_true[13 * n :]
+        self._qpos[:] = 0.0 if q0 is None else _vector(q0, n, "q0")
+        streams = np.random.SeedSequence(seed).spawn(2)
+        self._noise = (noise or NoiseModel("none")).stream(
+            model.kinematics, np.random.default_rng(streams[0])
+        )
+        a_u, b_u = error_bound(actuator_abs, "actuator_abs", n), error_bound(actuator_rel, "actuator_rel", n)
+        self._actuator = Actuator(actuator_mode, a_u, b_u, self._limit, np.random.default_rng(streams[1]))
+        braking_limit = (np.minimum(self._limit, model.limits.torque) - a_u) / (
+            1.0 + b_u
+        )  # errors of the drive included
+        if np.any(braking_limit <= 0.0):
+            raise ParameterError(f"plant actuator_abs = {a_u.tolist()}: expected less than the torque limits")
+        self._drive = QuickStop(self._nominal_inertia(), braking_limit, period)
+        self._step_count, self._start_time = 0, float(start_time)
+        self._age = np.inf  # of the last command
+        self._command = self._holding_torque()
+        self.rejected_commands = 0
+        self.contact_steps = 0
+        self.contact_names: set[tuple[str, str]] = set()
+        self.contacts = 0
+        self._log = TruthLog(n)
+        self._drive.trip(self._qpos, self._qvel, self._command)
+        self.measurement = self._measure(self._command, self._command, BRAKING)
+
+    @property
+    def time(self) -> float:
+        """Simulated time, s."""
+        return self._start_time + self._step_count * self.period
+
+    @property
+    def noise_pattern(self) -> str:
+        """What the adversary does in this run, for reports."""
+        return self._noise.pattern if self._noise.mode == "adversarial" else self._noise.mode
+
+    def step_residual_bound(self, acceleration: ArrayLike) -> FloatArray:
+        """Bound (n,) of the integrator's error in the momentum balance over 0.1 s with one reversal per joint, N m s.
+
+        Smooth motion contributes next to nothing. Where a joint passes through the kinks of Coulomb friction at +-v_s,
+        Simpson's weights miss its integral by at most 0.06 h a / v_s of Fc h (a: acceleration; Fc h at the very most).
+        What they add up is a mean of torques in [-Fc, Fc], so even that is friction that the model allows.
+
+        Args:
+            acceleration: (n,) or one number, bound on |qdd|, rad/s^2.
+        """
+        n, h = self.model.n, self.period / self.substeps
+        share = np.minimum(1.0, 0.06 * h * np.asarray(acceleration, float) / self.coulomb_velocity)
+        return SMOOTH_RESIDUAL_BOUND + share * h * self.theta_true[10 * n : 11 * n]
+
+    @property
+    def braking(self) -> bool:
+        """Whether the drives brake or hold by themselves."""
+        return self._drive.active
+
+    def step(self, torque: ArrayLike | None) -> Measurement:
+        """Advance by one period.
+
+        Args:
+            torque: (n,) command, N m; None if none came. A command that is not n finite numbers counts as none.
+        """
+        command, mode = self._accept(torque)
+        applied = self._actuator.apply(self.time, command, self._qvel)
+        np.subtract(applied, self._offset, out=self._qfrc)
+        mujoco.mj_step(self._mj, self._data, nstep=self.substeps)
+        self._step_count += 1
+        if not np.isfinite(self._qvel).all():
+            raise ModelError(
+                f"robot {self.model.name}: simulated velocity {self._qvel.tolist()} at t = {self.time:.3f} s: expected "
+                f"finite numbers (torque {applied.tolist()} N m, {self.substeps} steps per period)"
+            )
+        self.contacts = self._count_contacts() if self._data.ncon else 0
+        self.measurement = self._measure(command, applied, mode)
+        return self.measurement
+
+    def clearance(self, q: ArrayLike) -> tuple[float, tuple[str, str] | None]:
+        """Smallest distance (m) at position ``q`` between solids that must stay apart, and their names.
+
+        Payload and scene included, by MuJoCo's own geometry: shares no code with the planner's certificate.
+        """
+        return self._world.clearance(_vector(q, self.model.n, "q"))
+
+    @property
+    def watched_pairs(self) -> list[tuple[str, str]]:
+        """Pairs of solids that must stay apart."""
+        return self._world.pairs
+
+    def truth(self) -> dict[str, NDArray]:
+        """True states and torques so far, read-only; see :class:`TruthLog` for the columns."""
+        return self._log.arrays()
+
+    def save_log(self, path: str | Path) -> None:
+        """Write :meth:`truth` with the true parameters to an ``.npz`` file."""
+        names = np.array(sorted(" / ".join(pair) for pair in self.contact_names), dtype=str)
+        self._log.save(
+            Path(path),
+            theta_true=self.theta_true,
+            joint_names=np.array(self.model.joint_names),
+            payload=np.array(self.payload.name),
+            scene=np.array(self.scene.name),
+            contact_names=names,
+            coulomb_velocity=self.coulomb_velocity,
+        )
+
+    def _accept(self, torque: ArrayLike | None) -> tuple[FloatArray, int]:
+        """Command in force for the coming period, and the mode."""
+        if torque is not None:
+            command = np.array(torque, dtype=float)
+            if command.shape == self._qvel.shape and np.isfinite(command).all():
+                self._command, self._age = command, 0.0
+                self._drive.release()
+                return command, COMMANDED
+            self.rejected_commands += 1
+        self._age += self.period
+        if self._age < self._watchdog and not self._drive.active:
+            return self._command, HELD
+        self._drive.trip(self._qpos, self._qvel, self._command)
+        return self._drive.torque(self._qpos, self._qvel), BRAKING
+
+    def _measure(self, command: FloatArray, applied: FloatArray, mode: int) -> Measurement:
+        stamp = self.time
+        measured = self._noise.measure(stamp, self._qpos, self._qvel, command if self._echo else applied)
+        self._log.append(stamp, self._qpos, self._qvel, command, applied, measured, self.contacts, mode)
+        return Measurement(stamp, *measured)
+
+    def _count_contacts(self) -> int:
+        """Contacts with penetration; their pairs are remembered."""
+        count = 0
+        for i in range(self._data.ncon):
+            contact = self._data.contact[i]
+            if contact.dist < 0.0:
+                count += 1
+                self.contact_names.add(self._world.names(contact.geom[0], contact.geom[1]))
+        self.contact_steps += count > 0
+        return count
+
+    def _friction_velocity(self, value: ArrayLike | None) -> FloatArray:
+        """v_s; only joints with Coulomb friction need one."""
+        n = self.model.n
+        if value is None:
+            value = np.full(n, 0.1 * self.model.friction_transition_velocity)
+        v_s = _vector(value, n, "coulomb_velocity")
+        fc = self.theta_true[10 * n : 11 * n]
+        if np.any((v_s <= 0.0) & (fc > 0.0)):
+            j = int(np.flatnonzero((v_s <= 0.0) & (fc > 0.0))[0])
+            raise ModelError(
+                f"joint {self.model.joint_names[j]}: Coulomb friction {fc[j]:.6g} N m with coulomb_velocity "
+                f"{v_s[j]!r}: expected a positive velocity (the simulator's friction needs a transition)"
+            )
+        return np.where(v_s > 0.0, v_s, 1.0)
+
+    def _choose_substeps(self, least: int) -> int:
+        """Enough Runge-Kutta steps for the steepest friction: rate of decay of H qdd = -Fc qd / v_s, at its worst."""
+        n = self.model.n
+        slope = self.theta_true[10 * n : 11 * n] / self.coulomb_velocity
+        if not np.any(slope):
+            return least
+        q = np.random.default_rng(0).uniform(-np.pi, np.pi, (_INERTIA_SAMPLES, n))
+        states = np.repeat(q, n, axis=0), np.tile(np.eye(n), (_INERTIA_SAMPLES, 1))
+        inertia = (momentum_regressor(self.model.kinematics, *states) @ self.theta_true).reshape(-1, n, n)
+        root = np.sqrt(slope)
+        rate = np.linalg.eigvalsh(root[:, None] * np.linalg.inv(inertia) * root)[:, -1].max()
+        needed = int(np.ceil(rate * self.period / _COULOMB_STIFFNESS))
+        if needed > _MAX_SUBSTEPS:
+            raise ModelError(
+                f"robot {self.model.name}: Coulomb friction turns round within {1.0 / rate:.3g} s at coulomb_velocity "
+                f"{self.coulomb_velocity.tolist()}: {needed} steps per period, expected at most {_MAX_SUBSTEPS}"
+            )
+        return max(least, needed)
+
+    def _nominal_inertia(self) -> FloatArray:
+        """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
+        n = self.model.n
+        q = np.tile(np.array(self._qpos), (n, 1))
+        columns = momentum_regressor(self.model.kinematics, q, np.eye(n)) @ self.model.arm_prior.mid
+        return np.maximum(np.diag(columns), 1e-3)
+
+    def _holding_torque(self) -> FloatArray:
+        """Torque that keeps the arm where it stands at the start: its brakes carry exactly that."""
+        rate = momentum_rate_regressor(
+            self.model.kinematics, np.array(self._qpos), np.zeros(self.model.n), 1.0
+        )
+        return np.clip(-(rate @ self.theta_true), -self._limit, self._limit)
+
+
+def _vector(value: ArrayLike, size: int, name: str) -> FloatArray:
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ParameterError(f"plant {name} = {value!r}: expected {size} numbers") from None
+    if array.shape != (size,) or not np.all(np.isfinite(array)):
+        raise ParameterError(f"plant {name} = {array.tolist()}: expected {size} finite numbers")
+    return array
+
+
+def _positive(value: float, name: str) -> float:
+    if not (np.isfinite(value) and value > 0.0):
+        raise ParameterError(f"plant {name} = {value!r}: expected a positive time in seconds")
+    return float(value)

@@ -1,0 +1,164 @@
+r"""Piecewise quintic joint trajectories through knots (t, q, qd, qdd), and ranges that hold for every instant.
+
+Two knots with position, velocity and acceleration define a quintic exactly, so a JointTrajectory message with two or
+three points *is* the trajectory; nothing is resampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.errors import PlanError
+from safe_sysid.intervals import down, up
+from safe_sysid.robot.parameters import frozen_array
+
+__all__ = ["QuinticTrajectory"]
+
+FloatArray = NDArray[np.float64]
+_DERIVATIVE = [np.array([1.0, 1, 1, 1, 1, 1])]
+for _order in range(1, 6):
+    _DERIVATIVE.append(np.array([np.prod(np.arange(i - _order + 1, i + 1)) if i >= _order else 0.0 for i in range(6)]))
+
+
+def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:
+    """Coefficients (n, 6), ascending in local time, of the quintic with given ends (3, n): q, qd, qdd."""
+    q0, v0, a0 = start
+    q1, v1, a1 = end
+    h = duration
+    dq = q1 - q0 - v0 * h - 0.5 * a0 * h * h
+    dv = v1 - v0 - a0 * h
+    da = a1 - a0
+    c3 = (10 * dq - 4 * dv * h + 0.5 * da * h * h) / h**3
+    c4 = (-15 * dq + 7 * dv * h - da * h * h) / h**4
+    c5 = (6 * dq - 3 * dv * h + 0.5 * da * h * h) / h**5
+    return np.stack([q0, v0, 0.5 * a0, c3, c4, c5], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class QuinticTrajectory:
+    """Quintic segments through 2 or more knots; holds the last position after the end.
+
+    Attributes:
+        times: (K,) knot times from 0, s, strictly increasing.
+        knots: (K, 3, n) position, velocity, acceleration at the knots; the last one at rest.
+        coefficients: (K-1, n, 6) ascending powers of local time.
+    """
+
+    times: FloatArray
+    knots: FloatArray
+    coefficients: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Validate, solve for the coefficients, freeze.
+
+        Raises:
+            PlanError: fewer than two knots, times not increasing from 0, or the end not at rest.
+        """
+        times = frozen_array(self.times, None, "trajectory times")
+        knots = frozen_array(self.knots, None, "trajectory knots")
+        if times.ndim != 1 or len(times) < 2 or knots.ndim != 3 or knots.shape[:2] != (len(times), 3):
+            raise PlanError(f"knots {knots.shape} at times {times.shape}: expected (K, 3, n) at (K,), K >= 2")
+        if times[0] != 0.0 or np.any(np.diff(times) < 1e-6):
+            raise PlanError(f"trajectory times {times.tolist()}: expected 0 first, then increasing by 1e-6 s or more")
+        if np.any(knots[-1, 1:] != 0.0):
+            raise PlanError("last knot: expected velocity and acceleration zero, the arm must end at rest")
+        coefficients = np.stack(
+            [_segment(times[i + 1] - times[i], knots[i], knots[i + 1]) for i in range(len(times) - 1)]
+        )
+        coefficients.setflags(write=False)
+        for name, value in (("times", times), ("knots", knots), ("coefficients", coefficients)):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def to_rest(cls, start: ArrayLike, goal: ArrayLike, duration: float) -> QuinticTrajectory:
+        """One quintic from ``start`` (3, n) to rest at ``goal`` (n,) after ``duration`` s."""
+        start = np.asarray(start, float)
+        end = np.zeros_like(start)
+        end[0] = goal
+        return cls(np.array([0.0, duration]), np.stack([start, end]))
+
+    @classmethod
+    def hold(cls, q: ArrayLike, duration: float = 1.0) -> QuinticTrajectory:
+        """Rest at ``q`` (n,)."""
+        q = np.asarray(q, float)
+        return cls.to_rest(np.stack([q, 0 * q, 0 * q]), q, duration)
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return int(self.knots.shape[2])
+
+    @property
+    def duration(self) -> float:
+        """Time of the last knot, s."""
+        return float(self.times[-1])
+
+    def state(self, t: float) -> FloatArray:
+        """(4, n): position, velocity, acceleration, jerk at time ``t`` s; rest outside of [0, duration]."""
+        out = np.zeros((4, self.n))
+        if t >= self.duration:
+            out[0] = self.knots[-1, 0]
+            return out
+        s = min(max(int(np.searchsorted(self.times, t, side="right")) - 1, 0), len(self.coefficients) - 1)
+        x = max(t - self.times[s], 0.0)
+        c = self.coefficients[s]
+        for order in range(4):
+            d = c * _DERIVATIVE[order]
+            value = d[:, 5]
+            for i in range(4, order - 1, -1):
+                value = value * x + d[:, i]
+            out[order] = value
+        return out
+
+    def states(self, t: ArrayLike) -> FloatArray:
+        """(N, 4, n) states at times (N,)."""
+        return np.stack([self.state(float(x)) for x in np.atleast_1d(t)])
+
+    def ranges(self, grid: ArrayLike) -> FloatArray:
+        """Enclose position .. snap over each cell of a time grid, for every instant, not samples.
+
+        Args:
+            grid: (M+1,) increasing times; every knot time inside must be one of them.
+
+        Returns:
+            (M, 5, n, 2): position, velocity, acceleration, jerk, snap; lower and upper. Each is the centre's Taylor
+            form: values at the cell's centre plus the remaining terms' ranges, all terms kept, outward rounded.
+        """
+        grid = np.asarray(grid, float)
+        out = np.empty((len(grid) - 1, 5, self.n, 2))
+        for m in range(len(grid) - 1):
+            centre, half = 0.5 * (grid[m] + grid[m + 1]), 0.5 * (grid[m + 1] - grid[m])
+            if centre >= self.duration:
+                out[m] = 0.0
+                out[m, 0] = self.knots[-1, 0][:, None]
+                continue
+            s = min(int(np.searchsorted(self.times, centre, side="right")) - 1, len(self.coefficients) - 1)
+            if grid[m] < self.times[s] - 1e-12 or grid[m + 1] > self.times[s + 1] + 1e-12:
+                raise PlanError(f"time cell [{grid[m]}, {grid[m + 1]}]: expected cells that do not straddle a knot")
+            taylor = self._taylor(s, centre - self.times[s])
+            size = np.abs(self.coefficients[s]) @ (max(self.times[s + 1] - self.times[s], 1.0) ** np.arange(6.0))
+            for order in range(5):
+                factor = _DERIVATIVE[order]
+                lo = hi = taylor[:, order] * factor[order]
+                for i in range(order + 1, 6):
+                    term = taylor[:, i] * factor[i] * half ** (i - order)
+                    if (i - order) % 2 == 0:
+                        lo, hi = lo + np.minimum(term, 0.0), hi + np.maximum(term, 0.0)
+                    else:
+                        lo, hi = lo - np.abs(term), hi + np.abs(term)
+                # Rounding of coefficients, shift and sums: below 200 operations on numbers of this size.
+                slack = 2e-13 * size * np.max(factor) + 1e-300
+                out[m, order, :, 0] = [down(x) for x in lo - slack]
+                out[m, order, :, 1] = [up(x) for x in hi + slack]
+        return out
+
+    def _taylor(self, segment: int, x: float) -> FloatArray:
+        """(n, 6) coefficients of the segment re-expanded about local time ``x``."""
+        c = self.coefficients[segment].copy()
+        for i in range(6):
+            for k in range(4, i - 1, -1):
+                c[:, k] += x * c[:, k + 1]
+        return c

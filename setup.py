@@ -1,0 +1,105 @@
+"""Installation for pip and for colcon (`ament_python`); docs/development.md says how they differ."""
+
+import os
+import sys
+
+from setuptools import find_packages, setup
+
+PACKAGE = "safe_sysid"
+NODES = ("planner", "controller", "identifier", "plant")
+SHARED_DIRECTORIES = ("config", "urdf", "launch", "rviz")  # installed under share/safe_sysid when they exist
+
+
+def data_files():
+    """Everything that is not Python, as setuptools wants it: [(directory below the prefix, [files])]."""
+    share = os.path.join("share", PACKAGE)
+    files = [
+        (
+            os.path.join("share", "ament_index", "resource_index", "packages"),
+            [os.path.join("resource", PACKAGE)],
+        ),
+        (share, ["package.xml"]),
+    ]
+    for top in SHARED_DIRECTORIES:
+        for directory, _, names in sorted(os.walk(top)):
+            kept = [
+                os.path.join(directory, name) for name in sorted(names) if not name.startswith((".", "_"))
+            ]
+            if kept:
+                files.append((os.path.join(share, directory), kept))
+    # `ros2 run` and launch look in lib/<package>. colcon puts the console scripts there (setup.cfg); pip puts
+    # them into bin, so a wheel carries one-line scripts that hand over.
+    if "bdist_wheel" in sys.argv:
+        files.append(
+            (os.path.join("lib", PACKAGE), [os.path.join("scripts", "lib", f"{node}_node") for node in NODES])
+        )
+    return files
+
+
+TEST = [
+    "hypothesis>=6.98",
+    "pytest>=7.4,<9",  # pytest 9 breaks the plugin of launch_testing
+    "pytest-timeout>=2.2",
+]
+
+setup(
+    name=PACKAGE,
+    version="0.1.0",
+    description="Provably safe online system identification for robot arms, on ROS 2",
+    author="safe_sysid maintainers",
+    author_email="maintainers@safe-sysid.example",
+    license="Apache-2.0",
+    packages=find_packages(include=[PACKAGE, f"{PACKAGE}.*"]),
+    data_files=data_files(),
+    python_requires=">=3.10",
+    install_requires=[
+        "coal>=3.0,<4",
+        "highspy>=1.7,<2",
+        "matplotlib>=3.6",
+        "numba>=0.59",
+        "numpy>=1.26,<3",
+        "pin>=3.4,<5",
+        "pydantic>=2.5,<3",
+        "PyYAML>=6.0",
+        "rich>=13.7",
+        "scipy>=1.11,<2",
+    ],
+    extras_require={
+        # ROS 2 Jazzy as wheels. Not for machines with ROS 2 installed: there the system's must be used.
+        "ros": [
+            "ros-rclpy[fastrtps]==7.1.6",
+            "ros-diagnostic-msgs==5.3.6",
+            "ros-geometry-msgs==5.3.6",
+            "ros-rosgraph-msgs==2.0.3",
+            "ros-sensor-msgs==5.3.6",
+            "ros-std-msgs==5.3.6",
+            "ros-std-srvs==5.3.6",
+            "ros-trajectory-msgs==5.3.6",
+            "ros-visualization-msgs==5.3.6",
+        ],
+        "sim": ["mujoco>=3.2,<5"],
+        "test": TEST,
+        "dev": [
+            *TEST,
+            "colcon-package-information>=0.4",
+            "colcon-ros>=0.5",
+            "mypy>=1.11",
+            "ruff>=0.9",
+            "setuptools>=68",
+            "types-PyYAML",
+            "wheel>=0.42",
+        ],
+    },
+    entry_points={
+        "console_scripts": [
+            "safe-sysid = safe_sysid.cli:main",
+            *(f"{node}_node = safe_sysid.nodes.{node}:main" for node in NODES),
+        ],
+    },
+    classifiers=[
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering",
+    ],
+    zip_safe=True,  # colcon expects the statement; the package is never zipped
+)

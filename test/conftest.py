@@ -1,0 +1,99 @@
+"""What holds for every test: a ROS 2 network of its own, no files at home, the same examples in CI."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CI = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+# Done at import: it must precede the first import of rclpy or numba, and children inherit it.
+
+
+def _own_domain() -> tuple[int, int | None]:
+    """A ROS domain that no other test run of this machine uses, and the lock that keeps it so."""
+    first = 1 + os.getpid() % 100
+    for offset in range(100):
+        domain = (
+            1 + (first - 1 + offset) % 100
+        )  # 0 is everyone's; above 101 the ports collide with ephemeral ones
+        path = Path(tempfile.gettempdir()) / f"safe_sysid_domain_{domain}_{os.getuid()}.lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        return domain, descriptor
+    return first, None
+
+
+def _isolate() -> tuple[int, int | None, tempfile.TemporaryDirectory[str]]:
+    """Keep the tests away from the user's robots, home directory and screen."""
+    domain, lock = _own_domain()
+    scratch = tempfile.TemporaryDirectory(prefix="safe_sysid_test_")
+    # The older ROS_LOCALHOST_ONLY would override the range, and warns on every start.
+    for name in ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "ROS_DISCOVERY_SERVER"):
+        os.environ.pop(name, None)
+    os.environ["ROS_DOMAIN_ID"] = str(domain)
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    os.environ["ROS_LOG_DIR"] = os.path.join(scratch.name, "ros_log")
+    os.environ["MPLBACKEND"] = "Agg"
+    os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
+    # Children (nodes, the command line) must find this clone even where it is not installed.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    # numba keeps compiled kernels beside the source; where it cannot write there, it compiles each time.
+    if "NUMBA_CACHE_DIR" not in os.environ and not os.access(ROOT / "safe_sysid", os.W_OK):
+        writable = sys.prefix if os.access(sys.prefix, os.W_OK) else tempfile.gettempdir()
+        os.environ["NUMBA_CACHE_DIR"] = os.path.join(writable, "cache", f"numba_{os.getuid()}")
+    return domain, lock, scratch
+
+
+_DOMAIN, _LOCK, _SCRATCH = _isolate()
+
+hypothesis.settings.register_profile(
+    "safe_sysid",
+    deadline=None,  # the first example compiles
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+# The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
+hypothesis.settings.register_profile(
+    "ci",
+    parent=hypothesis.settings.get_profile("safe_sysid"),
+    derandomize=True,
+    database=None,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("ci" if CI else "safe_sysid")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--all`."""
+    parser.addoption("--all", action="store_true", help="run the slow tests too (default where CI=true)")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say what this run is, so that a log can be understood without its machine."""
+    slow = "included" if _runs_slow(config) else "left out (--all runs them)"
+    return f"safe_sysid: slow tests {slow}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests unless asked for by `--all`, by `-m`, by name or by CI."""
+    if _runs_slow(config):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def _runs_slow(config: pytest.Config) -> bool:
+    named = any("::" in argument for argument in config.args)
+    return bool(CI or named or config.getoption("--all") or "slow" in (config.getoption("-m") or ""))

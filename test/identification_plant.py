@@ -1,0 +1,130 @@
+"""A small plant for the identifier's tests: Pinocchio's ABA, RK4, torque held for a period. Shares no dynamics code.
+
+Everything here is independent of ``safe_sysid.robot.regressors``; friction is ``Fc sat(qd/v_c) + Fv qd + beta``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+
+def pinocchio_model(kin, theta):
+    """Pinocchio model of a serial arm with true parameters theta (14 n,), rotor inertia included."""
+    n = len(kin.axis)
+    model = pin.Model()
+    model.gravity.linear = np.array(kin.gravity)
+    parent = 0
+    for j in range(n):
+        placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
+        joint = pin.JointModelRevoluteUnaligned(np.array(kin.axis[j]))
+        parent = model.addJoint(parent, joint, placement, f"j{j}")
+        model.appendBodyToJoint(parent, pin.Inertia.FromDynamicParameters(theta[10 * j : 10 * j + 10]), pin.SE3.Identity())
+    model.armature = np.array(theta[12 * n : 13 * n])
+    return model
+
+
+@dataclass
+class TrueLog:
+    """Samples at the end of each period; ``torque[k]`` was held over ``(t_{k-1}, t_k]``."""
+
+    stamps: np.ndarray
+    q: np.ndarray
+    qd: np.ndarray
+    torque: np.ndarray
+    link_torque: np.ndarray
+    largest_acceleration: np.ndarray
+
+
+def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0):
+    """Track ``plans`` [(trajectory, duration), ..] by computed torque; ``chatter`` N m of random torque steps."""
+    n = len(kin.axis)
+    model = pinocchio_model(kin, theta)
+    data = model.createData()
+    fc, fv, beta = theta[10 * n : 11 * n], theta[11 * n : 12 * n], theta[13 * n : 14 * n]
+    rng = np.random.default_rng(0) if rng is None else rng
+
+    def friction(v):
+        return fc * (np.clip(v / v_c, -1, 1) if v_c > 0 else np.sign(v)) + fv * v + beta
+
+    def acceleration(q, v, tau):
+        return pin.aba(model, data, q, v, tau - friction(v))
+
+    q, v = plans[0][0].state(0.0)[:2].copy()
+    out = [[], [], [], [], []]
+    largest = np.zeros(n)
+    t = 0.0
+    tau, link = np.zeros(n), np.zeros(n)
+    count = 0
+
+    def record():
+        for store, value in zip(out, (count * dt, q.copy(), v.copy(), tau.copy(), link.copy()), strict=True):
+            store.append(value)
+
+    record()
+    for trajectory, duration in plans:
+        for step in range(round(duration / dt)):
+            ref = trajectory.state(step * dt)
+            a_ref = ref[2] + 40.0 * (ref[1] - v) + 400.0 * (ref[0] - q)
+            tau = pin.rnea(model, data, q, v, a_ref) + friction(v) + chatter * rng.uniform(-1, 1, n)
+            h = dt / substeps
+            v_start = v.copy()
+            f_int = np.zeros(n)
+            for _ in range(substeps):
+                k1 = acceleration(q, v, tau)
+                v2 = v + 0.5 * h * k1
+                k2 = acceleration(q + 0.5 * h * v, v2, tau)
+                v3 = v + 0.5 * h * k2
+                k3 = acceleration(q + 0.5 * h * v2, v3, tau)
+                v4 = v + h * k3
+                k4 = acceleration(q + h * v3, v4, tau)
+                f_int += h / 6 * (friction(v) + 2 * friction(v2) + 2 * friction(v3) + friction(v4))
+                q = q + h / 6 * (v + 2 * v2 + 2 * v3 + v4)
+                v = v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+                largest = np.maximum(largest, np.abs([k1, k2, k3, k4]).max(axis=0))
+            # Mean of what a link-side sensor sees: motor torque less friction (not offset) and rotor inertia.
+            link = tau - f_int / dt + beta - model.armature * (v - v_start) / dt
+            count += 1
+            record()
+    stamps, q, qd, torque, link = (np.array(x) for x in out)
+    return TrueLog(stamps, q, qd, torque, link, largest)
+
+
+def exciting_plans(start, rng, n_plans=4, t_f=3.0, t_p=1.5, amplitude=0.785, tries=1, score=None):
+    """Receding-horizon quintics as in the paper: the next one takes over after ``t_p``; the last runs to its end."""
+    state = np.stack([start, 0 * start, 0 * start])
+    plans = []
+    for i in range(n_plans):
+        goal = start + amplitude * rng.uniform(-1, 1, len(start))
+        trajectory = QuinticTrajectory.to_rest(state, goal, t_f)
+        plans.append((trajectory, t_f if i == n_plans - 1 else t_p))
+        state = trajectory.state(t_p)[:3]
+    return plans
+
+
+def noisy(log, a, b, rng, mode="uniform", position=0.0, velocity=0.0, signs=None, link=False):
+    """Measurements whose errors are inside ``a + b |tau|`` (true torque) and the state bounds."""
+    torque = log.link_torque if link else log.torque
+    shape = torque.shape
+    if signs is None:
+        if mode == "uniform":
+            signs = rng.uniform(-1, 1, shape)
+        elif mode == "random_sign":
+            signs = rng.choice([-1.0, 1.0], shape)
+        elif mode == "constant":
+            signs = np.broadcast_to(rng.choice([-1.0, 1.0], shape[1]), shape)
+        elif mode == "shrink":
+            signs = -np.sign(torque)
+        elif mode == "grow":
+            signs = np.sign(torque)
+        else:
+            signs = np.zeros(shape)
+    e_q = position * (rng.choice([-1.0, 1.0], shape) if mode != "uniform" else rng.uniform(-1, 1, shape))
+    e_v = velocity * (rng.choice([-1.0, 1.0], shape) if mode != "uniform" else rng.uniform(-1, 1, shape))
+    effort = torque + signs * (a + b * np.abs(torque))
+    return Measurements(log.stamps, log.q + e_q, log.qd + e_v, effort)

@@ -1,0 +1,200 @@
+"""The house rule of docs/development.md: imports flow one way, and the core knows nothing of ROS."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "safe_sysid"
+
+# A room may import the rooms before it and itself, nothing else. A new room gets its place here, on purpose.
+ROOMS = (
+    "errors",
+    "resources",
+    "intervals",
+    "robot",
+    "trajectories",
+    "control",  # before planning: the planner takes the tracking bound from the controller's own synthesis
+    "identification",
+    "reachability",
+    "planning",
+    "simulation",
+    "episode",
+    "nodes",
+    "report",
+    "demo",
+    "cli",
+    "__main__",
+)
+# Rooms that may speak ROS: the nodes, and the demo, which starts them and watches them from outside.
+ROS_ROOMS = ("nodes", "demo")
+NOT_IMPORTED_BY_OTHERS = ("nodes", "__main__")
+ROS_PACKAGES = (
+    "action_msgs", "ament_index_python", "builtin_interfaces", "diagnostic_msgs", "geometry_msgs", "launch",
+    "launch_ros", "lifecycle_msgs", "rcl_interfaces", "rclpy", "rosgraph_msgs", "rosidl_runtime_py",
+    "sensor_msgs", "std_msgs", "std_srvs", "tf2_ros", "trajectory_msgs", "visualization_msgs",
+)  # fmt: skip
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """(line, absolute dotted name) of everything a module imports, at any depth, TYPE_CHECKING included."""
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *filter(None, [node.module])])
+            # `from safe_sysid import robot` names a room only with its last part.
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    relative = path.relative_to(ROOT).with_suffix("")
+    is_package = relative.name == "__init__"
+    yield from imports_of(
+        path.read_text(encoding="utf-8"),
+        ".".join(relative.parent.parts if is_package else relative.parts),
+        is_package,
+    )
+
+
+def violations(path: Path) -> Iterator[str]:
+    room = room_of(path)
+    for line, name in imports(path):
+        where = f"{path.relative_to(ROOT)}:{line}"
+        top, _, rest = name.partition(".")
+        if top == "safe_sysid":
+            other = rest.partition(".")[0]
+            if other in ("", "__version__", room):
+                continue
+            if other not in ROOMS:
+                yield f"{where} imports safe_sysid.{other}, which has no place in ROOMS"
+            elif other in NOT_IMPORTED_BY_OTHERS or ROOMS.index(other) > ROOMS.index(room):
+                yield f"{where}: {room} must not import {other}"
+        elif top in ROS_PACKAGES and room not in ROS_ROOMS:
+            yield f"{where}: {room} must not import {top}; only {' and '.join(ROS_ROOMS)} speak ROS"
+
+
+def test_every_module_has_a_room() -> None:
+    unknown = {room_of(path) for path in modules()} - set(ROOMS)
+    assert not unknown, (
+        f"give {sorted(unknown)} a place in ROOMS of test_architecture.py, and say why in docs"
+    )
+
+
+def test_every_directory_with_modules_is_a_package() -> None:
+    missing = {path.parent for path in modules() if not (path.parent / "__init__.py").exists()}
+    assert not missing, f"without __init__.py neither wheels nor colcon install {sorted(map(str, missing))}"
+
+
+def test_imports_flow_one_way() -> None:
+    assert [text for path in modules() for text in violations(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "room", "found"),
+    [
+        ("import safe_sysid.cli", "robot", "robot must not import cli"),
+        ("from safe_sysid.planning.plan import Plan", "control", "control must not import planning"),
+        ("def f():\n    from safe_sysid import episode", "planning", "planning must not import episode"),
+        ("from ..simulation import plant", "planning", "planning must not import simulation"),
+        ("from safe_sysid.nodes.planner import main", "cli", "cli must not import nodes"),
+        ("import rclpy.node", "episode", "episode must not import rclpy"),
+        ("from sensor_msgs.msg import JointState", "cli", "cli must not import sensor_msgs"),
+        ("from safe_sysid.attic import x", "cli", "no place in ROOMS"),
+    ],
+)
+def test_the_rule_finds_what_it_forbids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, room: str, found: str
+) -> None:
+    module = tmp_path / "safe_sysid" / room / "offender.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(source)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
+    assert any(found in text for text in violations(module))
+
+
+def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "safe_sysid" / "robot"
+    room.mkdir(parents=True)
+    (room / "__init__.py").write_text(
+        "from .model import x\nfrom . import model\nfrom ..errors import ModelError\n"
+    )
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
+    assert list(violations(room / "__init__.py")) == []
+
+
+def test_no_input_is_checked_with_assert() -> None:
+    """`python -O` removes asserts: a guarantee must not depend on one."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
+
+
+def test_numba_never_relaxes_arithmetic() -> None:
+    """`fastmath` may reorder sums, which voids outward rounding."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.value.lineno}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword)
+        and node.arg == "fastmath"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+    assert found == []
+
+
+def test_core_imports_where_ros_is_not_installed() -> None:
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in modules()
+        if room_of(path) not in (*ROS_ROOMS, "__main__")
+    ]
+    program = f"""
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {ROS_PACKAGES!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}} (hidden by the test)", name=name)
+sys.meta_path.insert(0, Hidden())
+import importlib
+for name in {names!r}:
+    importlib.import_module(name)
+leaked = sorted(set(name.partition(".")[0] for name in sys.modules) & set({ROS_PACKAGES!r}))
+assert not leaked, leaked
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=dict(os.environ),
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr

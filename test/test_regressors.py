@@ -1,0 +1,134 @@
+"""Laws of the regressors on random arms, against Pinocchio, to 1e-9 relative."""
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from arm_factory import mass_matrix, random_arm
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.regressors import (
+    forward_kinematics,
+    momentum_rate_regressor,
+    momentum_regressor,
+    slotine_li_regressor,
+    torque_regressor,
+)
+
+ARMS = [(n, seed) for n in range(1, 10) for seed in range(3)]
+
+
+def close(value: np.ndarray, expected: np.ndarray, scale: float = 1.0) -> None:
+    size = max(float(np.max(np.abs(expected))), scale)
+    np.testing.assert_allclose(value, expected, rtol=0.0, atol=1e-9 * size)
+
+
+def friction(theta: np.ndarray, n: int, qd: np.ndarray) -> np.ndarray:
+    fc, fv, _, beta = theta[10 * n :].reshape(4, n)
+    return fc * np.sign(qd) + fv * qd + beta
+
+
+@pytest.mark.parametrize(("n", "seed"), ARMS)
+def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
+    rng = np.random.default_rng(100 * n + seed)
+    kin, model, theta = random_arm(n, rng)
+    data = model.createData()
+    rotor = theta[12 * n : 13 * n]
+    q, qd, qd_a, qdd = rng.uniform(-3, 3, (4, n))
+    inertia = mass_matrix(model, q) + np.diag(rotor)
+    coriolis = pin.computeCoriolisMatrix(model, data, q, qd).copy()
+    gravity = pin.computeGeneralizedGravity(model, data, q).copy()
+
+    torque = pin.rnea(model, data, q, qd, qdd) + rotor * qdd + friction(theta, n, qd)
+    close(torque_regressor(kin, q, qd, qdd) @ theta, torque)
+    close(momentum_regressor(kin, q, qd) @ theta, inertia @ qd)
+    close(momentum_rate_regressor(kin, q, qd) @ theta, coriolis.T @ qd - gravity - friction(theta, n, qd))
+    # Christoffel's C by polarisation of Pinocchio's torque: independent of its choice of factorisation.
+    z = np.zeros(n)
+
+    def bias(x: np.ndarray) -> np.ndarray:
+        return pin.rnea(model, data, q, x, z) - gravity
+
+    christoffel = 0.5 * (bias(qd + qd_a) - bias(qd) - bias(qd_a))
+    expected = inertia @ qdd + christoffel + gravity + friction(theta, n, qd_a)
+    close(slotine_li_regressor(kin, q, qd, qd_a, qdd) @ theta, expected)
+
+
+@pytest.mark.parametrize(("n", "seed"), ARMS)
+def test_derivative_of_momentum_minus_rate_is_torque(n: int, seed: int) -> None:
+    rng = np.random.default_rng(7000 + 100 * n + seed)
+    kin, _, theta = random_arm(n, rng)
+    q, qd, qdd = rng.uniform(-2, 2, (3, n))
+    h = 1e-3
+    t = np.array([-2, -1, 1, 2])[:, None] * h
+    w_m = momentum_regressor(kin, q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
+    rate = (w_m[0] - 8 * w_m[1] + 8 * w_m[2] - w_m[3]) / (12 * h)
+    left = rate - momentum_rate_regressor(kin, q, qd)
+    right = torque_regressor(kin, q, qd, qdd)
+    np.testing.assert_allclose(left, right, rtol=0, atol=1e-6 * np.max(np.abs(right)))
+
+
+def test_skew_symmetry_of_inertia_rate_minus_twice_coriolis() -> None:
+    rng = np.random.default_rng(5)
+    for n in (2, 5, 7):
+        kin, _, theta = random_arm(n, rng)
+        theta = theta.copy()
+        theta[10 * n :] = 0.0
+        q, qd = rng.uniform(-2, 2, (2, n))
+        z = np.zeros(n)
+        gravity = slotine_li_regressor(kin, q, z, z, z) @ theta
+        columns = [slotine_li_regressor(kin, q, qd, e, z) @ theta - gravity for e in np.eye(n)]
+        coriolis = np.stack(columns, axis=1)
+        h = 1e-4
+
+        def inertia(q: np.ndarray, kin=kin, theta=theta, n=n) -> np.ndarray:
+            return np.stack([momentum_regressor(kin, q, e) @ theta for e in np.eye(n)], axis=1)
+
+        rate = (
+            inertia(q - 2 * h * qd) - 8 * inertia(q - h * qd) + 8 * inertia(q + h * qd) - inertia(q + 2 * h * qd)
+        ) / (12 * h)
+        skew = rate - 2 * coriolis
+        np.testing.assert_allclose(skew, -skew.T, atol=1e-8 * np.max(np.abs(coriolis)))
+
+
+def test_power_balance_without_friction() -> None:
+    rng = np.random.default_rng(6)
+    kin, model, theta = random_arm(6, rng)
+    theta = theta.copy()
+    theta[60:72], theta[78:] = 0.0, 0.0  # no friction, rotor inertia stays
+    q, qd, qdd = rng.uniform(-1, 1, (3, 6))
+    data = model.createData()
+
+    def energy(t: float) -> float:
+        x, v = q + t * qd + 0.5 * t * t * qdd, qd + t * qdd
+        rotor = 0.5 * theta[72:78] @ v**2
+        return pin.computeKineticEnergy(model, data, x, v) + pin.computePotentialEnergy(model, data, x) + rotor
+
+    h = 1e-3
+    power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)
+    assert qd @ (torque_regressor(kin, q, qd, qdd) @ theta) == pytest.approx(power, rel=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_batches_equal_single_evaluations(n: int) -> None:
+    rng = np.random.default_rng(n)
+    kin, model, _ = random_arm(n, rng)
+    q, qd, qd_a, qdd = rng.uniform(-2, 2, (4, 5, n))
+    batch = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01)
+    rate = momentum_rate_regressor(kin, q, qd, 0.01)
+    rotation, origin = forward_kinematics(kin, q)
+    data = model.createData()
+    for i in range(5):
+        np.testing.assert_array_equal(batch[i], slotine_li_regressor(kin, q[i], qd[i], qd_a[i], qdd[i], 0.01))
+        np.testing.assert_array_equal(rate[i], momentum_rate_regressor(kin, q[i], qd[i], 0.01))
+        pin.forwardKinematics(model, data, q[i])
+        for j in range(n):
+            np.testing.assert_allclose(rotation[i, j], data.oMi[j + 1].rotation, atol=1e-12)
+            np.testing.assert_allclose(origin[i, j], data.oMi[j + 1].translation, atol=1e-12)
+
+
+def test_wrong_shapes_are_named() -> None:
+    kin, _, _ = random_arm(3, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match=r"\(N, 3\)"):
+        torque_regressor(kin, np.zeros(4), np.zeros(4), np.zeros(4))
+    with pytest.raises(ParameterError, match="shapes"):
+        torque_regressor(kin, np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((2, 3)))

@@ -1,0 +1,216 @@
+"""Contacts are seen, allowed ones are not, and clearances are distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.spatial.transform import Rotation
+from simulation_support import random_arm
+
+from safe_sysid.errors import ModelError
+from safe_sysid.robot import Body, load_robot, load_scene
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
+from safe_sysid.robot.scene import Scene, SceneBox
+from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, payload_from_spec
+from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation.shapes import Shape
+
+
+def distance(one: np.ndarray, two: np.ndarray) -> float:
+    """Distance of two convex hulls, by a quadratic program over the weights of their points."""
+    a, b = len(one), len(two)
+
+    def gap(weights: np.ndarray) -> np.ndarray:
+        return weights[:a] @ one - weights[a:] @ two
+
+    result = minimize(
+        lambda w: gap(w) @ gap(w),
+        np.concatenate([np.full(a, 1.0 / a), np.full(b, 1.0 / b)]),
+        jac=lambda w: 2.0 * np.concatenate([one @ gap(w), -two @ gap(w)]),
+        bounds=[(0.0, 1.0)] * (a + b),
+        constraints=[
+            {"type": "eq", "fun": lambda w: w[:a].sum() - 1.0},
+            {"type": "eq", "fun": lambda w: w[a:].sum() - 1.0},
+        ],
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 300},
+    )
+    return float(np.linalg.norm(gap(result.x)))
+
+
+def box_points(rng: np.random.Generator, size: float) -> np.ndarray:
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    return (signs * rng.uniform(0.3, 1.0, 3) * size) @ Rotation.random(rng=rng).as_matrix().T
+
+
+def random_body(rng: np.random.Generator, name: str, joint: int, kind: str) -> Body:
+    centre = rng.uniform(-0.2, 0.2, 3)
+    points = {
+        "sphere": np.zeros((1, 3)),
+        "capsule": rng.uniform(-0.1, 0.1, (2, 3)),
+        "box": box_points(rng, 0.05),
+        "skinned box": box_points(rng, 0.05),
+        "hull": rng.uniform(-0.08, 0.08, (7, 3)),
+        "round hull": rng.uniform(-0.08, 0.08, (3, 3)),
+    }[kind]
+    radius = {"box": 0.0, "skinned box": 1e-9, "hull": 0.0}.get(kind, rng.uniform(0.01, 0.05))
+    return Body(name, joint, points + centre, radius)
+
+
+KINDS = ("sphere", "capsule", "box", "skinned box", "hull", "round hull")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", ["scene", *KINDS])
+def test_clearance_is_the_distance_of_the_solids(kind: str, other: str) -> None:
+    """Two bodies, or a body and a box of the scene, at random poses: against a quadratic program."""
+    rng = np.random.default_rng(KINDS.index(kind) * 10 + len(other))
+    for trial in range(4):
+        body = random_body(rng, "one", 1, kind)
+        bodies, boxes = [body], []
+        if other == "scene":
+            size, xyz, rpy = (
+                rng.uniform(0.05, 0.3, 3),
+                rng.uniform((0.5, -1, -1), (2.5, 1, 1)),
+                rng.uniform(-3, 3, 3),
+            )
+            boxes = [SceneBox("crate", xyz, rpy, size)]
+        else:
+            second = random_body(rng, "two", -1, other)
+            bodies.append(Body("two", -1, second.points + np.array([1.0, 0.4, 0.3]), second.radius, "base"))
+        model = random_arm(trial, 2, bodies=tuple(bodies), allowed=frozenset())
+        plant = Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", tuple(boxes)))
+        q = rng.uniform(-3, 3, 2)
+        rotation, origin = forward_kinematics(model.kinematics, q)
+        points = body.points @ rotation[1].T + origin[1]
+        target, slack = (boxes[0].corners, 0.0) if boxes else (bodies[1].points, bodies[1].radius)
+        expected = distance(points, target) - body.radius - slack
+        got, names = plant.clearance(q)
+        assert names is not None
+        assert set(names) == {"one", "crate" if boxes else "two"}
+        # Hulls with a radius are made a little larger (2 % of it), never smaller.
+        over = 0.03 * sum(r for k, r in ((kind, body.radius), (other, slack)) if k == "round hull")
+        assert expected - over - 2e-6 <= got <= expected + 2e-6
+
+
+def one_joint_arm(allowed: frozenset = frozenset(), payload_bodies: tuple[Body, ...] = ()) -> RobotModel:
+    """A capsule that sweeps a circle about its joint; the test puts a box into it."""
+    arm = Body("arm", 0, np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), 0.05)
+    base = Body("base", -1, np.array([[0.0, 0.0, -0.6]]), 0.1, "base")
+    return random_arm(3, 1, bodies=(arm, base, *payload_bodies), allowed=allowed, coulomb=0.0)
+
+
+def box_at(model: RobotModel, q: float, name: str = "crate") -> SceneBox:
+    rotation, origin = forward_kinematics(model.kinematics, np.array([q]))
+    tip = origin[0] + rotation[0] @ np.array([0.4, 0.0, 0.0])
+    return SceneBox(name, tip, np.zeros(3), np.full(3, 0.1))
+
+
+def drive(plant: Plant, steps: int) -> None:
+    """Constant velocity by inverse dynamics, until something is in the way."""
+    model = plant.model
+    for _ in range(steps):
+        truth = plant.truth()
+        q, qd = truth["q"][-1], truth["qd"][-1]
+        plant.step(torque_regressor(model.kinematics, q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true)
+
+
+def test_driving_into_a_box_is_counted_named_and_seen_in_the_clearance() -> None:
+    model = one_joint_arm()
+    plant = Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", (box_at(model, 1.0),)))
+    assert plant.clearance([0.0])[0] > 0.0
+    drive(plant, 1500)
+    truth = plant.truth()
+    touched = truth["contacts"] > 0
+    assert plant.contact_steps == touched.sum() > 100
+    assert plant.contact_names == {("arm", "crate")} or plant.contact_names == {("crate", "arm")}
+    first = int(np.argmax(touched))
+    assert plant.clearance(truth["q"][first - 3])[0] > 0.0
+    assert plant.clearance(truth["q"][first + 3])[0] < 0.0
+    assert truth["q"][-1] < 1.0  # it is a real obstacle
+
+
+def test_an_allowed_pair_passes_through() -> None:
+    model = one_joint_arm()
+    scene = Scene("s", (box_at(model, 1.0),), frozenset({frozenset({"crate", "arm"})}))
+    plant = Plant(model, model.theta_nominal, NO_PAYLOAD, scene)
+    assert plant.watched_pairs == [("arm", "base")]
+    drive(plant, 1500)
+    assert plant.contact_steps == 0
+    assert plant.truth()["q"][-1] > 1.2
+
+
+def test_the_arm_hits_itself_unless_that_is_allowed() -> None:
+    for allowed in (frozenset(), frozenset({frozenset({"arm", "base"})})):
+        arm = Body("arm", 0, np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), 0.05)
+        bare = random_arm(3, 1, bodies=(arm,), allowed=frozenset())
+        post = Body("base", -1, box_at(bare, 1.0).xyz[None], 0.08, "base")
+        model = random_arm(3, 1, bodies=(arm, post), allowed=allowed, coulomb=0.0)
+        plant = Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s"))
+        drive(plant, 1500)
+        assert (plant.contact_steps > 0) == (not allowed)
+
+
+def test_the_payload_touches_with_its_solids_or_else_with_its_envelope() -> None:
+    corners = np.array([[x, y, z] for x in (0.6, 1.0) for y in (-0.1, 0.1) for z in (-0.1, 0.1)])
+    envelope = Body("payload", 0, corners, 0.0, "payload")
+    model = one_joint_arm(frozenset({frozenset({"arm", "payload"})}), (envelope,))
+    rotation, position = model.flange
+    place = rotation.T @ (np.array([0.8, 0.0, 0.0]) - position)
+    ball = Payload("ball", Shape("sphere", (0.03,), place).inertial(0.5), (Shape("sphere", (0.03,), place),))
+    joint, origin = forward_kinematics(model.kinematics, np.array([1.0]))
+    crate = SceneBox("crate", origin[0] + joint[0] @ [0.8, 0.0, 0.0], np.zeros(3), np.full(3, 0.05))
+    scene = Scene("s", (crate,))
+    plant = Plant(model, model.theta_nominal, ball, scene)
+    drive(plant, 1500)
+    assert plant.contact_names <= {("payload", "crate"), ("crate", "payload")}
+    assert plant.contact_steps > 0
+    numbers = payload_from_spec("0.5,0,0,0,0.001,0,0.001,0,0,0.001")
+    far, near = (Plant(model, model.theta_nominal, p, scene).clearance([0.4])[0] for p in (ball, numbers))
+    assert near < far
+    empty = Plant(model, model.theta_nominal, NO_PAYLOAD, scene)
+    assert all("payload" not in pair for pair in empty.watched_pairs)
+
+
+def test_asking_for_a_clearance_does_not_disturb_the_run() -> None:
+    model = random_arm(4, 3)
+    runs = []
+    for ask in (False, True):
+        plant = Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s"))
+        for k in range(30):
+            plant.step(np.array([1.0, -1.0, 0.5]) * k)
+            if ask:
+                plant.clearance([1.0, 2.0, 3.0])
+        runs.append(plant.truth()["q"].copy())
+    np.testing.assert_array_equal(*runs)
+
+
+def test_a_base_inside_the_scene_is_refused_unless_allowed() -> None:
+    model = one_joint_arm()
+    ground = SceneBox("ground", np.array([0.0, 0.0, -0.65]), np.zeros(3), np.array([2.0, 2.0, 0.01]))
+    with pytest.raises(
+        ModelError, match=r"base overlaps ground of the scene by .* m: expected clear or an allowed pair"
+    ):
+        Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", (ground,)))
+    Plant(
+        model,
+        model.theta_nominal,
+        NO_PAYLOAD,
+        Scene("s", (ground,), frozenset({frozenset({"base", "ground"})})),
+    )
+
+
+@pytest.mark.parametrize("scene", ["open", "six_boxes"])
+def test_the_gen3_starts_clear_with_every_dumbbell(scene: str) -> None:
+    model, world = load_robot("kinova_gen3"), load_scene(scene)
+    q0 = world.start_for(model)
+    for name in ("4lb", "8lb"):
+        payload = payload_from_spec(name)
+        theta = model.theta_nominal.copy()
+        plant = Plant(model, theta, payload, world, q0=q0)
+        clearance, pair = plant.clearance(q0)
+        assert clearance > 0.0, pair
+        plant.step(None)
+        assert plant.contacts == 0
