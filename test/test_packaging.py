@@ -370,9 +370,19 @@ def launch(clone: Path, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
+def ask(clone: Path, expression: str) -> str:
+    """What an expression over the launcher's module `state` and the environment `venv` says, in a fresh process."""
+    program = (
+        f"import pathlib, sys; sys.path.insert(0, {str(clone / 'scripts' / 'bootstrap')!r}); import state;"
+        f"venv = pathlib.Path({str(clone / '.venv')!r}); print({expression})"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def fake_environment(clone: Path) -> Path:
     """An environment that looks finished to the launcher; its commands only report."""
-    bootstrap = runpy.run_path(str(clone / "scripts" / "bootstrap.py"))
     venv = clone / ".venv"
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     (venv / "lib" / f"python{version}" / "site-packages").mkdir(parents=True)
@@ -382,7 +392,7 @@ def fake_environment(clone: Path) -> Path:
     for name in ("python", "safe-sysid"):
         (venv / "bin" / name).write_text(report)
         (venv / "bin" / name).chmod(0o755)
-    bootstrap["write_stamp"](venv, "ready", ("dev", "ros", "sim"))
+    ask(clone, "state.write_stamp(venv, 'ready', ('dev', 'ros', 'sim'))")
     return venv
 
 
@@ -414,10 +424,11 @@ class TestLauncher:
     def test_never_deletes_what_is_not_its_own(self, bare_clone: Path, tmp_path: Path) -> None:
         precious = tmp_path / "precious"
         precious.mkdir()
+        (precious / "pyvenv.cfg").write_text("home = /usr/bin")
         (precious / "thesis.txt").write_text("years of work")
         result = launch(bare_clone, "demo", SAFE_SYSID_VENV=str(precious))
         assert result.returncode == 1
-        assert "not a Python environment" in result.stderr
+        assert "no working Python environment" in result.stderr
         assert (precious / "thesis.txt").read_text() == "years of work"
 
     def test_finished_environment_is_used_at_once(self, bare_clone: Path) -> None:
@@ -441,12 +452,12 @@ class TestLauncher:
     @pytest.mark.parametrize("change", ["inputs", "clone", "extras", "state", "python"])
     def test_outdated_environment_is_not_taken_for_ready(self, bare_clone: Path, change: str) -> None:
         venv = fake_environment(bare_clone)
-        bootstrap = runpy.run_path(str(bare_clone / "scripts" / "bootstrap.py"))
-        assert bootstrap["is_ready"](venv, ("dev", "ros", "sim"))
+        ready = "state.is_ready(venv, ('dev', 'ros', 'sim'))"
+        assert ask(bare_clone, ready) == "True"
         stamp = json.loads((venv / "safe-sysid.json").read_text())
         stamp[change] = [] if change == "extras" else "other"
         (venv / "safe-sysid.json").write_text(json.dumps(stamp))
-        assert not bootstrap["is_ready"](venv, ("dev", "ros", "sim"))
+        assert ask(bare_clone, ready) == "False"
 
 
 # -------------------------------------------------------------------------------------------------- resources

@@ -251,6 +251,8 @@ class Controller:
         if stamp - self._last_stamp > self.model.settings.measurement.max_age_s:
             self.counts["measurement gap"] += 1
             self._brake(f"no measurement for {stamp - self._last_stamp:.3f} s")
+        elif stamp - self._last_stamp > self.gains.assumptions.hold_max * (1.0 + 1e-6):
+            self.counts["hold longer than hold_max"] += 1
         self._last_stamp = stamp
         self._advance_plan(stamp)
         self._advance_blend(stamp, out)

@@ -20,6 +20,8 @@ from safe_sysid.robot.parameters import ParameterBox
 __all__ = ["FeasibleSet", "LinearBounds"]
 
 FloatArray = NDArray[np.float64]
+_WIDER = 1e-3
+_ITERATIONS = 2000  # of one run of the solver
 _BATCH = 120  # broken rows taken in at once
 
 
@@ -45,7 +47,7 @@ class FeasibleSet:
     """Rows over a prior box. The solver holds a working set of rows and takes in others only when they are broken."""
 
     def __init__(
-        self, prior: ParameterBox, max_rows: int = 6000, max_working: int = 700, rounds: int = 12, time_limit: float = 1.0
+        self, prior: ParameterBox, max_rows: int = 6000, max_working: int = 700, rounds: int = 12
     ) -> None:
         """Start with the prior alone.
 
@@ -54,11 +56,10 @@ class FeasibleSet:
             max_rows: rows kept between updates.
             max_working: rows of the solver's working set before it is rebuilt from the rows that matter.
             rounds: of taking in broken rows, per linear program.
-            time_limit: of one run of the solver, s.
         """
         self.prior = prior
         self._max_rows, self._max_working = max_rows, max_working
-        self._rounds, self._time_limit = rounds, time_limit
+        self._rounds = rounds
         self._scale = np.where(prior.rad > 0.0, prior.rad, 1.0)
         self.rows: MomentumRows | None = None
         self._scaled = np.empty((0, prior.size))
@@ -67,6 +68,7 @@ class FeasibleSet:
         self._working: list[int] = []
         self._is_working = np.empty(0, bool)
         self._highs: highspy.Highs | None = None
+        self._random = np.random.default_rng(0)
 
     def __len__(self) -> int:
         """Number of rows kept."""
@@ -145,8 +147,6 @@ class FeasibleSet:
         for attempt in range(self._rounds):
             # A new objective keeps the basis primal feasible, new rows keep it dual feasible.
             solver.setOptionValue("simplex_strategy", 4 if attempt == 0 else 1)
-            # HiGHS counts time over all runs of an instance.
-            solver.setOptionValue("time_limit", solver.getRunTime() + self._time_limit)
             solver.run()
             status = solver.getModelStatus()
             if status == highspy.HighsModelStatus.kInfeasible:
@@ -178,6 +178,7 @@ class FeasibleSet:
                 ("threads", 1),
                 ("presolve", "off"),
                 ("solver", "simplex"),
+                ("simplex_iteration_limit", _ITERATIONS),  # not a clock: the same result on any machine
             ):
                 solver.setOptionValue(option, value)
             lp = highspy.HighsLp()
@@ -194,10 +195,13 @@ class FeasibleSet:
     def _take_in(self, solver: highspy.Highs, new: NDArray[np.int64]) -> None:
         block = self._scaled[new]
         size = block.shape[1]
+        # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
+        # solver gets rows that are wider by a little, each by another amount. Its multipliers are tested on the true ones.
+        wider = 1.0 + _WIDER * self._random.uniform(0.5, 1.0, (2, len(new)))
         solver.addRows(
             len(new),
-            self._target[new] - 1.0,
-            self._target[new] + 1.0,
+            self._target[new] - wider[0],
+            self._target[new] + wider[1],
             block.size,
             np.arange(0, block.size, size, dtype=np.int32),
             np.tile(np.arange(size, dtype=np.int32), len(new)),

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.plan import Plan
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion, time_cells
+from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
-from safe_sysid.reachability.torque import TorqueEnclosure, enclose_torque, form_ranges
+from safe_sysid.reachability.torque import TorqueEnclosure, enclose_torque
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
@@ -215,8 +215,7 @@ def _certify(
     measured = true.enlarged(
         np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,))
     )
-    forms = affine_motion(cells, true)
-    position, velocity = form_ranges(forms[0]), _true_velocity(cells, forms[1], gains.de_bound)
+    position, velocity = _widened(cells.ranges(0), gains.e_bound), _widened(cells.ranges(1), gains.de_bound)
     torque = enclose_torque(
         model.kinematics,
         box,
@@ -247,12 +246,10 @@ def _certify(
     return _conclude(cells, margins, labels, box.identity), torque, clearance
 
 
-def _true_velocity(cells: TimeCells, form: FloatArray, de_bound: FloatArray) -> FloatArray:
-    """(M, n, 2): both ``qd_d - de`` and ``qd_a - r`` enclose the true velocity, so their intersection does."""
-    desired, other = cells.ranges(1), form_ranges(form)
-    lower = np.maximum(desired[..., 0] - de_bound * _UP, other[..., 0])
-    upper = np.minimum(desired[..., 1] + de_bound * _UP, other[..., 1])
-    slack = 2.0**-51 * (np.abs(lower) + np.abs(upper))
+def _widened(ranges: FloatArray, bound: FloatArray) -> FloatArray:
+    """Ranges (M, n, 2) plus an error of at most ``bound`` (n,)."""
+    lower, upper = ranges[..., 0] - bound, ranges[..., 1] + bound
+    slack = 2.0**-51 * (np.abs(lower) + np.abs(upper) + bound)
     return np.stack([lower - slack, upper + slack], axis=-1)
 
 

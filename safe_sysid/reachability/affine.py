@@ -1,11 +1,15 @@
-r"""Rigorous affine arithmetic: compiled kernels on zonotopes with shared symbols.
+r"""Rigorous arithmetic on affine forms whose symbols lie in balls: compiled kernels.
 
 A form is a float array ``[c, g_1 .. g_K, rho]`` and stands for the set
 
-.. math:: \{ c + \sum_k g_k \epsilon_k + \rho\, u : \epsilon \in [-1, 1]^K,\ u \in [-1, 1] \},
+.. math:: \{ c + \sum_k g_k \epsilon_k + \rho\, u : \epsilon \in E,\ u \in [-1, 1] \},
 
-with the symbols ``epsilon`` shared by all forms of a computation (so correlations survive) and ``u`` private. An
-operation's result holds the exact real result for *every* value of the symbols: what it cannot keep (second-order
+with the symbols ``epsilon`` shared by all forms of a computation (so correlations survive) and ``u`` private. ``E`` is a
+product of three unit balls: one symbol for time in ``[-1, 1]``, then n (a tracking error) and, if there are more symbols,
+n again (the other one) in Euclidean balls. A zonotope would use boxes: the sum of n errors that cannot all be at their
+worst at once would count in full, up to ``sqrt(n)`` times too much to first order and n times to second.
+
+An operation's result holds the exact real result for *every* value of the symbols: what it cannot keep (second-order
 terms, rounding) is **added** to ``rho``; nothing is ever assigned over a remainder that an operand brought.
 
 Rounding is bounded term by term [Higham2002, 3.1]: if the exact result is a sum of products, and every such product
@@ -29,8 +33,8 @@ __all__ = [
     "add_scaled",
     "affine_range",
     "dot",
-    "magnitude",
     "mul",
+    "reach",
     "scale",
     "sin_cos",
     "sub",
@@ -38,7 +42,8 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
-_TINY = 1e-300
+#: Covers underflow, in squares below a root too.
+_TINY = 1e-150
 
 
 @njit(cache=True)
@@ -48,22 +53,23 @@ def _slack(total: float, roundings: int) -> float:
 
 
 @njit(cache=True)
-def magnitude(x: FloatArray) -> float:
-    """``|c| + sum |g_k| + rho``, in plain rounding (relative error below ``len(x)`` units)."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += abs(x[i])
-    return total
+def reach(x: FloatArray, n: int) -> float:
+    """``sup |sum g_k eps_k|``, in plain rounding (relative error below ``len(x)`` units): |time| + two Euclidean norms."""
+    last = x.shape[0] - 1
+    first, second = 0.0, 0.0
+    for k in range(2, min(n + 2, last)):
+        first += x[k] * x[k]
+    for k in range(n + 2, last):
+        second += x[k] * x[k]
+    return abs(x[1]) + math.sqrt(first) + math.sqrt(second)
 
 
 @njit(cache=True)
-def affine_range(x: FloatArray) -> tuple[float, float]:
+def affine_range(x: FloatArray, n: int) -> tuple[float, float]:
     """Interval that holds every value of the form."""
     last = x.shape[0] - 1
-    radius = x[last]
-    for i in range(1, last):
-        radius += abs(x[i])
-    radius += _slack(abs(x[0]) + radius, last + 2)
+    radius = x[last] + reach(x, n)
+    radius += _slack(abs(x[0]) + radius, last + 6)
     return x[0] - radius, x[0] + radius
 
 
@@ -127,23 +133,46 @@ def add_constant(value: float, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def dot(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
+def _quadratic(trace: float, squares: float, rank: int, n: int) -> tuple[float, float]:
+    """Centre and radius of ``eps^T S eps`` over the unit ball, S symmetric of given trace, squared norm and rank bound.
+
+    The eigenvalues that are not zero are at most ``rank`` numbers of mean trace / rank and given sum of squares: none
+    is further from the mean than ``sqrt(rank - 1)`` standard deviations [WolkowiczStyan1980]; exact for rank 2.
+    """
+    if rank == 0:
+        return 0.0, 0.0
+    mean = trace / rank
+    variance = max(squares / rank - mean * mean, 0.0) + (n * n + 64) * _EPS * squares
+    spread = math.sqrt((rank - 1) * variance)
+    lo, hi = min(0.0, mean - spread), max(0.0, mean + spread)
+    return 0.5 * (lo + hi), 0.5 * (hi - lo)
+
+
+@njit(cache=True)
+def dot(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
     r"""``out = sum_i x_i y_i`` for forms x, y (m, K + 2); out must not alias.
 
-    With ``M_kl = sum_i g^x_ik g^y_il`` the second-order part is ``sum_kl M_kl eps_k eps_l``. Its diagonal ``eps_k^2 in
-    [0, 1]`` gives a shift of the centre by half; each pair ``k < l`` gives ``|M_kl + M_lk|``: summed over i and
-    symmetrised *before* the absolute value, so that what cancels in a rotated vector does cancel. Cheap if x has few
-    symbols (a joint's rotation has two): put the sparse factor first.
+    With ``M = sum_i g^x_i g^y_i^T`` the second-order part is ``eps^T M eps``: summed over i and symmetrised *before* any
+    absolute value, so that what cancels in a rotated vector does cancel. The time symbol's square lies in [0, 1]; a
+    ball's own block is bounded by its eigenvalues, blocks between two balls by their Frobenius norm. Cheap if x has
+    few symbols (a joint's rotation has two): put the sparse factor first.
     """
     m, last = x.shape[0], x.shape[1] - 1
     total, rho, centre = 0.0, 0.0, 0.0
     for i in range(m):
-        xc, yc = x[i, 0], y[i, 0]
-        x_abs, y_abs = magnitude(x[i]), magnitude(y[i])
-        total += x_abs * y_abs
-        # (x - rho_x) rho_y + rho_x |y|: all products with at least one private remainder.
-        rho += x[i, last] * y_abs + (x_abs - x[i, last]) * y[i, last]
-        centre += xc * yc
+        x_sum, y_sum = 0.0, 0.0
+        for k in range(last + 1):
+            x_sum += abs(x[i, k])
+            y_sum += abs(y[i, k])
+        total += x_sum * y_sum
+        x_abs, y_abs = abs(x[i, 0]) + reach(x[i], n), abs(y[i, 0]) + reach(y[i], n)
+        # All products with at least one private remainder.
+        rho += x[i, last] * (y_abs + y[i, last]) + x_abs * y[i, last]
+        centre += x[i, 0] * y[i, 0]
+    # Squared Frobenius norms: blocks of the two balls, between them, between time and each; traces, active rows.
+    own1, own2, mixed, time1, time2 = 0.0, 0.0, 0.0, 0.0, 0.0
+    trace1, trace2 = 0.0, 0.0
+    rows1, rows2 = 0, 0
     for k in range(1, last):
         linear = 0.0
         active = False
@@ -156,8 +185,18 @@ def dot(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
         square = 0.0
         for i in range(m):
             square += x[i, k] * y[i, k]
-        centre += 0.5 * square
-        rho += 0.5 * abs(square)
+        group = 0 if k == 1 else (1 if k < n + 2 else 2)
+        if group == 0:
+            centre += 0.5 * square
+            rho += 0.5 * abs(square)
+        elif group == 1:
+            rows1 += 1
+            trace1 += square
+            own1 += square * square
+        else:
+            rows2 += 1
+            trace2 += square
+            own2 += square * square
         for other in range(1, last):
             if other == k:
                 continue
@@ -166,21 +205,38 @@ def dot(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
                 pair += x[i, k] * y[i, other] + x[i, other] * y[i, k]
                 counted = counted or x[i, other] != 0.0
             # A pair of two active symbols is met twice: count it at the larger index.
-            if not (counted and other > k):
-                rho += abs(pair)
-    out[0] = centre
-    out[last] = rho + _slack(total, last * last + 6 * m + 16)
+            if counted and other > k:
+                continue
+            sq = pair * pair
+            second = 0 if other == 1 else (1 if other < n + 2 else 2)
+            if group == second:
+                # An off-diagonal element of the symmetric part is half the pair and occurs twice.
+                if group == 1:
+                    own1 += 0.5 * sq
+                else:
+                    own2 += 0.5 * sq
+            elif group + second == 1:
+                time1 += sq
+            elif group + second == 2:
+                time2 += sq
+            else:
+                mixed += sq
+    shift1, radius1 = _quadratic(trace1, own1, min(n, 2 * min(m, rows1)), n)
+    shift2, radius2 = _quadratic(trace2, own2, min(n, 2 * min(m, rows2)), n)
+    rho += radius1 + radius2 + math.sqrt(mixed) + math.sqrt(time1) + math.sqrt(time2)
+    out[0] = centre + shift1 + shift2
+    out[last] = rho + _slack(total, last * last + 8 * m + 64)
 
 
 @njit(cache=True)
-def mul(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
+def mul(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
     """``out = x y``; out must not alias. The sparser factor first is faster."""
     size = x.shape[0]
-    dot(x.reshape(1, size), y.reshape(1, size), out)
+    dot(x.reshape(1, size), y.reshape(1, size), n, out)
 
 
 @njit(cache=True)
-def sin_cos(x: FloatArray, sin_out: FloatArray, cos_out: FloatArray) -> None:
+def sin_cos(x: FloatArray, n: int, sin_out: FloatArray, cos_out: FloatArray) -> None:
     r"""Sine and cosine of a form (radians); outputs must not alias x.
 
     With ``x = c + d``, ``|d| <= D`` over the whole form: ``cos d in [1 - D^2/2, 1]``, and by the Chebyshev polynomial
@@ -188,10 +244,8 @@ def sin_cos(x: FloatArray, sin_out: FloatArray, cos_out: FloatArray) -> None:
     range, not of the centre.
     """
     last = x.shape[0] - 1
-    radius = x[last]
-    for k in range(1, last):
-        radius += abs(x[k])
-    radius += _slack(radius, last + 2)
+    radius = x[last] + reach(x, n)
+    radius += _slack(radius, last + 6)
     # Written so that NaN takes this branch too.
     if not (radius < 1.5 and abs(x[0]) < 1e6):
         bad = radius != radius or x[0] != x[0]

@@ -1,18 +1,19 @@
 r"""The motion in time cells: desired trajectory plus every tracking error, as affine forms.
 
 In cell m, with ``tau_`` the time from its centre, every desired quantity is its centre's Taylor form: value and slope
-kept, the rest enclosed. The tracking theorem gives ``|e_j| <= e_bound_j`` and ``|r_j| <= r_bound_j``, whence exactly
+kept, the rest enclosed. With the tracking errors e and r, exactly,
 
 ``q = q_d - e``, ``qd_a = qd_d + K_r e``, ``qd = qd_a - r``, ``qdd_a = qdd_d + K_r (r - K_r e)``.
 
-Symbols: 0 the time in the cell, 1..n the e_j, n+1..2n the r_j. The controller computes with measured q and qd: its
-e_m = q_d - q_m and r_m obey the same four equations, only their bounds are larger (:func:`enlarged`).
+The controller computes with measured q and qd: its e_m = q_d - q_m and r_m obey the same four equations, only their
+bounds are larger (:meth:`TrackingSet.enlarged`). Symbols: 1 the time in the cell, then n for e, then n for r.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import factorial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,26 +32,46 @@ _KNOT_SLACK = 2e-13
 
 @dataclass(frozen=True)
 class TrackingSet:
-    """Bounds of the tracking error that a controller has proved, each (n,): e (rad), r (rad/s), and its K_r (1/s)."""
+    r"""What a controller has proved of its tracking error: e and r each in an ellipsoid, at every instant.
+
+    .. math:: \sum_j (e_j / e^{max}_j)^2 \le 1, \qquad \sum_j (r_j / r^{max}_j)^2 \le 1.
+
+    Attributes:
+        e, r: (n,) semi-axes, rad and rad/s.
+        k_r: (n,) K_r, 1/s.
+    """
 
     e: FloatArray
     r: FloatArray
     k_r: FloatArray
 
     @classmethod
-    def of(cls, gains: object, n: int) -> TrackingSet:
-        """The true tracking error's set from a controller's gains (``e_bound``, ``r_bound``, ``K_r``)."""
-        arrays = (np.broadcast_to(np.asarray(x, float), (n,)).copy() for x in (gains.e_bound, gains.r_bound, gains.K_r))
-        e, r, k_r = arrays
-        for name, value in (("e_bound", e), ("r_bound", r), ("K_r", k_r)):
-            if not np.all(value >= 0.0):
-                raise PlanError(f"gains.{name} = {value.tolist()}: expected numbers >= 0")
-        return cls(e, r, k_r)
+    def of(cls, gains: Any, n: int) -> TrackingSet:
+        r"""The true error's set from a controller's gains (``r_bound``, ``e_bound``, ``K_r``).
+
+        The theorem bounds ``r^T H r <= 2 V_max``, and ``H >= diag(inertia_lower)``: r lies in the ellipsoid whose
+        semi-axes are ``r_bound``, not only in its box. For e: ``f_j = K_j e_j`` follows r_j through the unit-mass
+        kernel ``K_j exp(-K_j s)``; by Jensen's inequality
+        ``sum (f_j / r_bound_j)^2 <= int max_j K_j exp(-K_j s) ds <= 1 + ln(K_max / K_min) / e`` (with e Euler's number;
+        the maximum over all K between is 1 / (s e)), if it holds at the start.
+        """
+        names = ("e_bound", "r_bound", "K_r")
+        e, r, k_r = (np.broadcast_to(np.asarray(getattr(gains, name), float), (n,)).copy() for name in names)
+        for name, value in zip(names, (e, r, k_r), strict=True):
+            if not (np.all(value > 0.0) and np.all(np.isfinite(value))):
+                raise PlanError(f"gains.{name} = {value.tolist()}: expected positive numbers")
+        spread = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
+        return cls(np.maximum(r / k_r, e) * spread * _UP**2, r, k_r)
 
     def enlarged(self, position_error: ArrayLike, velocity_error: ArrayLike) -> TrackingSet:
-        """The set of the *measured* errors: ``|e_m| <= e + dq``, ``|r_m| <= r + dv + K_r dq``."""
+        """The set of the *measured* errors: e off by at most dq, r by ``dv + K_r dq``, each in a box.
+
+        Scaling an ellipsoid by ``1 + |d / semi-axes|`` makes room for any d of the box.
+        """
         dq, dv = np.abs(np.asarray(position_error, float)), np.abs(np.asarray(velocity_error, float))
-        return TrackingSet((self.e + dq) * _UP, (self.r + dv + self.k_r * dq) * _UP, self.k_r)
+        by_e = 1.0 + float(np.linalg.norm(dq / self.e)) * (1.0 + 1e-14)
+        by_r = 1.0 + float(np.linalg.norm((dv + self.k_r * dq) / self.r)) * (1.0 + 1e-14)
+        return TrackingSet(self.e * by_e * _UP, self.r * by_r * _UP, self.k_r)
 
 
 @dataclass(frozen=True)

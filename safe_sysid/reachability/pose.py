@@ -36,7 +36,7 @@ def _pose_kernel(
     work = np.zeros((2, size))
     for m in range(cells):
         for j in range(n):
-            fill_rotation(parts[j], parts_error, q[m, j], work, rot[j], inv[j])
+            fill_rotation(parts[j], parts_error, q[m, j], n, work, rot[j], inv[j])
         for a in range(n + 1):
             r, p = rotations[m, a, a], origins[m, a, a]
             r[:], p[:] = 0.0, 0.0
@@ -53,7 +53,7 @@ def _pose_kernel(
                             r_next[i, k] = rot[b, i, k]
                         else:
                             # Row i of the product: the joint's own rotation has two symbols, so it goes first.
-                            dot(inv[b, k], r[i], r_next[i, k])
+                            dot(inv[b, k], r[i], n, r_next[i, k])
 
 
 def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> tuple[FloatArray, FloatArray]:
@@ -87,4 +87,4 @@ def point_ranges(rotations: FloatArray, origins: FloatArray, points: FloatArray)
     """(M, P, 3, 2): boxes that hold the points (P, 3) of one frame, from its poses (M, 3, 3, K+2) and (M, 3, K+2)."""
     out = np.empty((len(origins), len(points), 3, origins.shape[-1]))
     _point_kernel(np.ascontiguousarray(rotations), np.ascontiguousarray(origins), np.ascontiguousarray(points), out)
-    return form_ranges(out)
+    return form_ranges(out, out.shape[-1] - 3)

@@ -35,11 +35,17 @@ def rotation_parts(kin: Kinematics) -> tuple[FloatArray, float]:
 
 @njit(cache=True)
 def fill_rotation(
-    parts: FloatArray, error: float, angle: FloatArray, work: FloatArray, out: FloatArray, transposed: FloatArray
+    parts: FloatArray,
+    error: float,
+    angle: FloatArray,
+    n: int,
+    work: FloatArray,
+    out: FloatArray,
+    transposed: FloatArray,
 ) -> None:
     """Joint rotation (3, 3, K + 2) and its transpose for one joint's parts (3, 3, 3); ``work`` (2, K + 2)."""
     last = angle.shape[0] - 1
-    sin_cos(angle, work[0], work[1])
+    sin_cos(angle, n, work[0], work[1])
     for i in range(3):
         for k in range(3):
             row = out[i, k]
@@ -52,7 +58,7 @@ def fill_rotation(
 
 
 @njit(cache=True)
-def rotate(rotation: FloatArray, vector: FloatArray, out: FloatArray) -> None:
+def rotate(rotation: FloatArray, vector: FloatArray, n: int, out: FloatArray) -> None:
     """``out = rotation vector`` for forms (3, 3, K + 2) and (3, K + 2); out must not alias."""
     for i in range(3):
-        dot(rotation[i], vector, out[i])
+        dot(rotation[i], vector, n, out[i])

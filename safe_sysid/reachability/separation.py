@@ -23,7 +23,7 @@ __all__ = ["separation_kernel"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _EPS = 2.0**-52
-_TINY = 1e-300
+_TINY = 1e-150
 
 
 @njit(cache=True)
@@ -58,7 +58,7 @@ def _separation(
         work[4] = work[3]
         for k in range(3):
             add_scaled(work[k], points_b[b, k], work[4])
-        lo, _ = affine_range(work[4])
+        lo, _ = affine_range(work[4], work.shape[1] - 3)
         if lo != lo:
             return math.nan
         lowest = min(lowest, lo)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.reachability.affine import affine_range
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.reachability.torque_kernel import torque_kernel
@@ -53,11 +52,12 @@ class TorqueEnclosure:
     regressor: FloatArray | None
 
 
-def form_ranges(forms: FloatArray) -> FloatArray:
-    """Ranges (..., 2) of affine forms (..., K + 2): the vectorised :func:`affine_range`."""
+def form_ranges(forms: FloatArray, n: int) -> FloatArray:
+    """Ranges (..., 2) of forms (..., K + 2) over n joints: the vectorised :func:`affine.affine_range`."""
     centre, rho = forms[..., 0], forms[..., -1]
-    radius = np.abs(forms[..., 1:-1]).sum(axis=-1) + rho
-    radius = radius + (forms.shape[-1] + 8) * _EPS * (np.abs(centre) + radius) + 1e-300
+    first, second = forms[..., 2 : min(n + 2, forms.shape[-1] - 1)], forms[..., n + 2 : -1]
+    radius = np.abs(forms[..., 1]) + np.linalg.norm(first, axis=-1) + np.linalg.norm(second, axis=-1) + rho
+    radius = radius + (forms.shape[-1] + 12) * _EPS * (np.abs(centre) + radius) + 1e-150
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 
@@ -94,7 +94,7 @@ def enclose_torque(
     if not np.all(inertia > 0.0):
         raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
     q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
-    rates = form_ranges(qd_a)
+    rates = form_ranges(qd_a, n)
     count, _, size = q.shape
     r_form = np.zeros_like(q)
     r_form[:, np.arange(n), 2 + n + np.arange(n)] = tracking.r
@@ -123,31 +123,31 @@ def enclose_torque(
         measure,
         regressor,
     )
-    torque = _torque_range(nominal, spread)
-    spread_range = form_ranges(spread)
-    size_bound = np.abs(form_ranges(nominal)).max(axis=-1) + spread_range[..., 1]
+    torque = _torque_range(nominal, spread, n)
+    spread_range = form_ranges(spread, n)
+    size_bound = np.abs(form_ranges(nominal, n)).max(axis=-1) + spread_range[..., 1]
     rounding = _CONTROLLER_ROUNDING * (1.0 + size_bound)
     torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
     return TorqueEnclosure(
         torque,
-        form_ranges(nominal),
+        form_ranges(nominal, n),
         spread_range[..., 1],
         measure,
-        form_ranges(qd),
+        form_ranges(qd, n),
         rates,
-        form_ranges(qdd_a),
+        form_ranges(qdd_a, n),
         regressor if want_regressor else None,
     )
 
 
-def _torque_range(nominal: FloatArray, spread: FloatArray) -> FloatArray:
+def _torque_range(nominal: FloatArray, spread: FloatArray, n: int) -> FloatArray:
     """(M, n, 2): lower end of ``nominal - spread``, upper end of ``nominal + spread``, correlation kept."""
     total = np.abs(nominal) + np.abs(spread)
     slack = 4 * _EPS * total.sum(axis=-1)
     above, below = nominal + spread, nominal - spread
     for form in (above, below):
         form[..., -1] = (nominal[..., -1] + spread[..., -1]) * _UP + slack
-    return np.stack([form_ranges(below)[..., 0], form_ranges(above)[..., 1]], axis=-1)
+    return np.stack([form_ranges(below, n)[..., 0], form_ranges(above, n)[..., 1]], axis=-1)
 
 
 def _sign_range(rates: FloatArray, transition: float) -> FloatArray:

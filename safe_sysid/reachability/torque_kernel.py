@@ -18,14 +18,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add, add_constant, add_scaled, affine_range, dot, mul, sub
+from safe_sysid.reachability.affine import add, add_constant, add_scaled, affine_range, dot, mul, reach, sub
 from safe_sysid.reachability.rotations import fill_rotation, rotate
 
 __all__ = ["torque_kernel"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
-_TINY = 1e-300
+_TINY = 1e-150
 
 
 @njit(cache=True)
@@ -38,16 +38,16 @@ def _add_cross_constant(x: FloatArray, t: FloatArray, factor: float, out: FloatA
 
 
 @njit(cache=True)
-def _centripetal(w: FloatArray, u: FloatArray, pair: FloatArray, swap: FloatArray, out: FloatArray) -> None:
+def _centripetal(w: FloatArray, u: FloatArray, n: int, pair: FloatArray, swap: FloatArray, out: FloatArray) -> None:
     """``out`` (3, 3, K + 2) = symmetric part of ``w u^T``; ``pair``, ``swap`` (2, K + 2) are work space."""
     for a in range(3):
         for b in range(a, 3):
             if a == b:
-                mul(w[a], u[a], out[a, a])
+                mul(w[a], u[a], n, out[a, a])
                 continue
             pair[0], pair[1] = 0.5 * w[a], 0.5 * w[b]  # halving a float is exact
             swap[0], swap[1] = u[b], u[a]
-            dot(pair, swap, out[a, b])
+            dot(pair, swap, n, out[a, b])
             out[b, a] = out[a, b]
 
 
@@ -81,12 +81,12 @@ def _columns(alpha: FloatArray, acc: FloatArray, q: FloatArray, force: FloatArra
 
 
 @njit(cache=True)
-def _accumulate_magnitude(w: FloatArray, radius: float, out: FloatArray) -> tuple[float, float]:
+def _accumulate_magnitude(w: FloatArray, radius: float, n: int, out: FloatArray) -> tuple[float, float]:
     """``out += radius |w|`` from above: by w itself where its sign is known, else by the chord of ``|.|`` over its range.
 
     Returns the range of w. A chord ``s w + b`` of a convex function over [lo, hi] lies above it if it does at both ends.
     """
-    lo, hi = affine_range(w)
+    lo, hi = affine_range(w, n)
     if radius == 0.0:
         return lo, hi
     if lo >= 0.0:
@@ -103,6 +103,104 @@ def _accumulate_magnitude(w: FloatArray, radius: float, out: FloatArray) -> tupl
         # |radius slope - step| |w| is below two units of radius |w|.
         add_constant(radius * offset + 4.0 * _EPS * radius * (abs(lo) + abs(hi)) + _TINY, out)
     return lo, hi
+
+
+@njit(cache=True)
+def _ball_eigenvalue(block: FloatArray, square: FloatArray) -> float:
+    """Upper bound of the largest eigenvalue of a positive semidefinite block: ``|B^8|_F^(1/8)``, scaled by |B|_F.
+
+    Rounding: each squaring errs by at most ``n gamma_n`` relative to its norm, which is at least that of the largest
+    eigenvalue's power over sqrt(n); 1e-11 covers all. ``square`` is work space; block is destroyed.
+    """
+    n = block.shape[0]
+    norm = 0.0
+    for i in range(n):
+        for k in range(n):
+            norm += block[i, k] * block[i, k]
+    norm = math.sqrt(norm)
+    if not norm > 1e-100:
+        return norm + 1e-100
+    for i in range(n):
+        for k in range(n):
+            block[i, k] /= norm
+    power = 1.0
+    for _ in range(3):
+        for i in range(n):
+            for k in range(n):
+                total = 0.0
+                for h in range(n):
+                    total += block[i, h] * block[h, k]
+                square[i, k] = total
+        block[:] = square
+        power *= 0.5
+    top = 0.0
+    for i in range(n):
+        for k in range(n):
+            top += block[i, k] * block[i, k]
+    return norm * math.sqrt(top) ** power * (1.0 + 1e-11)
+
+
+@njit(cache=True)
+def _measure(
+    entries: FloatArray, rad: FloatArray, inverse_inertia: FloatArray, linear: FloatArray, block: FloatArray
+) -> float:
+    r"""Upper bound of ``S = sum_p rad_p |W_p|``, ``|W_p|^2 = sum_j W_jp^2 / inertia_j``, from forms (n, 14 n, K + 2).
+
+    Columns cannot all be at their worst at once. With ``W_p = c + D eps + rho`` and any a > 0,
+    ``|c + D eps| <= (|c + D eps|^2 + a^2) / (2 a)``: summed over p that is one quadratic in eps, bounded by its linear
+    part's reach plus ``(sum over balls of sqrt(largest eigenvalue))^2`` (triangle inequality in the semi-norm of a
+    positive semidefinite matrix). The sum of the columns' own bounds is the fall-back: the smaller of both counts.
+    ``linear`` (K + 2) and ``block`` (4, n, n) are work space.
+    """
+    n, count, size = entries.shape
+    last = size - 1
+    single, constant, timed, magnitude = 0.0, 0.0, 0.0, 0.0
+    linear[:] = 0.0
+    block[:] = 0.0
+    for p in range(count):
+        if rad[p] == 0.0:
+            continue
+        centre, radius, rest = 0.0, 0.0, 0.0
+        sup = 0.0
+        # A link moves only the joints before it; the last four columns of a joint are on the diagonal.
+        first_row, rows = (0, p // 10 + 1) if p < 10 * n else (p % n, p % n + 1)
+        for j in range(first_row, rows):
+            w = entries[j, p]
+            r = reach(w, n)
+            centre += w[0] * w[0] * inverse_inertia[j]
+            radius += r * r * inverse_inertia[j]
+            rest += w[last] * w[last] * inverse_inertia[j]
+            top = abs(w[0]) + r + w[last]
+            sup += top * top * inverse_inertia[j]
+        single += rad[p] * math.sqrt(sup)
+        # Any a > 0 will do; this one is good if eps is somewhere inside.
+        a = math.sqrt(centre + 0.3 * radius) + 1e-100
+        t = rad[p] / (2.0 * a)
+        constant += t * (centre + a * a) + rad[p] * math.sqrt(rest)
+        magnitude += t * (centre + radius) + rad[p] * (a + math.sqrt(rest))
+        for j in range(first_row, rows):
+            w = entries[j, p]
+            weight = t * inverse_inertia[j]
+            for k in range(1, last):
+                linear[k] += 2.0 * weight * w[0] * w[k]
+            timed += weight * w[1] * w[1]
+            for i in range(n):
+                first, second = weight * w[2 + i], weight * w[2 + n + i]
+                for k in range(i + 1):
+                    block[0, i, k] += first * w[2 + k]
+                    block[1, i, k] += second * w[2 + n + k]
+    for i in range(n):
+        for k in range(i):
+            block[0, k, i], block[1, k, i] = block[0, i, k], block[1, i, k]
+    root = math.sqrt(timed) + math.sqrt(_ball_eigenvalue(block[0], block[2]))
+    root += math.sqrt(_ball_eigenvalue(block[1], block[3]))
+    joint = constant + reach(linear, n) + root * root
+    # Fewer than 2000 roundings on any term; the terms of `linear` are below 2 t |c| |D| <= t (|c|^2 + |D|^2).
+    slack = 1e-12 * (magnitude + single + root * root) + _TINY
+    # A NaN in one of them must not be dropped by the comparison.
+    if single != single or joint != joint:
+        return math.nan
+    return min(single, joint) + slack
 
 
 @njit(cache=True)
@@ -150,20 +248,20 @@ def torque_kernel(
     force, moment, turned = np.zeros((4, 3, size)), np.zeros((10, 3, size)), np.zeros((3, size))
     own_f, own_n = np.zeros((3, size)), np.zeros((3, size))
     sum_f, sum_n = np.zeros((3, size)), np.zeros((3, size))
-    entry, square = np.zeros(size), np.zeros(14 * n)
+    entry, linear, block = np.zeros(size), np.zeros(size), np.zeros((4, n, n))
+    entries = np.zeros((n, 14 * n, size))
     for m in range(cells):
-        square[:] = 0.0
         for j in range(n):
-            fill_rotation(parts[j], parts_error, q[m, j], work, rot[j], inv[j])
+            fill_rotation(parts[j], parts_error, q[m, j], n, work, rot[j], inv[j])
             if j == 0:
                 w[0], u[0], alpha[0], vec[:] = 0.0, 0.0, 0.0, 0.0
                 for i in range(3):
                     vec[i, 0] = -gravity[i]
-                rotate(inv[0], vec, acc[0])
+                rotate(inv[0], vec, n, acc[0])
             else:
-                rotate(inv[j], w[j - 1], w[j])
-                rotate(inv[j], u[j - 1], u[j])
-                rotate(inv[j], alpha[j - 1], alpha[j])
+                rotate(inv[j], w[j - 1], n, w[j])
+                rotate(inv[j], u[j - 1], n, u[j])
+                rotate(inv[j], alpha[j - 1], n, alpha[j])
                 # a + alpha x t + Q t - tr(Q) t in the parent's frame.
                 t = translation[j]
                 vec[:] = acc[j - 1]
@@ -172,7 +270,7 @@ def torque_kernel(
                     for b in range(3):
                         add_scaled(cent[j - 1, a, b], t[b], vec[a])
                         add_scaled(cent[j - 1, b, b], -t[a], vec[a])
-                rotate(inv[j], vec, acc[j])
+                rotate(inv[j], vec, n, acc[j])
             # (w x axis qd_a + u x axis qd) / 2, before the joint's own rate is added (axis x axis = 0 anyway).
             for i in range(3):
                 a, b = (i + 1) % 3, (i + 2) % 3
@@ -182,13 +280,13 @@ def torque_kernel(
                 add_scaled(u[j, a], 0.5 * axis[j, b], swap[1])
                 add_scaled(u[j, b], -0.5 * axis[j, a], swap[1])
                 pair[0], pair[1] = qd_a[m, j], qd[m, j]
-                dot(pair, swap, entry)
+                dot(pair, swap, n, entry)
                 add(alpha[j, i], entry, alpha[j, i])
                 add_scaled(qdd_a[m, j], axis[j, i], alpha[j, i])
             for i in range(3):
                 add_scaled(qd[m, j], axis[j, i], w[j, i])
                 add_scaled(qd_a[m, j], axis[j, i], u[j, i])
-            _centripetal(w[j], u[j], pair, swap, cent[j])
+            _centripetal(w[j], u[j], n, pair, swap, cent[j])
         spread[m] = 0.0
         sum_f[:], sum_n[:] = 0.0, 0.0
         for link in range(n - 1, -1, -1):
@@ -205,8 +303,8 @@ def torque_kernel(
             for i in range(3):
                 add_scaled(own_n[i], axis[link, i], nominal[m, link])
             if link > 0:
-                rotate(rot[link], own_f, sum_f)
-                rotate(rot[link], own_n, sum_n)
+                rotate(rot[link], own_f, n, sum_f)
+                rotate(rot[link], own_n, n, sum_n)
                 # t x f
                 _add_cross_constant(sum_f, translation[link], -1.0, sum_n)
             # Columns, one by one, down to the base.
@@ -216,17 +314,16 @@ def torque_kernel(
                     for i in range(3):
                         add_scaled(moment[c, i], axis[j, i], entry)
                     p = 10 * link + c
-                    lo, hi = _accumulate_magnitude(entry, rad[p], spread[m, j])
-                    top = max(-lo, hi)
-                    square[p] += top * top * inverse_inertia[j]
+                    lo, hi = _accumulate_magnitude(entry, rad[p], n, spread[m, j])
+                    entries[j, p] = entry
                     if want_regressor:
                         regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
                 if j > 0:
                     for c in range(10):
-                        rotate(rot[j], moment[c], turned)
+                        rotate(rot[j], moment[c], n, turned)
                         moment[c] = turned
                         if c < 4:
-                            rotate(rot[j], force[c], turned)
+                            rotate(rot[j], force[c], n, turned)
                             force[c] = turned
                             _add_cross_constant(force[c], translation[j], -1.0, moment[c])
         for j in range(n):
@@ -245,13 +342,9 @@ def torque_kernel(
                     entry[:] = 0.0
                     entry[0] = 1.0
                 add_scaled(entry, mid[p], nominal[m, j])
-                lo, hi = _accumulate_magnitude(entry, rad[p], spread[m, j])
-                top = max(-lo, hi)
-                square[p] += top * top * inverse_inertia[j]
+                lo, hi = _accumulate_magnitude(entry, rad[p], n, spread[m, j])
+                entries[j, p] = entry
                 if want_regressor:
                     regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
             add_scaled(r_form[m, j], damping[j], nominal[m, j])
-        total = 0.0
-        for p in range(14 * n):
-            total += rad[p] * math.sqrt(square[p])
-        measure[m] = total * (1.0 + (14 * n + 40) * _EPS) + _TINY
+        measure[m] = _measure(entries, rad, inverse_inertia, linear, block)

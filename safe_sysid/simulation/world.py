@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass
 
 import mujoco
@@ -22,6 +23,7 @@ __all__ = ["World", "build_world"]
 
 FloatArray = NDArray[np.float64]
 _GEOM = mujoco.mjtGeom
+_LOGGER = logging.getLogger(__name__)
 _FAR = 10.0  # m: distances beyond this do not matter
 _SKIN = 1e-6  # m: a box with a radius below this is a box, grown by it
 _BALL_POINTS = 200  # vertices of the polytope that stands for a ball under a hull (2 % too large)
@@ -100,6 +102,7 @@ def build_world(
     Raises:
         ModelError: inconsistent parameters (link named), or a fixed part of the arm overlaps the scene.
     """
+    mujoco.set_mju_user_warning(_LOGGER.warning)  # MuJoCo's own way is a file in the working directory
     n = model.n
     spec = mujoco.MjSpec()
     spec.modelname = model.name

@@ -1,0 +1,204 @@
+"""The whole loop in one process and without ROS: plant, controller, identifier, planner in lock-step.
+
+The nodes call the same parts on the same schedule; tests and campaigns run this. Simulated time stands still while the
+planner and the identifier think, so that a seed gives the same run on any machine.
+
+Schedule, in seconds of simulated time from the start, with t_p and t_f of the planner, U = ``identification.update_s``:
+plan j begins at ``T_j = (j + 1) t_p`` and is made for the box announced by ``T_{j-1}`` (plans 0 and 1: the prior, or
+whatever the standing arm has taught by then); batch m of data ends at ``m U``, its bounds are taken ``take_after_s``
+later and announced when they are blended in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.control import Controller, ControllerState
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import PlanError
+from safe_sysid.identification.identifier import Identifier, UpdateResult
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, hand_over_state
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.scene import Scene
+from safe_sysid.simulation.plant import Plant
+
+__all__ = ["Episode", "EpisodeResult"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass
+class EpisodeResult:
+    """What happened; K control ticks, n joints.
+
+    Attributes:
+        gains: of the controller.
+        stamps: (K,) s.
+        reference: (K, 4, n) desired position, velocity, acceleration, jerk.
+        energy: (K,) lower bound of V from the measurement, J.
+        states: (K,) name of the controller's state.
+        uncertainty: (K,) S.
+        updates: (time, result) of every identification.
+        announced: (time, box) of every box that the controller announced.
+        plans: every answer of the planner.
+        refusals: plans or boxes that the controller refused, with reasons; empty in a healthy run.
+    """
+
+    gains: ControllerGains
+    stamps: FloatArray = field(default_factory=lambda: np.zeros(0))
+    reference: FloatArray = field(default_factory=lambda: np.zeros((0, 4, 0)))
+    energy: FloatArray = field(default_factory=lambda: np.zeros(0))
+    states: list[str] = field(default_factory=list)
+    uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
+    updates: list[tuple[float, UpdateResult]] = field(default_factory=list)
+    announced: list[tuple[float, ParameterBox]] = field(default_factory=list)
+    plans: list[PlannerResult] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+
+class Episode:
+    """One run on one plant."""
+
+    def __init__(
+        self,
+        model: RobotModel,
+        plant: Plant,
+        scene: Scene,
+        plans: int | None = None,
+        seed: int = 0,
+        options: PlannerOptions | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            model: what controller, planner and identifier believe.
+            plant: the arm; it alone knows the truth.
+            scene: obstacles that the planner knows.
+            plans: exciting trajectories; None for the configuration's.
+            seed: of the planner.
+            options: of the planner.
+            progress: called with a line now and then.
+        """
+        self.model, self.plant = model, plant
+        self._planner_settings, self._id_settings = model.settings.planner, model.settings.identification
+        self._plans = self._planner_settings.plans if plans is None else plans
+        self.gains = design_gains(model, lockstep=True)
+        self.controller = Controller(model, self.gains, model.settings.controller.blend_s)
+        self.identifier = Identifier(model)
+        self.planner = Planner(model, scene, self.gains, options=options, seed=seed)
+        self._say = progress or (lambda line: None)
+        self.result = EpisodeResult(self.gains)
+
+    def run(self) -> EpisodeResult:
+        """Run until the last plan has come to rest and its data are used.
+
+        Raises:
+            PlanError: the start pose was refused, with the reasons.
+        """
+        period, t_p = self.model.settings.timing.period_s, self._planner_settings.t_p
+        per_plan, per_batch = round(t_p / period), round(self._id_settings.update_s / period)
+        take = round(self._id_settings.take_after_s / period)
+        n, controller, out = self.model.n, self.controller, self.result
+        measurement = self.plant.measurement
+        reasons = controller.start(measurement.stamp, measurement.q, measurement.qd)
+        if reasons:
+            raise PlanError("start refused: " + "; ".join(reasons))
+        start = measurement.stamp
+        # The first plan is made while the arm stands, so that it can begin at T_0.
+        self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
+        log: dict[str, list] = {key: [] for key in ("stamp", "q", "qd", "effort", "reference", "energy", "S")}
+        pending: list[ParameterBox] = []
+        last_batch, k = None, 0
+        while True:
+            if k > 0:
+                self._offer_plan_if_due(k, per_plan, start, period)
+                if k % per_batch == 0:
+                    pending += self._identify(log, per_batch)
+                    if last_batch is not None and k >= last_batch:
+                        break
+                if pending and k % per_batch == take % per_batch and k >= per_batch:
+                    self._take_box(pending.pop(0), measurement.stamp)
+                step = controller.step(measurement.stamp, measurement.q, measurement.qd)
+                out.states.append(controller.state.value)
+                log["stamp"].append(measurement.stamp)
+                log["reference"].append(np.array(step.reference))
+                log["energy"].append(step.energy)
+                log["S"].append(controller.uncertainty)
+                if step.announce is not None:
+                    out.announced.append((measurement.stamp, step.announce))
+                if controller.state is ControllerState.FAULT:
+                    out.refusals.append(controller.reason)
+                    break
+                for key in ("q", "qd", "effort"):
+                    log[key].append(getattr(measurement, key).copy())
+                if last_batch is None and self._finished(k, per_plan):
+                    last_batch = (k // per_batch + 1) * per_batch
+                measurement = self.plant.step(step.torque)
+            else:
+                measurement = self.plant.step(None)  # the drives hold until the first command
+            k += 1
+        out.stamps, out.reference = np.array(log["stamp"]), np.array(log["reference"])
+        out.energy, out.uncertainty = np.array(log["energy"]), np.array(log["S"])
+        return out
+
+    def _finished(self, k: int, per_plan: int) -> bool:
+        return k > per_plan and self.controller.state is ControllerState.HOLDING and self.controller.plan is None
+
+    def _plan(self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None) -> None:
+        information = sum((p.information for p in self.result.plans), np.zeros((10, 10)))
+        answer = self.planner.plan_next(
+            state,
+            start_time,
+            self.controller.box,
+            sequence,
+            previous.plan if previous else None,
+            information,
+            last=sequence == self._plans - 1,
+            calibration=previous.calibration if previous else None,
+        )
+        self.result.plans.append(answer)
+        if answer.plan is None:
+            self._say(f"plan {sequence}: {answer.status.value}: {'; '.join(answer.reasons)}")
+            return
+        self._say(f"plan {sequence}: {answer.certificate.summary()}")  # type: ignore[attr-defined]
+
+    def _offer_plan_if_due(self, k: int, per_plan: int, start: float, period: float) -> None:
+        """At T_j: hand plan j to the controller, then make plan j + 1 while it is tracked."""
+        if k % per_plan or not self.result.plans:
+            return
+        sequence = k // per_plan - 1
+        if sequence >= len(self.result.plans) or self.result.plans[sequence].plan is None:
+            return
+        answer = self.result.plans[sequence]
+        plan = answer.plan
+        now = start + k * period
+        reason = self.controller.offer_plan(plan, now)
+        if reason is not None:
+            self.result.refusals.append(f"plan {sequence}: {reason}")
+            return
+        if sequence + 1 < self._plans:
+            self._plan(sequence + 1, plan.hand_over_time, hand_over_state(plan), answer)
+
+    def _identify(self, log: dict[str, list], size: int) -> list[ParameterBox]:
+        parts = [np.array(log[key][-size:]) for key in ("stamp", "q", "qd", "effort")]
+        self.identifier.add(Measurements(*parts))
+        before = self.identifier.box
+        update = self.identifier.update()
+        now = float(parts[0][-1])
+        self.result.updates.append((now, update))
+        width = update.box.payload_upper - update.box.payload_lower
+        self._say(f"{now:.1f} s: {update.status.value}: mass within {width[0]:.3f} kg, m c_z within {width[3]:.4f} kg m")
+        return [update.box] if update.box.seq > before.seq else []
+
+    def _take_box(self, box: ParameterBox, now: float) -> None:
+        reason = self.controller.offer_box(box, now)
+        if reason is not None:
+            self.result.refusals.append(f"bounds {box.identity}: {reason}")

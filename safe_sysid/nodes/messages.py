@@ -1,0 +1,376 @@
+"""Messages to nouns and back. Whatever arrives is judged here: a message is used whole or refused with its reason.
+
+Joints are matched by name, never by index. Reading raises :class:`Refused` and nothing else, whatever the message holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import InertiaStamped
+from numpy.typing import NDArray
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, MultiArrayDimension
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from safe_sysid.errors import MessageError, ParameterError, PlanError
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, frozen_array, transform_inertial
+from safe_sysid.trajectories.plan import Plan, parse_identity
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = [
+    "BoundsAnswer",
+    "CommandWriter",
+    "JointReader",
+    "JointSample",
+    "JointStateWriter",
+    "PlanAnswer",
+    "Refused",
+    "bounds_message",
+    "empty_plan_message",
+    "payload_message",
+    "plan_message",
+    "read_bounds",
+    "read_command",
+    "read_plan",
+    "stamp_to_ns",
+    "write_stamp",
+]
+
+FloatArray = NDArray[np.float64]
+#: Longer arrays are refused unread.
+MAX_ENTRIES = 100_000
+_SECOND = 1_000_000_000
+_MAX_STAMP = (2**31 - 1) * _SECOND
+
+
+class Refused(MessageError):
+    """A message that is not used. ``reason`` is a short key for counting, the text says what was found and expected."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}: {text}")
+
+
+# -- time -------------------------------------------------------------------------------------------------------
+
+
+def stamp_to_ns(stamp: Any) -> int:
+    """Nanoseconds of a Time message; 0 means "not set" in ROS and is refused."""
+    if not 0 <= stamp.nanosec < _SECOND or stamp.sec < 0 or (stamp.sec == 0 and stamp.nanosec == 0):
+        raise Refused("bad stamp", f"{stamp.sec} s {stamp.nanosec} ns: expected a time after 0, below 1e9 ns")
+    return int(stamp.sec) * _SECOND + int(stamp.nanosec)
+
+
+def write_stamp(stamp: Time, ns: int) -> None:
+    """Write nanoseconds into a Time message."""
+    stamp.sec, stamp.nanosec = divmod(ns, _SECOND)
+
+
+def _duration_ns(seconds: float) -> int:
+    ns = round(seconds * 1e9)
+    if ns / 1e9 != seconds:
+        raise MessageError(f"duration {seconds!r} s: expected whole nanoseconds, or the plan would not be the certified one")
+    return ns
+
+
+# -- joint states -----------------------------------------------------------------------------------------------
+
+
+class JointSample(NamedTuple):
+    """One JointState in the model's joint order; ``effort`` is None where it was not asked for."""
+
+    stamp_ns: int
+    q: FloatArray
+    qd: FloatArray
+    effort: FloatArray | None
+    frame_id: str
+
+
+class JointReader:
+    """Reads JointState messages; remembers the order of names, so that the usual message costs microseconds."""
+
+    def __init__(self, joint_names: Sequence[str], with_effort: bool = True) -> None:
+        self._joints, self._with_effort = tuple(joint_names), with_effort
+        self._names: list[str] = []
+        self._index = np.zeros(0, np.intp)
+
+    def read(self, msg: JointState) -> JointSample:
+        """Convert.
+
+        Raises:
+            Refused: a joint is missing or named twice, lengths differ, a number is not finite, the stamp is not set.
+        """
+        if msg.name != self._names or not self._names:
+            self._learn(msg.name)
+        effort = self._vector(msg.effort, "effort") if self._with_effort else None
+        return JointSample(
+            stamp_to_ns(msg.header.stamp),
+            self._vector(msg.position, "position"),
+            self._vector(msg.velocity, "velocity"),
+            effort,
+            msg.header.frame_id,
+        )
+
+    def _learn(self, names: Sequence[str]) -> None:
+        if len(names) > MAX_ENTRIES:
+            raise Refused("too long", f"{len(names)} joint names: expected at most {MAX_ENTRIES}")
+        names = list(names)
+        missing = [joint for joint in self._joints if joint not in names]
+        if missing:
+            raise Refused("missing joint", f"no {', '.join(missing)} among {_some(names)}")
+        twice = [joint for joint in self._joints if names.count(joint) > 1]
+        if twice:
+            raise Refused("joint named twice", f"{', '.join(twice)} in {_some(names)}")
+        self._index = np.array([names.index(joint) for joint in self._joints], np.intp)
+        self._names = names
+
+    def _vector(self, values: Any, field: str) -> FloatArray:
+        if len(values) != len(self._names):
+            raise Refused("wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints")
+        vector = np.frombuffer(values)[self._index]
+        if not math.isfinite(vector.sum()) and not np.all(np.isfinite(vector)):
+            joint = int(np.flatnonzero(~np.isfinite(vector))[0])
+            raise Refused("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
+        return vector
+
+
+class JointStateWriter:
+    """A JointState message that is filled again and again, without allocation."""
+
+    def __init__(self, joint_names: Sequence[str]) -> None:
+        n = len(joint_names)
+        self.message = JointState()
+        self.message.name = list(joint_names)
+        for field in ("position", "velocity", "effort"):
+            setattr(self.message, field, [0.0] * n)
+        self._q, self._qd = np.frombuffer(self.message.position), np.frombuffer(self.message.velocity)
+        self._effort = np.frombuffer(self.message.effort)
+
+    def fill(self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = "") -> JointState:
+        """The message with these contents; valid until the next call."""
+        write_stamp(self.message.header.stamp, stamp_ns)
+        self.message.header.frame_id = frame_id
+        self._q[:], self._qd[:], self._effort[:] = q, qd, effort
+        return self.message
+
+
+# -- commands ---------------------------------------------------------------------------------------------------
+
+
+class CommandWriter:
+    """Effort commands in the model's joint order; the label of the first dimension is the stamp they answer, in ns."""
+
+    def __init__(self, n: int) -> None:
+        self._message, self._nothing = Float64MultiArray(), Float64MultiArray()
+        self._message.layout.dim = [MultiArrayDimension(label="", size=n, stride=n)]
+        self._nothing.layout.dim = [MultiArrayDimension(label="", size=0, stride=0)]
+        self._message.data = [0.0] * n
+        self._torque = np.frombuffer(self._message.data)
+
+    def fill(self, stamp_ns: int, torque: FloatArray | None) -> Float64MultiArray:
+        """The message with these contents, empty without a torque; valid until the next call."""
+        if torque is None:
+            self._nothing.layout.dim[0].label = str(stamp_ns)
+            return self._nothing
+        self._message.layout.dim[0].label = str(stamp_ns)
+        self._torque[:] = torque
+        return self._message
+
+
+def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray | None]:
+    """Stamp that is answered (None: not said) and torque (n,) in N m (None: no command).
+
+    Raises:
+        Refused: wrong length, not finite, a label that is no stamp.
+    """
+    stamp = None
+    if msg.layout.dim and msg.layout.dim[0].label:
+        label = msg.layout.dim[0].label
+        if not (label.isascii() and label.isdigit() and len(label) <= 19):
+            raise Refused("bad label", f"{label[:40]!r}: expected the stamp in ns that is answered")
+        stamp = int(label)
+    if len(msg.data) == 0:
+        return stamp, None
+    if len(msg.data) != n:
+        raise Refused("wrong length", f"{len(msg.data)} torques for {n} joints")
+    torque = np.array(msg.data)
+    if not np.all(np.isfinite(torque)):
+        raise Refused("not finite", f"torques {torque.tolist()}")
+    return stamp, torque
+
+
+# -- plans ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PlanAnswer:
+    """What a planner says for one hand-over.
+
+    Attributes:
+        start_ns: time of the hand-over.
+        box_identity: ``epoch:seq`` of the box that the plan is certified for.
+        trajectory: None: there is no certified plan, brake.
+    """
+
+    start_ns: int
+    box_identity: str
+    trajectory: QuinticTrajectory | None
+
+    def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
+        """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
+        if self.trajectory is None:
+            raise MessageError(f"no plan for the hand-over at {self.start_ns} ns: expected one with points")
+        t_plan = min(t_plan, self.trajectory.duration)
+        k = np.zeros(self.trajectory.n)
+        return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k)
+
+
+def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int) -> JointTrajectory:
+    """One point per knot: each pair of points is a quintic, so the message is the certified trajectory, bit for bit."""
+    msg = empty_plan_message(start_ns, plan.box_identity, joint_names)
+    for time, (q, qd, qdd) in zip(plan.trajectory.times, plan.trajectory.knots, strict=True):
+        point = JointTrajectoryPoint(positions=q.tolist(), velocities=qd.tolist(), accelerations=qdd.tolist())
+        point.time_from_start.sec, point.time_from_start.nanosec = divmod(_duration_ns(float(time)), _SECOND)
+        msg.points.append(point)
+    return msg
+
+
+def empty_plan_message(start_ns: int, box_identity: str, joint_names: Sequence[str]) -> JointTrajectory:
+    """No points: there is no certified plan for this hand-over, brake."""
+    msg = JointTrajectory()
+    msg.joint_names = list(joint_names)
+    write_stamp(msg.header.stamp, start_ns)
+    msg.header.frame_id = box_identity
+    return msg
+
+
+def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
+    """Convert.
+
+    Raises:
+        Refused: other joints, wrong lengths, not finite, times that do not increase from 0, an end that is not at rest,
+            an identity that is none.
+    """
+    start_ns = stamp_to_ns(msg.header.stamp)
+    _identity(msg.header.frame_id)
+    if not msg.points:
+        return PlanAnswer(start_ns, msg.header.frame_id, None)
+    names = list(msg.joint_names)
+    if len(names) != len(joint_names) or set(names) != set(joint_names):
+        raise Refused("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
+    if not 2 <= len(msg.points) <= 3:
+        raise Refused("wrong length", f"{len(msg.points)} points: expected 0, 2 or 3")
+    order = [names.index(joint) for joint in joint_names]
+    times, knots = np.empty(len(msg.points)), np.empty((len(msg.points), 3, len(names)))
+    for i, point in enumerate(msg.points):
+        times[i] = (point.time_from_start.sec * _SECOND + point.time_from_start.nanosec) / 1e9
+        for row, field in enumerate(("positions", "velocities", "accelerations")):
+            values = getattr(point, field)
+            if len(values) != len(names):
+                raise Refused("wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints")
+            knots[i, row] = np.array(values)[order]
+    if not np.all(np.isfinite(knots)):
+        raise Refused("not finite", "a position, velocity or acceleration is not a finite number")
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            trajectory = QuinticTrajectory(times, knots)
+    except (PlanError, ParameterError, FloatingPointError) as error:
+        raise Refused("bad trajectory", str(error)) from None
+    if not np.all(np.isfinite(trajectory.coefficients)):
+        raise Refused("not finite", "coefficients of the trajectory overflow")
+    return PlanAnswer(start_ns, msg.header.frame_id, trajectory)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BoundsAnswer:
+    """A box with the nominal parameters (P,) inside it; ``batch`` counts updates of the identifier, None if not said."""
+
+    box: ParameterBox
+    nominal: FloatArray
+    batch: int | None
+
+
+def bounds_message(box: ParameterBox, nominal: FloatArray, batch: int | None = None) -> Float64MultiArray:
+    """Rows lower, nominal, upper; the labels of the two dimensions are ``epoch:seq`` and, if given, ``batch:m``."""
+    msg = Float64MultiArray()
+    size = box.size
+    msg.layout.dim = [
+        MultiArrayDimension(label=box.identity, size=3, stride=3 * size),
+        MultiArrayDimension(label="" if batch is None else f"batch:{batch}", size=size, stride=size),
+    ]
+    msg.data = np.concatenate([box.lower, nominal, box.upper]).tolist()
+    return msg
+
+
+def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
+    """Convert a 3 x ``size`` message.
+
+    Raises:
+        Refused: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
+    """
+    dim = msg.layout.dim
+    if len(dim) != 2 or msg.layout.data_offset != 0:
+        raise Refused("bad layout", f"{len(dim)} dimensions, offset {msg.layout.data_offset}: expected 2 and 0")
+    found = (dim[0].size, dim[1].size, dim[0].stride, dim[1].stride, len(msg.data))
+    expected = (3, size, 3 * size, size, 3 * size)
+    if found != expected:
+        raise Refused("bad layout", f"sizes, strides and length {found}: expected {expected}")
+    epoch, seq = _identity(dim[0].label)
+    batch, label = None, dim[1].label
+    if label:
+        digits = label.removeprefix("batch:")
+        if not label.startswith("batch:") or not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
+            raise Refused("bad label", f"{label[:40]!r}: expected 'batch:m' or nothing")
+        batch = int(digits)
+    lower, nominal, upper = np.array(msg.data).reshape(3, size)
+    if not np.all(np.isfinite(msg.data)):
+        raise Refused("not finite", f"bounds {dim[0].label} hold a number that is not finite")
+    if not (np.all(lower <= nominal) and np.all(nominal <= upper)):
+        p = int(np.flatnonzero(~((lower <= nominal) & (nominal <= upper)))[0])
+        text = f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
+        raise Refused("bounds out of order", text)
+    try:
+        box = ParameterBox(lower, upper, epoch, seq)
+    except ParameterError as error:
+        raise Refused("bad bounds", str(error)) from None
+    return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch)
+
+
+def payload_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped | None:
+    """The nominal last link with hand and payload, in the tool frame, inertia about its centre of mass."""
+    rotation, position = model.flange
+    theta = transform_inertial(rotation.T, -rotation.T @ position, theta_e)
+    try:
+        mass, com, inertia = com_and_inertia(theta)
+    except ParameterError:
+        return None
+    msg = InertiaStamped()
+    write_stamp(msg.header.stamp, stamp_ns)
+    msg.header.frame_id = model.settings.tool_frame
+    msg.inertia.m = mass
+    msg.inertia.com.x, msg.inertia.com.y, msg.inertia.com.z = (float(x) for x in com)
+    for i, j, name in ((0, 0, "ixx"), (0, 1, "ixy"), (0, 2, "ixz"), (1, 1, "iyy"), (1, 2, "iyz"), (2, 2, "izz")):
+        setattr(msg.inertia, name, float(inertia[i, j]))
+    return msg
+
+
+def _identity(text: str) -> tuple[int, int]:
+    try:
+        return parse_identity(text)
+    except PlanError as error:
+        raise Refused("bad identity", str(error)) from None
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(str(name)[:40] for name in names[:12])
+    return f"[{shown}{', ...' if len(names) > 12 else ''}]"

@@ -1,0 +1,153 @@
+"""Attack on the enclosures: look for states and parameters outside of them, by sampling and by ascent on the violation.
+
+Uses the floating-point regressors and kinematics of :mod:`safe_sysid.robot.regressors`, which share no code with the
+enclosures. Also measures tightness: the hull of what was found over the width of the enclosure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.reachability.cells import TimeCells, TrackingSet
+from safe_sysid.reachability.torque import TorqueEnclosure
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import slotine_li_regressor
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = ["AttackResult", "attack_torque", "sample_symbols", "states_of"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack found.
+
+    Attributes:
+        torque, measure, motion: largest excess over the enclosure; at most rounding if the enclosure holds. N m,
+            (W/s)^(1/2), rad/s or rad/s^2.
+        torque_tightness: (n,) mean over the attacked cells of hull width / enclosure width.
+        measure_tightness: mean of the largest S found / its bound.
+    """
+
+    torque: float
+    measure: float
+    motion: float
+    torque_tightness: FloatArray
+    measure_tightness: float
+
+
+def sample_symbols(count: int, n: int, rng: np.random.Generator) -> FloatArray:
+    """(count, 1 + 2 n) symbols: time in [-1, 1], e and r in unit balls; most of them on the border, some at corners."""
+    x = np.empty((count, 1 + 2 * n))
+    x[:, 0] = np.where(rng.random(count) < 0.5, rng.choice([-1.0, 1.0], count), rng.uniform(-1, 1, count))
+    for part in (slice(1, n + 1), slice(n + 1, None)):
+        y = rng.normal(size=(count, n))
+        # A third along one axis, a third along a diagonal.
+        kind = rng.integers(3, size=count)
+        y[kind == 1] = np.sign(y[kind == 1])
+        y[kind == 2] *= np.eye(n)[rng.integers(n, size=int(np.sum(kind == 2)))]
+        x[:, part] = y * (rng.random((count, 1)) ** 0.05 / np.linalg.norm(y, axis=1, keepdims=True))
+    return _project(x, n)
+
+
+def _project(x: FloatArray, n: int) -> FloatArray:
+    x[:, 0] = np.clip(x[:, 0], -1.0, 1.0)
+    for part in (slice(1, n + 1), slice(n + 1, None)):
+        x[:, part] /= np.maximum(1.0, np.linalg.norm(x[:, part], axis=1, keepdims=True)) * (1.0 + 1e-15)
+    return x
+
+
+def states_of(
+    trajectory: QuinticTrajectory, borders: FloatArray, tracking: TrackingSet, x: FloatArray
+) -> tuple[FloatArray, ...]:
+    """``q, qd, qd_a, qdd_a, r`` (N, n) for symbols (N, 1 + 2 n) in the cells with these borders (N, 2)."""
+    n = len(tracking.e)
+    times = borders[:, 0] + 0.5 * (x[:, 0] + 1.0) * (borders[:, 1] - borders[:, 0])
+    desired = _desired(trajectory, np.clip(times, borders[:, 0], borders[:, 1]))
+    e, r = x[:, 1 : n + 1] * tracking.e, x[:, n + 1 :] * tracking.r
+    qd_a = desired[:, 1] + tracking.k_r * e
+    return desired[:, 0] - e, qd_a - r, qd_a, desired[:, 2] + tracking.k_r * (r - tracking.k_r * e), r
+
+
+def _desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:
+    """(N, 3, n) position, velocity, acceleration: :meth:`QuinticTrajectory.state` for many times."""
+    segment = np.clip(np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2)
+    local = (times - trajectory.times[segment])[:, None]
+    c = np.moveaxis(trajectory.coefficients[segment], -1, 0)
+    out = []
+    for _ in range(3):
+        value = np.zeros_like(c[0])
+        for term in c[::-1]:
+            value = value * local + term
+        out.append(value)
+        c = c[1:] * np.arange(1.0, len(c))[:, None, None]
+    return np.stack(out, axis=1)
+
+
+def attack_torque(
+    kin: Kinematics,
+    box: ParameterBox,
+    trajectory: QuinticTrajectory,
+    cells: TimeCells,
+    tracking: TrackingSet,
+    damping: FloatArray,
+    inertia_lower: FloatArray,
+    friction_transition: float,
+    enclosure: TorqueEnclosure,
+    rng: np.random.Generator,
+    which: FloatArray,
+    population: int = 4,
+    steps: int = 25,
+) -> AttackResult:
+    """Climb, in the cells ``which``, on every joint's largest and smallest torque over the box, and on S.
+
+    The worst parameter for given symbols is a known corner of the box, so only the symbols are searched.
+    """
+    n = len(kin.axis)
+    goals = 2 * n + 1
+
+    def values(cell: int, x: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+        """(N, 2 n + 1): torque upward, torque downward, S at N symbols."""
+        motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (len(x), 1)), tracking, x)
+        w = slotine_li_regressor(kin, *motion[:4], friction_transition)
+        nominal, spread = w @ box.mid + damping * motion[4], np.abs(w) @ box.rad
+        measure = np.sqrt((w**2 / np.asarray(inertia_lower)[:, None]).sum(axis=1)) @ box.rad
+        return np.concatenate([nominal + spread, spread - nominal, measure[:, None]], axis=1), motion
+
+    excess = np.full(3, -np.inf)
+    ratios, shares = [], []
+    for cell in np.asarray(which, dtype=int):
+        x = sample_symbols(goals * population, n, rng)
+        goal = np.repeat(np.arange(goals), population)
+        rows = np.arange(len(x))
+        best = np.full(goals, -np.inf)
+        limit = np.concatenate([enclosure.torque[cell, :, 1], -enclosure.torque[cell, :, 0], enclosure.measure[[cell]]])
+        for step in range(steps + 1):
+            all_values, motion = values(cell, x)
+            best = np.maximum(best, all_values.max(axis=0))
+            for found, ranges in zip(motion[1:4], (enclosure.qd, enclosure.qd_a, enclosure.qdd_a), strict=True):
+                over = np.maximum(ranges[cell, :, 0] - found, found - ranges[cell, :, 1])
+                excess[2] = max(excess[2], float(over.max()))
+            if step == steps:
+                break
+            f0, h = all_values[rows, goal], 1e-6
+            moved = np.repeat(x[:, None], x.shape[1], axis=1) * (1.0 - 2e-6)
+            base, _ = values(cell, moved[:, 0])
+            moved[:, np.arange(x.shape[1]), np.arange(x.shape[1])] += h
+            near, _ = values(cell, moved.reshape(-1, x.shape[1]))
+            slope = near.reshape(len(x), x.shape[1], goals)[rows, :, goal] - base[rows, goal][:, None]
+            slope /= np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), 1e-300)
+            trial = _project(x + 2.0 * 0.85**step * slope, n)
+            better = values(cell, trial)[0][rows, goal] > f0
+            x[better] = trial[better]
+        excess[0] = max(excess[0], float((best - limit)[: 2 * n].max()))
+        excess[1] = max(excess[1], float(best[-1] - limit[-1]))
+        width = limit[:n] + limit[n : 2 * n]
+        ratios.append((best[:n] + best[n : 2 * n]) / np.where(width > 0.0, width, 1.0))
+        shares.append(best[-1] / limit[-1] if limit[-1] > 0.0 else 1.0)
+    return AttackResult(*excess, np.mean(ratios, axis=0), float(np.mean(shares)))

@@ -1,0 +1,125 @@
+"""The final tables, for a terminal: parameters with their bounds, and the safety record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from safe_sysid.report.summary import VIOLATION_KINDS, ParameterRow, Quantiles, Summary, Tracking, Use
+
+__all__ = ["parameter_table", "print_report", "safety_table"]
+
+
+def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
+    """Truth, bounds and widths of the ten parameters."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("parameter")
+    table.add_column("unit")
+    for name in ("truth", "lower", "nominal", "upper", "width", "prior width", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("holds", justify="center")
+    for row in rows:
+        truth = "?" if row.truth is None else _number(row.truth)
+        holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[row.holds]
+        share = 100.0 * row.width_share
+        style = "green" if share < 25.0 else "yellow" if share < 60.0 else ""
+        table.add_row(
+            row.name,
+            row.unit,
+            truth,
+            _number(row.lower),
+            _number(row.nominal),
+            _number(row.upper),
+            _number(row.upper - row.lower, sign=False),
+            _number(row.prior_upper - row.prior_lower, sign=False),
+            Text(f"{share:.1f} %", style=style),
+            holds,
+        )
+    return table
+
+
+def safety_table(summary: Summary) -> Table:
+    """Worst uses of limits and proved bounds, violations, timing."""
+    table = Table(title="safety record", title_justify="left", title_style="bold", show_header=False)
+    table.add_column("what")
+    table.add_column("worst", justify="right")
+    table.add_column("where")
+    safety = summary.safety
+    nearest = safety.clearance
+    if nearest.smallest_m is None:
+        table.add_row("smallest clearance", "-", "nothing to hit" if safety.evidence.clearance_samples else "not measured")
+    else:
+        certified = "" if nearest.certified_m is None else f", certified {1e3 * nearest.certified_m:.1f} mm"
+        where = f"{' - '.join(nearest.pair)} at {nearest.time_s:.2f} s{certified}"
+        table.add_row("smallest clearance", f"{1e3 * nearest.smallest_m:.1f} mm", where)
+    for kind in ("torque", "velocity", "position"):
+        table.add_row(f"largest {kind}", *_use(getattr(safety, kind)))
+    for name, item in (
+        ("largest tracking error", safety.tracking_position),
+        ("largest velocity error", safety.tracking_velocity),
+        ("largest energy V", safety.tracking_energy),
+    ):
+        table.add_row(name, *_tracking(item))
+    counts = summary.violations
+    bad = [f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
+    looked = safety.evidence
+    table.add_row(
+        "violations",
+        Text(str(counts.total), style="bold red" if bad else "green"),
+        ", ".join(bad)
+        or f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, {looked.plans} plans",
+    )
+    timing, loop = summary.timing, summary.timing.controller
+    if loop.compute_us is not None:
+        table.add_row("controller computes", *_quantiles(loop.compute_us))
+    if summary.mode == "real-time":
+        for name, quantiles in (("period", loop.period_us), ("latency", loop.latency_us)):
+            if quantiles is not None:
+                table.add_row(f"1 kHz loop: {name}", *_quantiles(quantiles))
+        if loop.missed is not None:
+            share = 100.0 * loop.missed / max(loop.ticks, 1)
+            table.add_row("1 kHz loop: missed", f"{loop.missed}", f"of {loop.ticks} ticks ({share:.2f} %)")
+    if timing.planning.count:
+        most = f"{timing.planning.max_s:.2f} s" if timing.planning.max_s is not None else "-"
+        table.add_row("longest planning", most, f"of {timing.planning.count}")
+    speed = f"{timing.simulated_s / timing.run_s:.2f} times real time" if timing.run_s > 0.0 else "-"
+    table.add_row("simulated", f"{timing.simulated_s:.2f} s", f"in {timing.run_s:.1f} s: {speed}")
+    return table
+
+
+def print_report(console: Console, summary: Summary) -> None:
+    """Both tables and every finding."""
+    joint = f"last link, hand and payload ({summary.payload}), frame of the last joint of {summary.robot}"
+    console.print(parameter_table(summary.parameters, joint))
+    console.print(safety_table(summary))
+    for finding in summary.safety.findings:
+        console.print(Text(f"violation  {finding}", style="bold red"))
+
+
+def _number(value: float, sign: bool = True) -> str:
+    return f"{value:{' ' if sign else ''}.4f}"
+
+
+def _use(use: Use | None) -> tuple[str, str]:
+    if use is None:
+        return "-", "nothing to use up"
+    return f"{use.percent:.1f} %", f"of the limit, {use.joint} at {use.time_s:.2f} s"
+
+
+def _tracking(item: Tracking | None) -> tuple[str, str]:
+    if item is None:
+        return "-", "not measured"
+    return (
+        f"{item.percent:.1f} %",
+        f"of its proved bound: {item.value:.3g} of {item.bound:.3g} {item.unit}, {item.joint} at {item.time_s:.2f} s",
+    )
+
+
+def _quantiles(quantiles: Quantiles) -> tuple[str, str]:
+    return (
+        f"{quantiles.p50 / 1e3:.3f} ms",
+        f"median; 99 % below {quantiles.p99 / 1e3:.3f} ms, largest {quantiles.max / 1e3:.3f} ms",
+    )

@@ -1,0 +1,260 @@
+"""The state machine: every transition and every refusal, on a real (Pinocchio-integrated) arm."""
+
+import numpy as np
+import pytest
+from rigid_arm import RigidArm
+from test_control import START, draw
+
+from safe_sysid.control import Controller, ControllerState
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+PERIOD = 1e-3
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def gains(model: RobotModel) -> ControllerGains:
+    return design_gains(model, lockstep=True)
+
+
+class Loop:
+    """Controller and arm, tick by tick."""
+
+    def __init__(self, model: RobotModel, gains: ControllerGains, seed: int = 3) -> None:
+        self.theta = draw(model, seed, "4lb", "uniform")
+        self.model, self.arm = model, RigidArm(model, self.theta, START, substeps=1)
+        self.controller = Controller(model, gains)
+        self.t, self.torques = 0.0, []
+        self.announced: list[ParameterBox] = []
+
+    def start(self) -> None:
+        assert self.controller.start(self.t, self.arm.q, self.arm.qd) == []
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / PERIOD)):
+            self.t = round((self.t + PERIOD) / PERIOD) * PERIOD
+            out = self.controller.step(self.t, self.arm.q, self.arm.qd)
+            if out.announce is not None:
+                self.announced.append(out.announce)
+            if out.torque is None:
+                return
+            self.torques.append(out.torque.copy())
+            self.arm.step(out.torque, PERIOD)
+
+    def truth_box(self, share: float, seq: int) -> ParameterBox:
+        """A nested box around the truth, ``share`` of the prior's size."""
+        prior = self.controller.box
+        lower = self.theta - share * (self.theta - prior.lower)
+        upper = self.theta + share * (prior.upper - self.theta)
+        inner = ParameterBox(np.maximum(lower, prior.lower), np.minimum(upper, prior.upper))
+        return self.model.arm_prior.with_payload(inner.payload_lower, inner.payload_upper, seq)
+
+
+def plan_from(state: np.ndarray, start: float, identity: str = "0:0", sequence: int = 0, step: float = 0.1) -> Plan:
+    n = state.shape[1]
+    goal = state[0] + step
+    return Plan(QuinticTrajectory.to_rest(state, goal, 1.0), start, 0.5, identity, sequence, np.zeros(n))
+
+
+def rest(q: np.ndarray) -> np.ndarray:
+    return np.stack([q, 0 * q, 0 * q])
+
+
+@pytest.fixture
+def loop(model: RobotModel, gains: ControllerGains) -> Loop:
+    loop = Loop(model, gains)
+    loop.start()
+    loop.run(0.05)
+    return loop
+
+
+def test_idle_commands_nothing(model: RobotModel, gains: ControllerGains) -> None:
+    controller = Controller(model, gains)
+    assert controller.step(0.0, START, 0 * START).torque is None
+    assert controller.state is ControllerState.IDLE
+
+
+def test_start_is_refused_while_moving_out_of_range_or_not_finite(model: RobotModel, gains: ControllerGains) -> None:
+    controller, z = Controller(model, gains), np.zeros(model.n)
+    assert any("not at rest" in r for r in controller.start(0.0, START, z + 0.5))
+    outside = START.copy()
+    outside[1] = 3.0
+    assert any("joint_2" in r for r in controller.start(0.0, outside, z))
+    assert any("finite" in r for r in controller.start(0.0, START * np.nan, z))
+    assert controller.state is ControllerState.IDLE
+    assert controller.start(0.0, START, z) == []
+    assert any("state is holding" in r for r in controller.start(0.0, START, z))
+
+
+def test_plan_is_tracked_then_braked_then_held(loop: Loop) -> None:
+    c = loop.controller
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.t = loop.t + PERIOD
+    loop.run(0.1)
+    assert c.state is ControllerState.TRACKING
+    loop.run(0.6)
+    assert c.state is ControllerState.BRAKING
+    assert "no plan" in c.reason
+    loop.run(0.5)
+    assert c.state is ControllerState.HOLDING
+    np.testing.assert_allclose(loop.arm.q, hold + 0.1, atol=np.max(c.gains.e_bound))
+    assert np.all(np.abs(loop.torques) <= loop.model.limits.torque)
+
+
+def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
+    c = loop.controller
+    first = plan_from(rest(loop.arm.q * 0 + c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]), 0.1)
+    loop.t += PERIOD
+    assert c.offer_plan(first, loop.t) is None
+    loop.run(0.2)
+    state = first.trajectory.state(first.t_plan)[:3]
+    second = plan_from(state, first.hand_over_time, sequence=1, step=-0.05)
+    assert c.offer_plan(second, loop.t) is None
+    jump = len(loop.torques)
+    loop.run(0.5)
+    assert c.state is ControllerState.TRACKING
+    assert c.plan is second
+    steps = np.abs(np.diff(loop.torques[jump:], axis=0))
+    assert np.max(steps) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"start": 0.01}, "too late"),
+        ({"start": 100.0}, "within"),
+        ({"identity": "1:0"}, "epoch"),
+        ({"identity": "0:7"}, "not announced"),
+        ({"shift": 1e-6}, "does not connect.*joint_1"),
+    ],
+)
+def test_bad_plans_are_refused_with_the_reason(loop: Loop, change: dict, expected: str) -> None:
+    import re
+
+    c = loop.controller
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    hold[0] += change.pop("shift", 0.0)
+    plan = plan_from(rest(hold), change.pop("start", 0.5), **change)
+    reason = c.offer_plan(plan, loop.t)
+    assert reason is not None
+    assert re.search(expected, reason)
+    assert c.counts["plan refused"] == 1
+    loop.t += PERIOD
+    loop.run(0.6)
+    assert c.state is ControllerState.HOLDING
+
+
+def test_plan_of_the_wrong_arm_is_refused(loop: Loop) -> None:
+    plan = plan_from(np.zeros((3, 2)), 0.5)
+    assert "2 joints" in str(loop.controller.offer_plan(plan, loop.t))
+
+
+def test_tighter_box_is_blended_in_and_announced(loop: Loop) -> None:
+    c = loop.controller
+    box = loop.truth_box(0.2, 1)
+    assert c.offer_box(box, loop.t) is None
+    begin = len(loop.torques)
+    loop.run(0.4)
+    assert [b.identity for b in loop.announced] == ["0:1"]
+    assert c.box is box
+    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
+    # A plan certified for the wider box stays acceptable, one for a box never announced does not.
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]
+    assert c.offer_plan(plan_from(rest(hold), loop.t + 0.2, "0:0"), loop.t) is None
+
+
+def test_boxes_that_do_not_shrink_are_refused(loop: Loop) -> None:
+    c = loop.controller
+    assert c.offer_box(loop.truth_box(0.5, 1), loop.t) is None
+    wider = loop.truth_box(0.7, 2)
+    assert "inside" in str(c.offer_box(wider, loop.t))
+    assert "sequence" in str(c.offer_box(loop.truth_box(0.4, 1), loop.t))
+    foreign = loop.truth_box(0.4, 2)
+    foreign = ParameterBox(foreign.lower, foreign.upper, epoch=3, seq=2)
+    assert "epoch" in str(c.offer_box(foreign, loop.t))
+    assert "parameters" in str(c.offer_box(ParameterBox(np.zeros(14), np.ones(14), 0, 2), loop.t))
+    assert c.counts["bounds refused"] == 4
+
+
+def test_blending_interrupted_by_a_tighter_box_stays_nested(loop: Loop) -> None:
+    c = loop.controller
+    assert c.offer_box(loop.truth_box(0.6, 1), loop.t) is None
+    loop.run(0.1)
+    assert c.offer_box(loop.truth_box(0.3, 2), loop.t) is None
+    begin = len(loop.torques)
+    loop.run(0.5)
+    assert c.box.identity == "0:2"
+    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
+
+
+def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
+    c = loop.controller
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    loop.t += PERIOD
+    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.run(0.2)
+    assert "tracking" in str(c.reset_box())
+    loop.run(1.0)
+    assert c.reset_box() is None
+    assert c.box.identity == "1:0"
+    assert "epoch" in str(c.offer_plan(plan_from(rest(hold), loop.t + 1, "0:0"), loop.t))
+
+
+@pytest.mark.parametrize("bad", ["nan", "old", "gap"])
+def test_bad_measurements_brake_along_the_tail(loop: Loop, bad: str) -> None:
+    c = loop.controller
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    loop.t += PERIOD
+    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.run(0.3)
+    assert c.state is ControllerState.TRACKING
+    if bad == "nan":
+        assert c.step(loop.t + PERIOD, loop.arm.q * np.nan, loop.arm.qd).torque is None
+    elif bad == "old":
+        assert c.step(loop.t - 0.1, loop.arm.q, loop.arm.qd).torque is None
+    else:
+        c.step(loop.t + 0.2, loop.arm.q, loop.arm.qd)
+    assert c.state in (ControllerState.BRAKING, ControllerState.FAULT)
+
+
+def test_broken_assumption_is_a_fault_and_stops_commands(loop: Loop) -> None:
+    c = loop.controller
+    out = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd + 1.0)
+    assert out.torque is None
+    assert c.state is ControllerState.FAULT
+    assert "assumption" in c.reason
+    assert c.start(loop.t + 2 * PERIOD, loop.arm.q, loop.arm.qd) == []
+
+
+def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
+    c = loop.controller
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    loop.t += PERIOD
+    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.run(0.2)
+    c.stop()
+    assert c.state is ControllerState.BRAKING
+    loop.run(1.0)
+    assert c.state is ControllerState.HOLDING
+
+
+def test_torque_beyond_the_limit_is_clipped_counted_and_braked(model: RobotModel, gains: ControllerGains) -> None:
+    """Cannot happen under a certificate; a weaker declared limit makes it happen."""
+    from dataclasses import replace
+
+    weak = replace(model, limits=replace(model.limits, torque=np.full(model.n, 20.0)))
+    loop = Loop(weak, gains)
+    loop.start()
+    loop.run(0.01)
+    assert loop.controller.counts["saturation"] > 0
+    assert np.max(np.abs(loop.torques)) <= 20.0
