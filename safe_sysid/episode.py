@@ -150,9 +150,13 @@ class Episode:
         return out
 
     def _finished(self, k: int, per_plan: int) -> bool:
-        return k > per_plan and self.controller.state is ControllerState.HOLDING and self.controller.plan is None
+        return (
+            k > per_plan and self.controller.state is ControllerState.HOLDING and self.controller.plan is None
+        )
 
-    def _plan(self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None) -> None:
+    def _plan(
+        self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None
+    ) -> None:
         information = sum((p.information for p in self.result.plans), np.zeros((10, 10)))
         answer = self.planner.plan_next(
             state,
@@ -195,7 +199,9 @@ class Episode:
         now = float(parts[0][-1])
         self.result.updates.append((now, update))
         width = update.box.payload_upper - update.box.payload_lower
-        self._say(f"{now:.1f} s: {update.status.value}: mass within {width[0]:.3f} kg, m c_z within {width[3]:.4f} kg m")
+        self._say(
+            f"{now:.1f} s: {update.status.value}: mass within {width[0]:.3f} kg, m c_z within {width[3]:.4f} kg m"
+        )
         return [update.box] if update.box.seq > before.seq else []
 
     def _take_box(self, box: ParameterBox, now: float) -> None:

@@ -17,7 +17,8 @@ def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model,
         axis /= np.linalg.norm(axis)
         quaternion = rng.normal(size=4)
         placement = pin.SE3(
-            pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(), rng.uniform(-0.4, 0.4, 3)
+            pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(),
+            rng.uniform(-0.4, 0.4, 3),
         )
         model.addJoint(j, pin.JointModelRevoluteUnaligned(axis), placement, f"joint_{j}")
         points = rng.normal(scale=0.1, size=(6, 3)) + rng.uniform(-0.1, 0.1, 3)
@@ -34,7 +35,12 @@ def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model,
         axes.append(axis)
         theta.append(link.toDynamicParameters())
     kin = Kinematics(np.array(rotation), np.array(translation), np.array(axes), np.array([0.0, 0.0, -9.81]))
-    friction = [rng.uniform(0.1, 1.0, n), rng.uniform(1.0, 9.0, n), rng.uniform(2.0, 9.0, n), rng.uniform(-1, 1, n)]
+    friction = [
+        rng.uniform(0.1, 1.0, n),
+        rng.uniform(1.0, 9.0, n),
+        rng.uniform(2.0, 9.0, n),
+        rng.uniform(-1, 1, n),
+    ]
     return kin, model, np.concatenate([*theta, *friction])
 
 

@@ -36,9 +36,7 @@ def draw(model: RobotModel, seed: int, payload: str = "8lb", mode: str = "corner
     return draw_truth(model, payload_from_spec(payload), np.random.default_rng(seed), mode=mode)
 
 
-@given(
-    st.floats(0, 5), st.floats(-1, 1), st.floats(-50, 50), st.floats(1e-6, 10)
-)
+@given(st.floats(0, 5), st.floats(-1, 1), st.floats(-50, 50), st.floats(1e-6, 10))
 def test_robust_term_lemma(radius: float, share: float, x: float, eps: float) -> None:
     """x (theta - s) <= eps (|rho| - rho^2 / dtheta), rho = theta - s: the step on which the theorem rests."""
     if radius == 0.0:
@@ -56,7 +54,9 @@ def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: Controlle
         for _ in range(50):
             q = rng.uniform(-3, 3, model.n)
             qd = rng.uniform(-1, 1, model.n) * scale
-            reference = np.stack([q, qd, rng.uniform(-1, 1, model.n)]) + rng.normal(size=(3, model.n)) * 0.01 * scale
+            reference = (
+                np.stack([q, qd, rng.uniform(-1, 1, model.n)]) + rng.normal(size=(3, model.n)) * 0.01 * scale
+            )
             torque = law.step(q, qd, reference, box.mid, box.rad)
             e, de = reference[0] - q, reference[1] - qd
             w_s = slotine_li_regressor(
@@ -107,7 +107,9 @@ def exciting_trajectory(rng: np.random.Generator, gains: ControllerGains, q: np.
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_energy_stays_below_its_bound_under_attack(model: RobotModel, gains: ControllerGains, seed: int) -> None:
+def test_energy_stays_below_its_bound_under_attack(
+    model: RobotModel, gains: ControllerGains, seed: int
+) -> None:
     """Corner parameters, actuator errors that always push the wrong way, fastest allowed motions."""
     rng = np.random.default_rng(seed)
     box = model.arm_prior
@@ -150,7 +152,9 @@ def test_bound_holds_from_the_worst_start(model: RobotModel, gains: ControllerGa
             arm.step(torque - np.sign(law.r) * (a.actuator_abs + a.actuator_rel * np.abs(torque)), 1e-3)
 
 
-def test_theorem_without_its_damping_is_broken_by_the_attack(model: RobotModel, gains: ControllerGains) -> None:
+def test_theorem_without_its_damping_is_broken_by_the_attack(
+    model: RobotModel, gains: ControllerGains
+) -> None:
     """Mutation: no robust term and no damping; the same attack must find it."""
     theta = draw(model, 1)
     arm = RigidArm(model, theta, START)
@@ -180,7 +184,9 @@ def test_declared_quantities_bound_the_true_ones(model: RobotModel, gains: Contr
             h = arm.inertia(q + rng.uniform(-1, 1, n) * dq) - np.diag(theta[12 * n : 13 * n])
             assert np.linalg.eigvalsh(h / np.sqrt(spare)[:, None] / np.sqrt(spare))[-1] <= share
         qd, qd_a, qdd = rng.uniform(-1, 1, (3, n))
-        sens = torque_sensitivity(model.kinematics, norms, np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3)
+        sens = torque_sensitivity(
+            model.kinematics, norms, np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3
+        )
         step = 1e-4
         for i, bound in enumerate((sens.q, sens.qd, sens.qd_a, sens.qdd_a)):
             for j in range(n):

@@ -48,7 +48,10 @@ def test_sine_and_cosine_hold_the_exact_value(lo: float, width: float, s: float)
     hi = lo + width
     x = min(lo + s * (hi - lo), hi)
     exact = Decimal(x)
-    for kernel, value in ((iv.sin_interval, decimal_sin(exact)), (iv.cos_interval, decimal_sin(exact + PI / 2))):
+    for kernel, value in (
+        (iv.sin_interval, decimal_sin(exact)),
+        (iv.cos_interval, decimal_sin(exact + PI / 2)),
+    ):
         low, high = kernel(lo, hi)
         assert Decimal(low) <= value <= Decimal(high)
 
@@ -84,7 +87,9 @@ def test_matvec_bounds_hold_the_exact_product(seed: int, n: int) -> None:
 
 
 def test_empty_intersections_are_reported() -> None:
-    low, high, empty = iv.intersect(np.array([0.0, 0]), np.array([1.0, 1]), np.array([0.5, 2]), np.array([2.0, 3]))
+    low, high, empty = iv.intersect(
+        np.array([0.0, 0]), np.array([1.0, 1]), np.array([0.5, 2]), np.array([2.0, 3])
+    )
     assert empty
     assert low[0] == 0.5
     with pytest.raises(ParameterError, match="lower <= upper"):

@@ -69,7 +69,9 @@ def test_malformed_trajectories_are_refused() -> None:
     with pytest.raises(PlanError, match="expected 0 first"):
         QuinticTrajectory(np.array([1.0, 2.0]), good)
     with pytest.raises(PlanError, match="straddle"):
-        random_trajectory(0, 3).ranges(np.array([0.0, 100.0]) * 0 + np.array([0.0, random_trajectory(0, 3).duration]))
+        random_trajectory(0, 3).ranges(
+            np.array([0.0, 100.0]) * 0 + np.array([0.0, random_trajectory(0, 3).duration])
+        )
 
 
 def test_plans_are_validated() -> None:

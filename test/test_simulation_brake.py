@@ -10,6 +10,7 @@ from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.regressors import momentum_rate_regressor, torque_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.brake import QuickStop
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
 from safe_sysid.simulation.plant import BRAKING, COMMANDED, HELD, Plant
 
@@ -55,6 +56,25 @@ def test_the_arm_stands_still_before_the_first_command() -> None:
         plant.step(None)
     assert np.abs(plant.truth()["q"] - q0).max() < 1e-6
     assert np.abs(plant.truth()["qd"]).max() < 1e-6
+
+
+@pytest.mark.parametrize("speed", [-1.2, 0.3, 0.6])
+def test_the_quick_stop_follows_its_ramp(speed: float) -> None:
+    """On a bare inertia: speed^2 / (2 a) to the stop, deceleration a, and the hold torque is the feed-forward."""
+    inertia, period, a = np.array([4.0]), 1e-3, 1.5
+    drive = QuickStop(inertia, np.array([50.0]), period, deceleration=a)
+    q, qd, load = np.zeros(1), np.array([speed]), np.array([7.0])
+    drive.trip(q, qd, load)
+    slopes = []
+    for _ in range(2000):
+        acceleration = (drive.torque(q, qd) - load) / inertia
+        q = q + period * qd + 0.5 * period**2 * acceleration
+        qd = qd + period * acceleration
+        slopes.append(acceleration[0])
+    assert q[0] == pytest.approx(np.sign(speed) * speed**2 / (2.0 * a), rel=0.02, abs=2e-3)
+    assert abs(qd[0]) < 1e-3
+    assert drive.torque(q, qd)[0] == pytest.approx(7.0, abs=0.1)
+    assert np.abs(slopes).max() < 1.3 * a
 
 
 @pytest.mark.parametrize("seed", range(6))

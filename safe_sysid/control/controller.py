@@ -155,7 +155,9 @@ class Controller:
             return f"plan is certified for box {plan.box_identity}: expected epoch {self.box.epoch}"
         certified = self._known.get(plan.box_identity)
         if certified is None:
-            return f"plan is certified for box {plan.box_identity}, which was not announced by this controller"
+            return (
+                f"plan is certified for box {plan.box_identity}, which was not announced by this controller"
+            )
         if not self.box.is_inside(certified):
             return f"box {self.box.identity} in use is not inside the certified {plan.box_identity}"
         if self.state is ControllerState.TRACKING and self._plan is not None:
@@ -169,14 +171,14 @@ class Controller:
         if expected_time is not None and abs(plan.start_time - expected_time) > 1e-6:
             return f"plan starts at {plan.start_time:.6f} s: expected the hand-over at {expected_time:.6f} s"
         if plan.start_time > now + _EARLIEST:
-            return f"plan starts at {plan.start_time:.3f} s, now is {now:.3f} s: expected within {_EARLIEST:g} s"
+            return (
+                f"plan starts at {plan.start_time:.3f} s, now is {now:.3f} s: expected within {_EARLIEST:g} s"
+            )
         gap = np.abs(plan.trajectory.knots[0] - state[:3])
         if not np.all(gap <= CONNECTION_TOLERANCE):
             order, joint = np.unravel_index(int(np.argmax(gap)), gap.shape)
             quantity = ("position", "velocity", "acceleration")[order]
-            return (
-                f"plan does not connect: {quantity} of {self.model.joint_names[joint]} is off by {gap[order, joint]:.3g}"
-            )
+            return f"plan does not connect: {quantity} of {self.model.joint_names[joint]} is off by {gap[order, joint]:.3g}"
         return None
 
     def offer_box(self, box: ParameterBox, now: float) -> str | None:
@@ -204,7 +206,10 @@ class Controller:
         lower = np.maximum(mid - rad, self.box.lower)
         upper = np.minimum(mid + rad, self.box.upper)
         return ParameterBox(
-            np.minimum(lower, self._target.lower), np.maximum(upper, self._target.upper), self.box.epoch, self.box.seq
+            np.minimum(lower, self._target.lower),
+            np.maximum(upper, self._target.upper),
+            self.box.epoch,
+            self.box.seq,
         )
 
     def reset_box(self) -> str | None:
@@ -263,7 +268,9 @@ class Controller:
         torque = self._law.step(q, qd, out.reference, self._mid, self._rad)
         out.energy = self._energy_lower_bound()
         if out.energy > self.gains.V_max:
-            self.fault(f"V is at least {out.energy:.3g} J, above V_max = {self.gains.V_max:.3g} J: an assumption is false")
+            self.fault(
+                f"V is at least {out.energy:.3g} J, above V_max = {self.gains.V_max:.3g} J: an assumption is false"
+            )
             return out
         limit = self.model.limits.torque
         if np.any(np.abs(torque) > limit) or not np.all(np.isfinite(torque)):
@@ -272,7 +279,9 @@ class Controller:
             if not np.all(np.isfinite(torque)):
                 self.fault("torque not finite")
                 return out
-            self._brake(f"torque of {self.model.joint_names[joint]} reached {torque[joint]:.1f} N m and was clipped")
+            self._brake(
+                f"torque of {self.model.joint_names[joint]} reached {torque[joint]:.1f} N m and was clipped"
+            )
             np.clip(torque, -limit, limit, out=torque)
         out.torque = torque
         return out
@@ -309,7 +318,11 @@ class Controller:
         plan = self._plan
         if plan is None:
             return
-        if self.state is ControllerState.TRACKING and stamp >= plan.hand_over_time - tolerance and self._next is None:
+        if (
+            self.state is ControllerState.TRACKING
+            and stamp >= plan.hand_over_time - tolerance
+            and self._next is None
+        ):
             if plan.t_plan < plan.trajectory.duration:
                 self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
         if stamp >= plan.end_time:
@@ -338,4 +351,3 @@ class Controller:
         # A convex combination of two boxes that hold the truth holds it; mid and rad combine linearly.
         self._mid = (1.0 - s) * self._blend_from.mid + s * target.mid
         self._rad = ((1.0 - s) * self._blend_from.rad + s * target.rad) * (1.0 + 1e-15)
-

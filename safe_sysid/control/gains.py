@@ -134,7 +134,9 @@ def power_demand(
     error_rate = 2.0 * rho  # |de|
     velocity_a = assume.velocity + rho  # qd_a = qd + r
     acceleration_a = assume.acceleration + K_r * error_rate
-    sens = torque_sensitivity(kin, link_norms(kin, box.lower, box.upper), assume.velocity, velocity_a, acceleration_a)
+    sens = torque_sensitivity(
+        kin, link_norms(kin, box.lower, box.upper), assume.velocity, velocity_a, acceleration_a
+    )
     eta = motion_norm(assume.velocity_error + K_r * assume.position_error)
     actuator = torque_norm(assume.actuator_abs + assume.actuator_rel * assume.torque_limit)
     coriolis = gain(sens.qd_a) * nu
@@ -150,7 +152,9 @@ def power_demand(
         position = age * (1.0 + k_r / k_r_min) * nu + motion_norm(assume.position_error)
         return torque_norm(rows) + mu * (age * motion_norm(assume.jerk) + k_r * k_r * position)
 
-    by_move = mu * k_r + gain(sens.qd)  # part of Delta per unit of |delta|, the change of r since the measurement
+    by_move = mu * k_r + gain(
+        sens.qd
+    )  # part of Delta per unit of |delta|, the change of r since the measurement
 
     # R1 bounds |H dr|_* less the parameter error u, |u|_* <= 2 S; delta <= eta + h (2 S + R1): affine in R1, solvable.
     slope = h * (mu_d + by_move)
@@ -227,12 +231,23 @@ def synthesise(
         )
     nu, c, demand, qdd = best
     r_bound = nu / np.sqrt(lam) * _ROUND
-    arrays = {"K_r": K_r, "K_d": K_d, "inertia_lower": lam.copy(), "r_bound": r_bound, "acceleration_bound": qdd}
+    arrays = {
+        "K_r": K_r,
+        "K_d": K_d,
+        "inertia_lower": lam.copy(),
+        "r_bound": r_bound,
+        "acceleration_bound": qdd,
+    }
     arrays |= {"e_bound": r_bound / K_r * _ROUND, "de_bound": 2.0 * r_bound * _ROUND}
     for array in arrays.values():
         array.setflags(write=False)
     return ControllerGains(
-        assumptions=assume, kappa=kappa_true, robust_gain=float(c), V_max=0.5 * nu * nu, demand=demand, **arrays
+        assumptions=assume,
+        kappa=kappa_true,
+        robust_gain=float(c),
+        V_max=0.5 * nu * nu,
+        demand=demand,
+        **arrays,
     )
 
 

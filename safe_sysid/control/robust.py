@@ -72,7 +72,9 @@ class RobustLaw:
         self.e, self.de, self.r = np.empty(n), np.empty(n), np.empty(n)
         self.uncertainty = 0.0
 
-    def step(self, q: FloatArray, qd: FloatArray, reference: FloatArray, mid: FloatArray, rad: FloatArray) -> FloatArray:
+    def step(
+        self, q: FloatArray, qd: FloatArray, reference: FloatArray, mid: FloatArray, rad: FloatArray
+    ) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused by the next call.
 
         Args:

@@ -22,6 +22,8 @@ __all__ = ["FeasibleSet", "LinearBounds"]
 FloatArray = NDArray[np.float64]
 _WIDER = 1e-3
 _ITERATIONS = 2000  # of one run of the solver
+_IMPROVEMENT = 0.01  # of the parameter's width, below which another round is not worth it
+_PATIENCE = 4  # rounds for a value that has not left the parameter's own bound
 _BATCH = 120  # broken rows taken in at once
 
 
@@ -69,6 +71,7 @@ class FeasibleSet:
         self._is_working = np.empty(0, bool)
         self._highs: highspy.Highs | None = None
         self._random = np.random.default_rng(0)
+        self._z_bounds = (np.zeros(0), np.zeros(0))
 
     def __len__(self) -> int:
         """Number of rows kept."""
@@ -143,21 +146,27 @@ class FeasibleSet:
         if len(self._working) > self._max_working:
             self._shrink_working(solver)
         solver.changeColCost(index, sign)
-        outcome, y = "failed", np.zeros(0)
+        outcome, y, value = "failed", np.zeros(0), -np.inf
+        start = self._z_bounds[0][index] if sign > 0 else -self._z_bounds[1][index]
+        enough = _IMPROVEMENT * (self._z_bounds[1][index] - self._z_bounds[0][index])
         for attempt in range(self._rounds):
             # A new objective keeps the basis primal feasible, new rows keep it dual feasible.
-            solver.setOptionValue("simplex_strategy", 4 if attempt == 0 else 1)
-            solver.run()
-            status = solver.getModelStatus()
+            status = self._run(solver, "simplex", 4 if attempt == 0 else 1)
             if status == highspy.HighsModelStatus.kInfeasible:
                 found = solver.getDualRay()
                 if found[1]:
                     outcome, y = "infeasible", np.array(found[2])
                 break
             if status != highspy.HighsModelStatus.kOptimal:
-                break
+                # Simplex stalls where noise that sits on its bounds makes hundreds of rows meet.
+                status = self._run(solver, "ipm", 1)
+                if status != highspy.HighsModelStatus.kOptimal:
+                    break
             solution = solver.getSolution()
             outcome, y = "optimal", np.array(solution.row_dual)
+            last, value = value, sign * solution.col_value[index]
+            if value - last < enough and (value > start + enough or attempt >= _PATIENCE):
+                break
             distance = 1.0 - np.abs(self._scaled @ np.array(solution.col_value) - self._target)
             np.minimum(self._gap, np.abs(distance), out=self._gap)
             broken = np.flatnonzero((distance < -1e-7) & ~self._is_working)
@@ -168,6 +177,13 @@ class FeasibleSet:
         solver.changeColCost(index, 0.0)  # invalidates status and solution: last
         return outcome, y / self.rows.slack[working], working
 
+    @staticmethod
+    def _run(solver: highspy.Highs, method: str, strategy: int) -> highspy.HighsModelStatus:
+        solver.setOptionValue("solver", method)
+        solver.setOptionValue("simplex_strategy", strategy)
+        solver.run()
+        return solver.getModelStatus()
+
     def _solver(self, box: ParameterBox) -> highspy.Highs:
         """The persistent model, with variable bounds from the latest box."""
         size = self.prior.size
@@ -177,7 +193,7 @@ class FeasibleSet:
                 ("output_flag", False),
                 ("threads", 1),
                 ("presolve", "off"),
-                ("solver", "simplex"),
+                ("run_crossover", "off"),
                 ("simplex_iteration_limit", _ITERATIONS),  # not a clock: the same result on any machine
             ):
                 solver.setOptionValue(option, value)
@@ -187,9 +203,11 @@ class FeasibleSet:
             lp.col_lower_, lp.col_upper_ = -np.ones(size), np.ones(size)
             solver.passModel(lp)
             self._highs = solver
-        z_lower = np.clip((box.lower - self.prior.mid) / self._scale - 1e-9, -1.0, 1.0)
-        z_upper = np.clip((box.upper - self.prior.mid) / self._scale + 1e-9, -1.0, 1.0)
-        self._highs.changeColsBounds(size, np.arange(size, dtype=np.int32), z_lower, z_upper)
+        self._z_bounds = (
+            np.clip((box.lower - self.prior.mid) / self._scale - 1e-9, -1.0, 1.0),
+            np.clip((box.upper - self.prior.mid) / self._scale + 1e-9, -1.0, 1.0),
+        )
+        self._highs.changeColsBounds(size, np.arange(size, dtype=np.int32), *self._z_bounds)
         return self._highs
 
     def _take_in(self, solver: highspy.Highs, new: NDArray[np.int64]) -> None:

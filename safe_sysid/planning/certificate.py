@@ -7,7 +7,7 @@ on the controller's tracking theorem, whose hypotheses along this plan it checks
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.control.gains import ControllerGains, tracking_margins
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.plan import Plan
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
@@ -25,12 +26,9 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "Certificate", "FamilyMargin", "TrackingCheck", "start_check", "verify_plan"]
+__all__ = ["FAMILIES", "Certificate", "FamilyMargin", "start_check", "verify_plan"]
 
 FloatArray = NDArray[np.float64]
-#: ``safe_sysid.control.tracking_margins``: control lies below planning, so its function comes as an argument.
-TrackingCheck = Callable[..., Mapping[str, FloatArray]]
-
 FAMILIES = ("position", "velocity", "torque", "clearance", "self_clearance", "tracking")
 _UNITS = dict(zip(FAMILIES, ("rad", "rad/s", "N m", "m", "m", "of the limit"), strict=True))
 _UP = 1.0 + 8 * 2.0**-52
@@ -99,8 +97,7 @@ def verify_plan(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: Any,
-    tracking: TrackingCheck,
+    gains: ControllerGains,
     *,
     intervals: int | None = None,
     clearance_margin: float | None = None,
@@ -112,8 +109,7 @@ def verify_plan(
         model: the arm.
         box: that the controller works with, now or until the plan ends.
         scene: what stands around.
-        gains: of the controller (:class:`safe_sysid.control.ControllerGains`).
-        tracking: ``safe_sysid.control.tracking_margins``.
+        gains: of the controller; its tracking bound is what everything here rests on.
         intervals: number of time cells; None for the model's setting.
         clearance_margin: smallest distance asked for, m; None for the model's setting.
 
@@ -131,7 +127,6 @@ def verify_plan(
         box,
         scene,
         gains,
-        tracking,
         settings.intervals if intervals is None else intervals,
         settings.clearance_margin if clearance_margin is None else clearance_margin,
     )[0]
@@ -141,9 +136,8 @@ def start_check(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: Any,
+    gains: ControllerGains,
     q: ArrayLike,
-    tracking: TrackingCheck,
     clearance_margin: float | None = None,
 ) -> list[str]:
     """Reasons, in words, why the arm may not start by holding pose ``q`` (n,) rad; empty if it may.
@@ -155,7 +149,7 @@ def start_check(
     if q.shape != (model.n,) or not np.all(np.isfinite(q)):
         return [f"start pose {q.tolist()}: expected {model.n} finite joint angles"]
     certificate, torque, clearance = _certify(
-        QuinticTrajectory.hold(q), model, box, scene, gains, tracking, 1, margin
+        QuinticTrajectory.hold(q), model, box, scene, gains, 1, margin
     )
     reasons = []
     for family in FAMILIES:
@@ -200,8 +194,7 @@ def _certify(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: Any,
-    check: TrackingCheck,
+    gains: ControllerGains,
     intervals: int,
     clearance_margin: float,
 ) -> tuple[Certificate, TorqueEnclosure, Clearance]:
@@ -242,7 +235,7 @@ def _certify(
     labels = dict.fromkeys(("position", "velocity", "torque"), model.joint_names)
     labels["clearance"] = tuple(name for name, own in zip(names, clearance.is_self, strict=True) if not own)
     labels["self_clearance"] = tuple(name for name, own in zip(names, clearance.is_self, strict=True) if own)
-    margins["tracking"], labels["tracking"] = _tracking(model, box, gains, check, cells, position, speed, torque)
+    margins["tracking"], labels["tracking"] = _tracking(model, box, gains, cells, position, speed, torque)
     return _conclude(cells, margins, labels, box.identity), torque, clearance
 
 
@@ -256,8 +249,7 @@ def _widened(ranges: FloatArray, bound: FloatArray) -> FloatArray:
 def _tracking(
     model: RobotModel,
     box: ParameterBox,
-    gains: Any,
-    check: TrackingCheck,
+    gains: ControllerGains,
     cells: TimeCells,
     position: FloatArray,
     speed: FloatArray,
@@ -266,7 +258,7 @@ def _tracking(
     """Margins (M, ..) of the tracking theorem's hypotheses along the plan, with their names."""
     q_mid = position.mean(axis=-1)
     q_half = np.maximum(position[..., 1] - q_mid, q_mid - position[..., 0]) * _UP
-    found = check(
+    found = tracking_margins(
         gains,
         model.kinematics,
         box,

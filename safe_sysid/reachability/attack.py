@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import coal
 import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.reachability.cells import TimeCells, TrackingSet
+from safe_sysid.reachability.clearance import Clearance, clearance_pairs, coal_core
 from safe_sysid.reachability.torque import TorqueEnclosure
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Body, Kinematics, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
+from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
+from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["AttackResult", "attack_torque", "sample_symbols", "states_of"]
+__all__ = ["AttackResult", "attack_clearance", "attack_torque", "body_distance", "sample_symbols", "states_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -151,3 +154,69 @@ def attack_torque(
         ratios.append((best[:n] + best[n : 2 * n]) / np.where(width > 0.0, width, 1.0))
         shares.append(best[-1] / limit[-1] if limit[-1] > 0.0 else 1.0)
     return AttackResult(*excess, np.mean(ratios, axis=0), float(np.mean(shares)))
+
+
+def body_distance(kin: Kinematics, first: Body, second: Body, q: FloatArray) -> float:
+    """coal's distance of two bodies at one configuration, m; negative when they overlap."""
+    rotations, origins = forward_kinematics(kin, q)
+    shapes, poses, radius = [], [], 0.0
+    for body in (first, second):
+        shape, rotation, centre, core = coal_core(body)
+        if body.joint >= 0:
+            rotation = rotations[body.joint] @ rotation
+            centre = rotations[body.joint] @ centre + origins[body.joint]
+        shapes.append(shape)
+        poses.append(coal.Transform3s(rotation, centre))
+        radius += body.radius - core
+    result = coal.DistanceResult()
+    coal.distance(shapes[0], poses[0], shapes[1], poses[1], coal.DistanceRequest(), result)
+    return float(result.min_distance) - radius
+
+
+def attack_clearance(
+    model: RobotModel,
+    scene: Scene,
+    trajectory: QuinticTrajectory,
+    cells: TimeCells,
+    tracking: TrackingSet,
+    clearance: Clearance,
+    rng: np.random.Generator,
+    which: FloatArray,
+    samples: int = 8,
+    steps: int = 12,
+    nearest: int = 12,
+) -> tuple[float, float]:
+    """Descend on the distance of the ``nearest`` pairs in the cells ``which``.
+
+    Returns:
+        Largest (bound - distance found), m: at most coal's tolerance if the bounds hold; and the median of
+        (distance found - bound) over what was attacked, m: how much the bounds give away.
+    """
+    n, kin = model.n, model.kinematics
+    shapes, pairs = clearance_pairs(model, scene)
+    worst, gaps = -np.inf, []
+    for cell in np.asarray(which, dtype=int):
+        for p in np.argsort(clearance.bounds[cell])[:nearest]:
+            a, b = (shapes[i] for i in pairs[p])
+            borders = cells.grid[cell : cell + 2][None, :]
+
+            def distance(x: FloatArray) -> float:
+                q = states_of(trajectory, borders, tracking, x[None, :])[0][0]  # noqa: B023 - used in this turn only
+                return body_distance(kin, a, b, q)  # noqa: B023
+
+            candidates = sample_symbols(samples, n, rng)
+            values = [distance(x) for x in candidates]
+            x, found = candidates[int(np.argmin(values))], min(values)
+            for step in range(steps):
+                slope = np.zeros(len(x))
+                for i in range(n + 1):
+                    moved = x.copy()
+                    moved[i] += 1e-4
+                    slope[i] = distance(moved) - found
+                trial = _project((x - 1.5 * 0.8**step * slope / max(np.linalg.norm(slope), 1e-300))[None, :], n)[0]
+                value = distance(trial)
+                if value < found:
+                    x, found = trial, value
+            worst = max(worst, clearance.bounds[cell, p] - found)
+            gaps.append(found - clearance.bounds[cell, p])
+    return float(worst), float(np.median(gaps))

@@ -7,6 +7,7 @@ verifies it over the whole cell. Pairs whose bounding spheres are far apart are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import coal
 import numpy as np
@@ -18,13 +19,15 @@ from safe_sysid.reachability.separation import separation_kernel
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.scene import Scene
 
-__all__ = ["Clearance", "clearance_pairs", "enclose_clearance"]
+__all__ = ["Clearance", "clearance_pairs", "coal_core", "enclose_clearance"]
 
 FloatArray = NDArray[np.float64]
 #: Below this distance a pair gets coal's direction; above it the bound of the spheres is good enough, m.
 NEAR = 0.10
 #: Corners of turned boxes and float points of the hulls are rounded: far below a nanometre, m.
 _ROUNDING = 1e-12
+#: Radius of the capsules that stand for segments and points in proposals, m.
+_CORE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def enclose_clearance(
         points = np.concatenate([s.points for s in shapes])
         first = np.concatenate([[0], np.cumsum([len(s.points) for s in shapes])])
         radius = np.array([s.radius for s in shapes])
-        directions = _propose([_coal_shape(s) for s in shapes], a[close], b[close], pose_r[close], pose_p[close])
+        directions = _propose([coal_core(s) for s in shapes], a[close], b[close], pose_r[close], pose_p[close])
         sharper = bounds[close]
         separation_kernel(rotations, origins, points, first, frames, radius, tasks[close], directions, sharper)
         bounds[close] = sharper
@@ -117,29 +120,32 @@ def _bounding_sphere(body: Body) -> FloatArray:
     return np.array([*centre, (reach + body.radius) * (1.0 + 1e-14) + 1e-15 * np.abs(body.points).max()])
 
 
-def _coal_shape(body: Body) -> tuple[object, FloatArray, FloatArray]:
-    """A coal shape and its pose in the body's frame; only directions are taken from it, so it need not be exact."""
+def coal_core(body: Body) -> tuple[Any, FloatArray, FloatArray, float]:
+    """A coal shape near the body's uninflated hull, its rotation and position in the body's frame, its own radius, m.
+
+    Points and segments become thin capsules (the radius returned), four or more points their convex hull.
+    """
     points = np.asarray(body.points)
     if len(points) >= 4:
         cloud = coal.StdVec_Vec3s()
         for point in points:
             cloud.append(point)
         try:
-            return coal.Convex.convexHull(cloud, False, None), np.eye(3), np.zeros(3)
-        except Exception:  # noqa: BLE001 - flat point sets have no hull with a volume; the capsule below will do
+            return coal.Convex.convexHull(cloud, False, None), np.eye(3), np.zeros(3), 0.0
+        except Exception:  # noqa: BLE001, S110 - flat point sets have no hull with a volume: a capsule must do
             pass
     centre = 0.5 * (points.min(axis=0) + points.max(axis=0))
-    # Core of the capsule: the principal axis of the points, nothing but a point for a sphere.
-    _, extents, axes = np.linalg.svd(points - points.mean(axis=0))
-    along = axes[0] * np.sign(np.linalg.det(axes))
-    half = np.abs((points - centre) @ along).max()
-    side = np.linalg.svd(along[None, :])[2][1]
-    rotation = np.stack([side, np.cross(along, side), along], axis=1)
-    return coal.Capsule(1e-4, max(2.0 * half, 1e-6)), rotation, centre
+    offsets = points - centre
+    farthest = offsets[int(np.argmax(np.linalg.norm(offsets, axis=1)))]
+    half = float(np.linalg.norm(farthest))
+    along = farthest / half if half > 0.0 else np.array([0.0, 0.0, 1.0])
+    side = np.cross(along, np.eye(3)[int(np.argmin(np.abs(along)))])
+    side /= np.linalg.norm(side)
+    return coal.Capsule(_CORE, max(2.0 * half, 1e-9)), np.stack([side, np.cross(along, side), along], axis=1), centre, _CORE
 
 
 def _propose(
-    shapes: list[tuple[object, FloatArray, FloatArray]],
+    shapes: list[tuple[Any, FloatArray, FloatArray, float]],
     a: NDArray[np.int64],
     b: NDArray[np.int64],
     rotations: FloatArray,
@@ -150,8 +156,8 @@ def _propose(
     first, second = coal.Transform3s(np.eye(3), np.zeros(3)), coal.Transform3s(np.eye(3), np.zeros(3))
     out = np.zeros((len(a), 3))
     for t in range(len(a)):
-        shape_a, rot_a, pos_a = shapes[a[t]]
-        shape_b, rot_b, pos_b = shapes[b[t]]
+        shape_a, rot_a, pos_a, _ = shapes[a[t]]
+        shape_b, rot_b, pos_b, _ = shapes[b[t]]
         first.setRotation(rot_a)
         first.setTranslation(pos_a)
         second.setRotation(rotations[t] @ rot_b)

@@ -61,7 +61,10 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
             distance = 0.0
             if k < link:
                 # The step along axis k does not lie between the axis and the link.
-                distance = np.sqrt(max(steps[k + 1] ** 2 - along[k] ** 2, 0.0) + 1e-15) + steps[k + 2 : link + 1].sum()
+                distance = (
+                    np.sqrt(max(steps[k + 1] ** 2 - along[k] ** 2, 0.0) + 1e-15)
+                    + steps[k + 2 : link + 1].sum()
+                )
             a[link, k] = np.sqrt(mass) * distance + np.sqrt(inertia)
             b[link, k] = mass * distance + moment
     return LinkNorms(a * _ROUND, b * _ROUND)
@@ -137,12 +140,12 @@ def torque_sensitivity(
 def inertia_share(
     kin: Kinematics, box: ParameterBox, spare: FloatArray, q: FloatArray, dq: FloatArray
 ) -> FloatArray:
-    r"""Bound ``sum_i M_ii / spare_i`` for all joints within ``dq`` of ``q``; M is H without rotor inertia.
+    r"""Bound ``lambda_max(D^-1/2 M D^-1/2)``, D = diag(spare), for all joints within ``dq`` of ``q``.
 
-    M is positive semidefinite, so the sum, the trace of ``diag(spare)^-1/2 M diag(spare)^-1/2``, bounds its largest
-    eigenvalue: a value up to 1 proves ``M <= diag(spare)``. A diagonal entry is a squared norm,
-    ``M_ii = sum_l ||d_i x||_l^2``, that does not depend on joints up to i, and ``||d_i x||_l`` grows by at most
-    ``sum_{j > i} a[l, j] dq_j``.
+    M is H without rotor inertia; a value up to 1 proves ``M <= D``. At q, with theta's midpoint and radius,
+    ``lambda_max(M) <= lambda_max(M(mid)) + ||sum_p |dM/dtheta_p| rad_p||``. Away from q: for a unit z,
+    ``sqrt(z^T M z) = (sum_l || sum_k z_k d_k x ||_l^2)^1/2`` is a norm whose derivative with respect to joint j is at most
+    ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 turns everything alike, so it does not count.
 
     Args:
         kin: of the arm.
@@ -158,14 +161,22 @@ def inertia_share(
     q, dq = np.atleast_2d(q), np.atleast_2d(dq)
     norms = link_norms(kin, box.lower, box.upper)
     inertial = slice(0, 10 * n)
-    total = np.zeros(len(q))
+    mid, rad = box.mid[inertial], box.rad[inertial]
+    scale = 1.0 / np.sqrt(spare)
+    centre, spread = np.empty((len(q), n, n)), np.empty((len(q), n, n))
     for i in range(n):
         unit = np.zeros_like(q)
         unit[:, i] = 1.0
-        row = momentum_regressor(kin, q, unit)[:, i, inertial]
-        terms = np.maximum(row * box.lower[inertial], row * box.upper[inertial])
-        slack = _REGRESSOR_ROUND * np.abs(terms)
-        per_link = np.maximum((terms + slack).reshape(len(q), n, 10).sum(axis=2), 0.0)
-        growth = dq[:, i + 1 :] @ norms.a[:, i + 1 :].T  # (M, links)
-        total += ((np.sqrt(per_link) + growth) ** 2)[:, i:].sum(axis=1) / spare[i]
-    return total * _ROUND
+        columns = momentum_regressor(kin, q, unit)[:, :, inertial]
+        centre[:, :, i] = columns @ mid
+        spread[:, :, i] = np.abs(columns) @ (rad + _REGRESSOR_ROUND * np.abs(mid))
+    centre *= scale[:, None] * scale
+    spread *= scale[:, None] * scale
+    largest = np.linalg.eigvalsh(0.5 * (centre + centre.transpose(0, 2, 1)))[:, -1]
+    at_centre = np.maximum(largest, 0.0) + np.linalg.norm(spread, ord=2, axis=(1, 2))
+    order = np.arange(n)
+    growth = np.zeros(n)
+    for j in range(1, n):
+        moved = norms.a[:, np.maximum(order, j)] * scale  # (links, joints)
+        growth[j] = np.linalg.norm(moved, ord=2)
+    return (np.sqrt(at_centre * _ROUND) + dq @ growth) ** 2 * _ROUND

@@ -134,7 +134,9 @@ class RobotModel:
             if abs(np.linalg.norm(kinematics.axis[j]) - 1.0) > 1e-12:
                 raise ModelError(f"joint {name}: axis {kinematics.axis[j].tolist()}: expected a unit vector")
         object.__setattr__(self, "kinematics", kinematics)
-        object.__setattr__(self, "theta_nominal", frozen_array(self.theta_nominal, (14 * n,), "theta_nominal"))
+        object.__setattr__(
+            self, "theta_nominal", frozen_array(self.theta_nominal, (14 * n,), "theta_nominal")
+        )
         continuous = np.array(self.continuous, dtype=bool)
         continuous.setflags(write=False)
         object.__setattr__(self, "continuous", continuous)

@@ -37,7 +37,9 @@ PAYLOAD_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "I
 PAYLOAD_UNITS = ("kg", *("kg m",) * 3, *("kg m^2",) * 6)
 
 
-def frozen_array(values: ArrayLike, shape: tuple[int, ...] | None, what: str, finite: bool = True) -> FloatArray:
+def frozen_array(
+    values: ArrayLike, shape: tuple[int, ...] | None, what: str, finite: bool = True
+) -> FloatArray:
     """Copy to a read-only float array of the given shape.
 
     Raises:
@@ -241,7 +243,9 @@ class ParameterBox:
             ParameterError: ``other`` is not inside this box, or s not in [0, 1].
         """
         if not other.is_inside(self):
-            raise ParameterError(f"box {other.identity}: expected a box of epoch {self.epoch} inside {self.identity}")
+            raise ParameterError(
+                f"box {other.identity}: expected a box of epoch {self.epoch} inside {self.identity}"
+            )
         if not 0.0 <= s <= 1.0:
             raise ParameterError(f"blend factor s = {s!r}: expected 0 <= s <= 1")
         lower = np.clip((1.0 - s) * self.lower + s * other.lower, self.lower, other.lower)

@@ -233,7 +233,9 @@ def momentum_kernel(
                 a0, a1, a2 = axis[j, 0], axis[j, 1], axis[j, 2]
                 if want_momentum:
                     for c in range(10):
-                        w_m[k, j, 10 * link + c] = a0 * momentum[3, c] + a1 * momentum[4, c] + a2 * momentum[5, c]
+                        w_m[k, j, 10 * link + c] = (
+                            a0 * momentum[3, c] + a1 * momentum[4, c] + a2 * momentum[5, c]
+                        )
                 if want_rate:
                     # dv_link/dq_j, seen at joint j, is (carried x S): its product with the momentum is dT/dq_j.
                     u = carried[j]
@@ -264,7 +266,12 @@ def momentum_kernel(
 
 @njit(cache=True)
 def kinematics_kernel(
-    rotation: FloatArray, translation: FloatArray, axis: FloatArray, q: FloatArray, r: FloatArray, p: FloatArray
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    q: FloatArray,
+    r: FloatArray,
+    p: FloatArray,
 ) -> None:
     """Joint frames in the world: ``r`` (N, n, 3, 3) and ``p`` (N, n, 3)."""
     n = axis.shape[0]
@@ -310,7 +317,9 @@ def slotine_li_regressor(
     return out[0] if single else out
 
 
-def torque_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray, v_c: float = 0.0) -> FloatArray:
+def torque_regressor(
+    kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray, v_c: float = 0.0
+) -> FloatArray:
     """W with ``W theta`` the joint torque, N m; shapes as :func:`slotine_li_regressor`."""
     return slotine_li_regressor(kin, q, qd, qd, qdd, v_c)
 

@@ -20,7 +20,9 @@ __all__ = ["QuinticTrajectory"]
 FloatArray = NDArray[np.float64]
 _DERIVATIVE = [np.array([1.0, 1, 1, 1, 1, 1])]
 for _order in range(1, 6):
-    _DERIVATIVE.append(np.array([np.prod(np.arange(i - _order + 1, i + 1)) if i >= _order else 0.0 for i in range(6)]))
+    _DERIVATIVE.append(
+        np.array([np.prod(np.arange(i - _order + 1, i + 1)) if i >= _order else 0.0 for i in range(6)])
+    )
 
 
 def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:
@@ -62,7 +64,9 @@ class QuinticTrajectory:
         if times.ndim != 1 or len(times) < 2 or knots.ndim != 3 or knots.shape[:2] != (len(times), 3):
             raise PlanError(f"knots {knots.shape} at times {times.shape}: expected (K, 3, n) at (K,), K >= 2")
         if times[0] != 0.0 or np.any(np.diff(times) < 1e-6):
-            raise PlanError(f"trajectory times {times.tolist()}: expected 0 first, then increasing by 1e-6 s or more")
+            raise PlanError(
+                f"trajectory times {times.tolist()}: expected 0 first, then increasing by 1e-6 s or more"
+            )
         if np.any(knots[-1, 1:] != 0.0):
             raise PlanError("last knot: expected velocity and acceleration zero, the arm must end at rest")
         coefficients = np.stack(
@@ -137,9 +141,13 @@ class QuinticTrajectory:
                 continue
             s = min(int(np.searchsorted(self.times, centre, side="right")) - 1, len(self.coefficients) - 1)
             if grid[m] < self.times[s] - 1e-12 or grid[m + 1] > self.times[s + 1] + 1e-12:
-                raise PlanError(f"time cell [{grid[m]}, {grid[m + 1]}]: expected cells that do not straddle a knot")
+                raise PlanError(
+                    f"time cell [{grid[m]}, {grid[m + 1]}]: expected cells that do not straddle a knot"
+                )
             taylor = self._taylor(s, centre - self.times[s])
-            size = np.abs(self.coefficients[s]) @ (max(self.times[s + 1] - self.times[s], 1.0) ** np.arange(6.0))
+            size = np.abs(self.coefficients[s]) @ (
+                max(self.times[s + 1] - self.times[s], 1.0) ** np.arange(6.0)
+            )
             for order in range(5):
                 factor = _DERIVATIVE[order]
                 lo = hi = taylor[:, order] * factor[order]

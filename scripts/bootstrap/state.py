@@ -97,10 +97,12 @@ def locked(venv: Path, progress: Progress) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise SetupError(
-            f"cannot write {path}: {error.strerror}.\n"
-            "  Choose another place for the environment:  SAFE_SYSID_VENV=~/safe-sysid-env ./safe-sysid ..."
-        ) from error
+        way_out = (
+            "Choose another place for the environment:  SAFE_SYSID_VENV=~/safe-sysid-env ./safe-sysid ..."
+            if os.access(ROOT, os.W_OK)
+            else "Clone the repository to a place where you may write."
+        )
+        raise SetupError(f"cannot write {path}: {error.strerror}.\n  {way_out}") from error
     try:
         told = False
         while True:

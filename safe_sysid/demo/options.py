@@ -1,0 +1,127 @@
+"""What the user asked for, judged before any process starts."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene, load_scene
+
+__all__ = ["DemoOptions", "Setup", "UsageError", "prepare"]
+
+
+class UsageError(SafeSysIdError):
+    """An option that cannot be obeyed."""
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """Options of ``safe-sysid demo``; see its help. Error bounds that are None are the robot file's."""
+
+    payload: str = "8lb"
+    robot: str = "kinova_gen3"
+    scene: str = "open"
+    plans: int = 4
+    seed: int = 0
+    arm: str = "random"
+    noise: str = "uniform"
+    torque_noise: tuple[float, float] | None = None
+    velocity_error: float | None = None
+    position_error: float | None = None
+    lockstep: bool = True
+    json_file: Path | None = None
+    out: Path | None = None
+    quiet: bool = False
+    timeout: float = 900.0
+
+    @property
+    def mode(self) -> str:
+        """As the summary calls it."""
+        return "lockstep" if self.lockstep else "real-time"
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Settings that replace the robot file's, for every node and for the plant's real noise."""
+        measurement: dict[str, float] = {}
+        if self.torque_noise is not None:
+            measurement["torque_abs"], measurement["torque_rel"] = self.torque_noise
+        if self.velocity_error is not None:
+            measurement["velocity_error"] = self.velocity_error
+        if self.position_error is not None:
+            measurement["position_error"] = self.position_error
+        return {"measurement": measurement} if measurement else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Everything that the parent may know: not the truth."""
+
+    options: DemoOptions
+    model: RobotModel
+    scene: Scene
+    gains: ControllerGains
+    payload_name: str
+    start: NDArray[np.float64]
+    run_dir: Path
+
+
+def prepare(options: DemoOptions) -> Setup:
+    """Load and judge everything that can be wrong; makes the run directory last.
+
+    Raises:
+        SafeSysIdError: in one line, what is wrong and what was expected.
+    """
+    from safe_sysid.simulation import check_inside_prior, payload_from_spec, theta_e_with_payload
+
+    model = load_robot(options.robot, **options.overrides)
+    scene = load_scene(options.scene)
+    start = scene.start_for(model)
+    payload = payload_from_spec(options.payload)
+    hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
+    check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)
+    gains = design_gains(model, options.lockstep)
+    reasons = start_reasons(model, scene, gains, start)
+    if reasons:
+        raise UsageError(f"the arm may not start in scene {scene.name}: {'; '.join(reasons)}")
+    return Setup(options, model, scene, gains, payload.name, start, _run_directory(options, payload.name))
+
+
+def start_reasons(model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]) -> list[str]:
+    """Why the arm may not hold its start pose with any payload of the prior; empty if it may."""
+    from safe_sysid.planning.certificate import start_check
+
+    return start_check(model, model.arm_prior, scene, gains, start)
+
+
+def _run_directory(options: DemoOptions, payload: str) -> Path:
+    if options.json_file is not None and options.json_file.is_dir():
+        raise UsageError(f"--json {options.json_file}: is a directory: expected a file")
+    try:
+        if options.out is not None:
+            path = options.out
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UsageError(f"--out {path}: not empty: expected a new or empty directory")
+        else:
+            name = re.sub(r"[^A-Za-z0-9._-]+", "_", payload)
+            base = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{options.seed}"
+            path = base
+            for number in range(2, 100):
+                if not path.exists():
+                    break
+                path = base.with_name(f"{base.name}-{number}")
+            path.mkdir(parents=True)
+        return path.resolve()
+    except OSError as error:
+        raise UsageError(f"run directory: {error}") from error

@@ -1,0 +1,38 @@
+"""What the middleware leaves in /dev/shm when a node is killed, found and removed: of this run only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["mapped_segments", "remove_leftovers"]
+
+_DIRECTORY = Path("/dev/shm")
+_SEGMENT = re.compile(r"/dev/shm/((?:sem\.)?fastrtps_[A-Za-z0-9_]+)")
+
+
+def mapped_segments(pids: Iterable[int]) -> set[str]:
+    """Names of the middleware's segments that these processes have in their memory now."""
+    found: set[str] = set()
+    for pid in pids:
+        with suppress(OSError):
+            found.update(_SEGMENT.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")))
+    return found
+
+
+def remove_leftovers(segments: set[str]) -> list[str]:
+    """Remove segments (with their lock files) that no process of ours uses any more; returns what was removed."""
+    if not segments:
+        return []
+    used = mapped_segments(int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    removed = []
+    for name in sorted(segments - used):
+        for path in (_DIRECTORY / name, _DIRECTORY / f"{name}_el"):
+            with suppress(OSError):
+                if path.stat().st_uid == os.getuid():
+                    path.unlink()
+                    removed.append(path.name)
+    return removed

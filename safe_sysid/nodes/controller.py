@@ -1,0 +1,283 @@
+"""Controller node: answers every measurement with a torque. States, judgements and the law are in ``safe_sysid.control``."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+
+from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
+from safe_sysid.control.design import design_gains
+from safe_sysid.nodes import messages
+from safe_sysid.nodes.base import ERROR, LATCHED, OK, STREAM, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.lockstep import LockstepGate
+from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, Refused
+from safe_sysid.nodes.parameters import declare, number
+from safe_sysid.nodes.recorder import Recorder
+from safe_sysid.nodes.spin import run_node
+from safe_sysid.nodes.time_base import Histogram, TimeBase, to_ns
+
+__all__ = ["ControllerNode", "main"]
+
+_STATES = tuple(ControllerState)
+#: A measurement stamped this much later than now is not of this run, ns.
+_FUTURE = 100_000_000
+
+
+class ControllerNode(BaseNode):
+    """The loop is driven by the measurement callback; everything else only leaves things for the next tick."""
+
+    def __init__(self) -> None:
+        super().__init__("controller")
+        options, settings, n = self.options, self.model.settings, self.model.n
+        self._start_wanted = declare(self, "autostart", True, "start at the first measurement")
+        self._reference_every = int(number(self, "reference_every", 10, "ticks between references", 1))
+        first_plan = number(self, "first_plan_time", settings.planner.t_p, "lock-step: first hand-over, s")
+        await_plans = declare(self, "await_plans", True, "lock-step: wait for the planner's answers")
+        await_bounds = declare(self, "await_bounds", True, "lock-step: wait for the identifier's answers")
+        identification = settings.identification
+        times = (first_plan, settings.planner.t_p, identification.update_s, identification.take_after_s)
+        self._gate = LockstepGate(
+            *map(to_ns, times), options.lockstep and await_plans, options.lockstep and await_bounds
+        )
+        self.gains = design_gains(self.model, options.lockstep)
+        self._warm_up()
+        self._core = Controller(self.model, self.gains, settings.controller.blend_s)
+        self._time = TimeBase(options.lockstep)
+        self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
+        self._command = messages.CommandWriter(n)
+        self._reference = messages.JointStateWriter(self.model.joint_names)
+        self._nominal = {"": self.model.arm_prior.mid}
+        self._latest, self._energy = self._core.box.identity, 0.0
+        self._waiting: JointSample | None = None
+        self._arrival, self._started_waiting = 0, 0.0
+        self._q_last: np.ndarray | None = None
+        self._last_stamp, self._last_arrival, self._ticks, self._plans = 0, 0, 0, 0
+        self._start_refused, self._start_tried = "", -1e9
+        self._state = self._core.state
+        self.period, self.latency, self.compute = Histogram(), Histogram(), Histogram()
+        self._late = 0
+        self._log = Recorder(
+            {"stamp": ((), np.int64), "state": ((), np.int8), "energy": ((), float), "uncertainty": ((), float)}
+            | {name: ((n,), float) for name in ("q_d", "qd_d", "qdd_d", "e", "de", "torque")}
+            | {name: ((), np.float32) for name in ("compute_us", "period_us", "latency_us")}
+        )
+        self._topics()
+
+    def _warm_up(self) -> None:
+        """Compile (or load) the law before anyone waits for it."""
+        scratch, zero = Controller(self.model, self.gains), np.zeros(self.model.n)
+        scratch.start(0.0, np.array(self.model.settings.home), zero)
+        scratch.step(1e-3, np.array(self.model.settings.home), zero)
+
+    def _topics(self) -> None:
+        lockstep = self.options.lockstep
+        self._commands = self.create_publisher(Float64MultiArray, "effort_command", 1)
+        self._references = self.create_publisher(JointState, "reference", STREAM)
+        self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
+        self._announce()
+        self.listen(JointTrajectory, "plan", self._on_plan, LATCHED)
+        self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
+        self.listen(JointState, "joint_states", self._on_measurement, measurement_qos(lockstep, depth=1))
+        self.serve("start", self._serve_start)
+        self.serve("stop", lambda: self._core.stop())
+        self.serve("reset_bounds", self._serve_reset)
+        self.every(0.1, self._check_patience)
+
+    # -- inputs -------------------------------------------------------------------------------------------------
+
+    def _on_measurement(self, msg: JointState) -> None:
+        arrival = time.perf_counter_ns()
+        sample = self._reader.read(msg)
+        if sample.stamp_ns <= self._last_stamp:
+            raise Refused("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
+        if not self.options.lockstep and sample.stamp_ns > time.time_ns() + _FUTURE:
+            raise Refused("from the future", f"stamp {sample.stamp_ns} ns: expected at most now")
+        self._last_stamp, self._arrival = sample.stamp_ns, arrival
+        if self._last_arrival:
+            self.period.add(1e-9 * (arrival - self._last_arrival))
+        self._waiting, self._started_waiting = sample, time.monotonic()
+        self._go_on()
+
+    def _on_plan(self, msg: JointTrajectory) -> None:
+        self._gate.put_plan(messages.read_plan(msg, self.model.joint_names))
+        self._go_on()
+
+    def _on_bounds(self, msg: Float64MultiArray) -> None:
+        self._gate.put_bounds(messages.read_bounds(msg, self.model.arm_prior.size))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer the measurement that waits, if everything that is due by then is there."""
+        sample = self._waiting
+        if sample is None:
+            return
+        now = self._time.seconds(sample.stamp_ns)
+        for plan in self._gate.due_plans(sample.stamp_ns):
+            self._offer_plan(plan, now)
+        for bounds in self._gate.due_bounds(sample.stamp_ns):
+            self._offer_bounds(bounds, now)
+        if not self._gate.missing(sample.stamp_ns):
+            self._waiting = None
+            self._tick(sample, now)
+
+    def _check_patience(self) -> None:
+        if self._waiting is None or time.monotonic() - self._started_waiting < self.options.patience:
+            return
+        missing = " and ".join(self._gate.missing(self._waiting.stamp_ns))
+        self.refuse("lock-step", "gave up waiting", f"waited {self.options.patience:g} s for {missing}; going on without")
+        self._gate.give_up(self._waiting.stamp_ns)
+        self._go_on()
+
+    def _offer_plan(self, answer: PlanAnswer, now: float) -> None:
+        if answer.trajectory is None:
+            self.say(f"no certified plan for the hand-over at {self._time.seconds(answer.start_ns):.3f} s")
+            self._gate.settle_plan(answer, taken=False)
+            return
+        t_plan, start = self.model.settings.planner.t_p, self._time.seconds(answer.start_ns)
+        reason = self._core.offer_plan(answer.plan(start, t_plan, self._plans), now)
+        self._gate.settle_plan(answer, taken=reason is None)
+        if reason is not None:
+            self.refuse("plan", "not accepted", reason)
+            return
+        self._plans += 1
+        self.say(f"plan {self._plans - 1} taken for {start:.3f} s, certified for box {answer.box_identity}")
+
+    def _offer_bounds(self, answer: BoundsAnswer, now: float) -> None:
+        if answer.box.identity == self._latest:
+            return  # nothing new, an answer all the same
+        reason = self._core.offer_box(answer.box, now)
+        if reason is not None:
+            self.refuse("bounds", "not accepted", reason)
+            return
+        self._latest, self._nominal = answer.box.identity, {answer.box.identity: answer.nominal}
+        self.say(f"box {answer.box.identity} taken, blending")
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def _tick(self, sample: JointSample, now: float) -> None:
+        core, q = self._core, self._unwrap(sample.q)
+        if self._start_wanted:
+            self._try_start(now, q, sample.qd)
+        out = core.step(now, q, sample.qd)
+        self._energy = out.energy
+        if out.torque is not None or self.options.lockstep:
+            self._commands.publish(self._command.fill(sample.stamp_ns, out.torque))
+        done, self._ticks = time.perf_counter_ns(), self._ticks + 1
+        if out.announce is not None:
+            self._announce()
+        if core.state is not self._state:
+            self.say(f"{self._state.value} -> {core.state.value}: {core.reason}")
+            self._state = core.state
+        if out.torque is not None:
+            if sample.stamp_ns // self._period_ns % self._reference_every == 0:
+                self._publish_reference(sample.stamp_ns, out)
+            self._record(sample, out, done)
+        self._last_arrival = self._arrival
+
+    @property
+    def _period_ns(self) -> int:
+        return to_ns(self.model.settings.timing.period_s)
+
+    def _unwrap(self, q: np.ndarray) -> np.ndarray:
+        """Continuous joints on the branch next to where they were."""
+        if self._q_last is not None:
+            turns = np.round((self._q_last - q) / (2.0 * np.pi))
+            q = np.where(self.model.continuous & (turns != 0.0), q + 2.0 * np.pi * turns, q)
+        self._q_last = q
+        return q
+
+    def _try_start(self, now: float, q: np.ndarray, qd: np.ndarray) -> None:
+        if now - self._start_tried < 0.5:
+            return
+        self._start_tried = now
+        self._start_refused = "; ".join(self._core.start(now, q, qd))
+        self._start_wanted = bool(self._start_refused)
+        if self._start_refused:
+            self.refuse("start", "refused", self._start_refused)
+
+    def _publish_reference(self, stamp_ns: int, out: ControllerOutput) -> None:
+        desired = out.reference
+        self._references.publish(
+            self._reference.fill(stamp_ns, desired[0], desired[1], out.torque, self._core.box.identity)
+        )
+
+    def _record(self, sample: JointSample, out: ControllerOutput, done: int) -> None:
+        compute, period = 1e-3 * (done - self._arrival), 1e-3 * (self._arrival - self._last_arrival)
+        # Stamps are wall time in real time only.
+        latency = np.nan if self.options.lockstep else 1e-3 * (time.time_ns() - sample.stamp_ns)
+        self.compute.add(1e-6 * compute)
+        if latency == latency:
+            self.latency.add(1e-6 * latency)
+            self._late += latency > 1e6 * self.model.settings.timing.delay_max_s
+        error, error_rate, _ = self._core.tracking_error
+        self._log.append(
+            stamp=sample.stamp_ns, state=_STATES.index(self._core.state), energy=out.energy,
+            uncertainty=self._core.uncertainty, q_d=out.reference[0], qd_d=out.reference[1], qdd_d=out.reference[2],
+            e=error, de=error_rate, torque=out.torque, compute_us=compute, period_us=period, latency_us=latency,
+        )  # fmt: skip
+
+    # -- services and telling -----------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        box = self._core.box
+        nominal = np.clip(self._nominal.get(box.identity, box.mid), box.lower, box.upper)
+        self._active.publish(messages.bounds_message(box, nominal))
+        self.say(f"working with box {box.identity}")
+
+    def _serve_start(self) -> str | None:
+        if self._core.state not in (ControllerState.IDLE, ControllerState.FAULT):
+            return f"state is {self._core.state.value}: expected idle or fault"
+        self._start_wanted, self._start_tried = True, -1e9  # at the next measurement
+        return None
+
+    def _serve_reset(self) -> str | None:
+        reason = self._core.reset_box()
+        if reason is None:
+            self._latest = self._core.box.identity
+            self._announce()
+        return reason
+
+    def status(self) -> tuple[bytes, str, dict[str, object]]:
+        """State, box, energy against its bound, timing."""
+        core, silent = self._core, 1e-9 * (time.perf_counter_ns() - self._last_arrival)
+        fault = core.state is ControllerState.FAULT
+        level = ERROR if fault else WARN if self._start_refused or core.counts else OK
+        text = f"{core.state.value}: {self._start_refused or core.reason}"
+        if self._last_arrival and self._waiting is None and silent > 1.0 and not self.options.lockstep:
+            level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
+        if self._waiting is not None:
+            text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
+        values: dict[str, object] = {"state": core.state.value, "reason": core.reason, "box": core.box.identity}
+        values |= {"blending": core.blending, "plans taken": self._plans, "ticks": self._ticks}
+        values |= {"V at least / V_max": f"{self._energy:.3g} / {self.gains.V_max:.3g} J"}
+        values |= {"period": self.period, "compute": self.compute, "latency": self.latency}
+        values |= {"commands later than delay_max": self._late} | {f"count: {k}": v for k, v in core.counts.items()}
+        return level, text, values
+
+    def close(self) -> None:
+        """Write ``controller.npz``."""
+        if self.options.run_dir is None:
+            return
+        g = self.gains
+        self._log.save(
+            self.options.run_dir / "controller.npz",
+            states=np.array([state.value for state in _STATES]),
+            joint_names=np.array(self.model.joint_names),
+            V_max=g.V_max, e_bound=g.e_bound, de_bound=g.de_bound, r_bound=g.r_bound,
+            hold_max=g.assumptions.hold_max, delay_max=g.assumptions.delay_max,
+            refused=np.array([f"{key}: {count}" for key, count in sorted(self.refusals.items())], dtype=str),
+        )  # fmt: skip
+
+
+def main(args: list[str] | None = None) -> int:
+    """Entry point of the executable ``controller_node``."""
+    return run_node(ControllerNode, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Lock-step: which inputs a tick has to wait for, so that a run's result does not depend on the machine's speed.
+
+The answer to hand-over T_j is due at T_j; the identifier's answer to batch m (data up to m U) at m U + take-after.
+An answer that comes early waits for its tick. The rules are in docs/nodes.md. All times in ns.
+"""
+
+from __future__ import annotations
+
+from safe_sysid.nodes.messages import BoundsAnswer, PlanAnswer
+
+__all__ = ["LockstepGate"]
+
+
+class LockstepGate:
+    """Holds answers until they are due, and says what a tick still waits for."""
+
+    def __init__(
+        self,
+        first_plan: int,
+        t_plan: int,
+        update: int,
+        take_after: int,
+        await_plans: bool = True,
+        await_bounds: bool = True,
+    ) -> None:
+        self._hand_over: int | None = first_plan if await_plans else None
+        self._t_plan, self._update, self._take_after = t_plan, update, take_after
+        self._batch: int | None = 1 if await_bounds else None
+        self._plans: list[PlanAnswer] = []
+        self._bounds: list[BoundsAnswer] = []
+
+    def put_plan(self, answer: PlanAnswer) -> None:
+        """An answer has come; beyond 20 the oldest is dropped."""
+        self._plans = [*self._plans[-19:], answer]
+
+    def put_bounds(self, answer: BoundsAnswer) -> None:
+        """An answer has come; beyond 20 the oldest is dropped."""
+        self._bounds = [*self._bounds[-19:], answer]
+
+    def due_plans(self, stamp: int) -> list[PlanAnswer]:
+        """Answers to be offered at this tick, in order of arrival; each is returned once.
+
+        Those for a hand-over that is waited for stay until then; any other is for the controller to judge at once.
+        """
+        due = [answer for answer in self._plans if answer.start_ns != self._hand_over or stamp >= self._hand_over]
+        self._plans = [answer for answer in self._plans if answer not in due]
+        return due
+
+    def settle_plan(self, answer: PlanAnswer, taken: bool) -> None:
+        """A plan was taken, or refused; an answer without a trajectory says that none will follow."""
+        if answer.start_ns != self._hand_over:
+            return
+        if answer.trajectory is None:
+            self._hand_over = None
+        elif taken:
+            self._hand_over += self._t_plan
+
+    def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
+        """Answers to be taken at this tick; each is returned once."""
+        due = [answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)]
+        self._bounds = [answer for answer in self._bounds if answer not in due]
+        for answer in due:
+            if self._batch is not None and answer.batch is not None and answer.batch >= self._batch:
+                self._batch = answer.batch + 1
+        return due
+
+    def _due_time(self, batch: int) -> int:
+        return batch * self._update + self._take_after
+
+    def missing(self, stamp: int) -> list[str]:
+        """What this tick waits for; ask after the due answers were taken."""
+        out = []
+        if self._hand_over is not None and stamp >= self._hand_over:
+            out.append(f"the plan for {self._hand_over / 1e9:.3f} s")
+        if self._batch is not None and stamp >= self._due_time(self._batch):
+            out.append(f"the bounds of batch {self._batch}")
+        return out
+
+    def give_up(self, stamp: int) -> None:
+        """Wait no more for those that are missing at this tick."""
+        if self._hand_over is not None and stamp >= self._hand_over:
+            self._hand_over = None
+        if self._batch is not None and stamp >= self._due_time(self._batch):
+            self._batch = None

@@ -1,0 +1,129 @@
+"""ROS parameters of the nodes: declared once with a description, read once at the start, judged like a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.node import Node
+
+from safe_sysid.errors import ConfigError
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene, load_scene
+
+__all__ = ["CommonOptions", "choice", "declare", "number", "numbers"]
+
+
+def declare(node: Node, name: str, default: Any, description: str) -> Any:
+    """Declare a read-only parameter and return its value, of the default's type.
+
+    Raises:
+        ConfigError: a value of another type.
+    """
+    descriptor = ParameterDescriptor(description=description, read_only=True, dynamic_typing=True)
+    value = node.declare_parameter(name, default, descriptor).value
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not type(default):
+        raise _wrong(node, name, value, f"a value of type {type(default).__name__} ({description})")
+    return value
+
+
+def number(node: Node, name: str, default: float, description: str, lowest: float = 0.0) -> float:
+    """A number of at least ``lowest``."""
+    value = declare(node, name, float(default), description)
+    if not lowest <= value < 1e9:
+        raise _wrong(node, name, value, f"a number of at least {lowest:g} ({description})")
+    return value
+
+
+def choice(node: Node, name: str, default: str, known: tuple[str, ...], description: str) -> str:
+    """One of several words."""
+    value = declare(node, name, default, description)
+    if value not in known:
+        raise _wrong(node, name, value, f"one of {', '.join(known)}")
+    return value
+
+
+def numbers(node: Node, name: str, count: int, description: str) -> list[float] | None:
+    """``count`` numbers as an array, or as JSON text; empty text for none."""
+    descriptor = ParameterDescriptor(description=description, read_only=True, dynamic_typing=True)
+    value = node.declare_parameter(name, "", descriptor).value
+    if value == "":
+        return None
+    try:
+        values = [float(entry) for entry in (json.loads(value) if isinstance(value, str) else value)]
+    except (TypeError, ValueError):
+        raise _wrong(node, name, value, f"{count} numbers") from None
+    if len(values) != count:
+        raise _wrong(node, name, value, f"{count} numbers")
+    return values
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """Parameters that all nodes have.
+
+    Attributes:
+        robot: name of a packaged robot or path of a YAML file.
+        scene: the same for a scene; "" for an open one.
+        overrides: settings that replace the robot file's.
+        lockstep: plant and controller wait for each other; otherwise real time.
+        patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
+        run_dir: where logs are written; None for nowhere.
+        seed: of every random choice.
+    """
+
+    robot: str
+    scene: str
+    overrides: Mapping[str, Any]
+    lockstep: bool
+    patience: float
+    run_dir: Path | None
+    seed: int
+
+    @classmethod
+    def of(cls, node: Node) -> CommonOptions:
+        """Declare and read.
+
+        Raises:
+            ConfigError: a value that cannot be used.
+        """
+        text = declare(node, "overrides", "", "JSON object of settings that replace the robot file's")
+        try:
+            overrides = json.loads(text) if text else {}
+        except ValueError as error:
+            raise _wrong(node, "overrides", text, f"JSON text ({error})") from None
+        if not isinstance(overrides, dict):
+            raise _wrong(node, "overrides", text, "a JSON object")
+        run_dir = declare(node, "run_dir", "", "directory for logs, empty for none")
+        if run_dir:
+            Path(run_dir).mkdir(parents=True, exist_ok=True)
+        return cls(
+            declare(node, "robot", "kinova_gen3", "name of a packaged robot, or path of a YAML file"),
+            declare(node, "scene", "", "name of a packaged scene, or path of a YAML file"),
+            overrides,
+            declare(node, "lockstep", False, "simulated time waits for every node"),
+            number(node, "lockstep_patience_s", 60.0, "wall time after which a silent node is taken for dead, s"),
+            Path(run_dir) if run_dir else None,
+            declare(node, "seed", 0, "of every random choice"),
+        )
+
+    def load_model(self) -> RobotModel:
+        """The robot, with the overrides."""
+        return load_robot(self.robot, **self.overrides)
+
+    def load_scene(self, model: RobotModel) -> Scene:
+        """The scene, checked against the robot."""
+        scene = load_scene(self.scene) if self.scene else Scene("open")
+        scene.check(model)
+        return scene
+
+
+def _wrong(node: Node, name: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(f"parameters of {node.get_name()}", name, value, expected)

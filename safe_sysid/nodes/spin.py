@@ -1,0 +1,123 @@
+"""From a node class to a process: signals, executor, garbage collector, clean end; and work off the executor's thread."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import rclpy
+from rclpy.experimental import EventsExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.nodes.base import BaseNode
+
+__all__ = ["Worker", "run_node"]
+
+
+class _Stop:
+    """SIGINT and SIGTERM: the first asks the loop to end, or ends a start that is still under way."""
+
+    def __init__(self) -> None:
+        self.requested, self.looping = False, False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        self.requested = True
+        if not self.looping:
+            raise KeyboardInterrupt
+
+
+def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -> int:
+    """Run a node until it is told to stop; returns the exit status (0: stopped, 2: cannot start).
+
+    One line ``READY <name>`` on stdout says that it works, compiled code included.
+    """
+    stop, node = _Stop(), None
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node = node_type()
+        executor = EventsExecutor()
+        executor.add_node(node)
+        gc.collect()
+        gc.freeze()  # nothing that exists now is garbage: never look at it again
+        gc.disable()  # a collection would stall the loop; BaseNode collects the little there is
+        stop.looping = True
+        print(f"READY {node.get_name()}", flush=True)
+        while not stop.requested and rclpy.ok():
+            node.spin_some(executor)
+    except SafeSysIdError as error:
+        print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
+        return _leave(2)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        stop.looping = True
+        if node is not None:
+            try:
+                node.close()
+            except Exception:
+                traceback.print_exc()
+    return _leave(0)
+
+
+def _leave(status: int) -> int:
+    with contextlib.suppress(Exception):
+        rclpy.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(thread.daemon and thread.name == Worker.NAME for thread in threading.enumerate()):
+        os._exit(status)  # a solver in the middle of a long call would hold the process back
+    return status
+
+
+class Worker:
+    """One thread for heavy work, so that callbacks never wait; jobs run in the order of their submission."""
+
+    NAME = "safe_sysid worker"
+
+    def __init__(self, on_error: Callable[[str], None]) -> None:
+        """``on_error`` is told, in the thread, what went wrong in a job; the thread goes on."""
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._on_error, self._waiting = on_error, 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.NAME, daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs or waits."""
+        return self._waiting > 0
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Do it as soon as those before are done."""
+        self._waiting += 1
+        self._jobs.put(job)
+
+    def cancelled(self) -> bool:
+        """Whether a job should end early: the process stops."""
+        return self._stopped.is_set()
+
+    def stop(self, patience: float = 0.5) -> None:
+        """Ask the job to end and wait for it, a little."""
+        self._stopped.set()
+        self._jobs.put(None)
+        self._thread.join(patience)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None and not self._stopped.is_set():
+            try:
+                job()
+            except Exception:
+                self._on_error(traceback.format_exc(limit=-6))
+            finally:
+                self._waiting -= 1

@@ -1,0 +1,208 @@
+"""Attacks on the torque enclosure, its regressor, the tracking measure and the motion's ranges."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from arm_factory import random_arm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reachability_support import random_box, random_tracking, random_trajectory
+
+from safe_sysid.errors import ParameterError, PlanError
+from safe_sysid.reachability.attack import attack_torque, sample_symbols, states_of
+from safe_sysid.reachability.cells import TrackingSet, time_cells
+from safe_sysid.reachability.torque import enclose_torque
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import slotine_li_regressor
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+SEEDS = st.integers(0, 2**32 - 1)
+#: The floating-point regressor that attacks is itself rounded.
+ROUNDING = 1e-9
+
+
+def setting(n: int, rng: np.random.Generator) -> tuple:
+    kin, _, theta = random_arm(n, rng)
+    damping, inertia = rng.uniform(20, 200, n), rng.uniform(1, 10, n)
+    return kin, theta, damping, inertia, float(rng.choice([0.0, 0.01, 0.1]))
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_nothing_is_found_outside(n: int) -> None:
+    rng = np.random.default_rng(100 + n)
+    kin, theta, damping, inertia, v_c = setting(n, rng)
+    box, trajectory, tracking = random_box(theta, rng), random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 64)
+    enclosure = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
+    result = attack_torque(
+        kin, box, trajectory, cells, tracking, damping, inertia, v_c, enclosure, rng,
+        which=rng.integers(cells.count, size=3), population=2, steps=20,
+    )  # fmt: skip
+    assert max(result.torque, result.measure, result.motion) <= ROUNDING
+    # Tight, too: an enclosure that is infinitely wide would pass the attack.
+    assert np.all(result.torque_tightness > 0.8) and result.measure_tightness > 0.75
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=SEEDS)
+def test_regressor_holds_at_sampled_errors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 6))
+    kin, theta, damping, inertia, v_c = setting(n, rng)
+    trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 16)
+    found = enclose_torque(kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True)
+    for cell in rng.integers(cells.count, size=3):
+        x = sample_symbols(100, n, rng)
+        motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (100, 1)), tracking, x)
+        w = slotine_li_regressor(kin, *motion[:4], v_c)
+        scale = ROUNDING * (1.0 + np.abs(w))
+        assert np.all(found.regressor[cell, ..., 0] <= w + scale) and np.all(w <= found.regressor[cell, ..., 1] + scale)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS)
+def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 5))
+    kin, theta, damping, inertia, v_c = setting(n, rng)
+    box, trajectory, tracking = random_box(theta, rng, 0.5), random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 32)
+    found = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
+    a, b = rng.uniform(box.lower, box.upper), rng.uniform(box.lower, box.upper)
+    nested = ParameterBox(np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper))
+    assert nested.is_inside(box)
+    for cell in rng.integers(cells.count, size=3):
+        x = sample_symbols(50, n, rng)
+        motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (50, 1)), tracking, x)
+        # The robust law's own shape: middle of its box plus a saturated term, each parameter anywhere in between.
+        law = nested.mid + nested.rad * np.clip(3.0 * rng.normal(size=(50, nested.size)), -1.0, 1.0)
+        torque = np.einsum("kjp,kp->kj", slotine_li_regressor(kin, *motion[:4], v_c), law) + damping * motion[4]
+        assert np.all(found.torque[cell, :, 0] <= torque + ROUNDING)
+        assert np.all(torque <= found.torque[cell, :, 1] + ROUNDING)
+
+
+def test_a_wider_box_and_larger_errors_give_wider_enclosures() -> None:
+    rng = np.random.default_rng(3)
+    kin, theta, damping, inertia, v_c = setting(5, rng)
+    box, trajectory, tracking = random_box(theta, rng), random_trajectory(5, rng), random_tracking(5, rng)
+    cells = time_cells(trajectory, 32)
+    small = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
+    wide_box = ParameterBox(2 * box.lower - box.mid, 2 * box.upper - box.mid)
+    more = TrackingSet(1.5 * tracking.e, 1.5 * tracking.r, tracking.k_r)
+    for wide in (
+        enclose_torque(kin, wide_box, cells, tracking, damping, inertia, v_c),
+        enclose_torque(kin, box, cells, more, damping, inertia, v_c),
+    ):
+        assert np.all(wide.torque[..., 0] <= small.torque[..., 0]) and np.all(small.torque[..., 1] <= wide.torque[..., 1])
+        assert np.all(small.measure <= wide.measure)
+
+
+def test_a_known_arm_at_rest_has_one_torque() -> None:
+    rng = np.random.default_rng(4)
+    kin, theta, damping, inertia, v_c = setting(6, rng)
+    tiny = TrackingSet(np.full(6, 1e-12), np.full(6, 1e-12), np.full(6, 5.0))
+    q = rng.uniform(-3, 3, 6)
+    found = enclose_torque(
+        kin, ParameterBox(theta, theta), time_cells(QuinticTrajectory.hold(q), 1), tiny, damping, inertia, 0.1
+    )
+    zero = np.zeros(6)
+    exact = slotine_li_regressor(kin, q, zero, zero, zero, 0.1) @ theta
+    np.testing.assert_allclose(found.torque.mean(axis=-1)[0], exact, rtol=1e-8, atol=1e-8)
+    assert np.ptp(found.torque, axis=-1).max() < 1e-7
+    assert found.measure[0] < 1e-8
+
+
+def test_nan_and_overflow_certify_nothing() -> None:
+    rng = np.random.default_rng(5)
+    kin, theta, damping, inertia, v_c = setting(3, rng)
+    box, cells, tracking = random_box(theta, rng), time_cells(random_trajectory(3, rng), 4), random_tracking(3, rng)
+    for broken in (np.nan, np.inf, 1e200):
+        forms = cells.forms.copy()
+        forms[1, 1, 1, 0] = broken
+        found = enclose_torque(kin, box, type(cells)(cells.grid, forms), tracking, damping, inertia, v_c)
+        certified = np.abs(found.torque[1]).max(axis=-1) <= 1e6
+        assert not np.all(certified) and not found.measure[1] <= 1e6
+        assert np.all(np.isfinite(found.torque[0]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS)
+def test_time_cells_hold_every_instant(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 4))
+    trajectory = random_trajectory(n, rng, float(rng.uniform(0.1, 5.0)))
+    cells = time_cells(trajectory, int(rng.integers(1, 40)))
+    assert cells.grid[0] == 0.0 and cells.grid[-1] == trajectory.duration
+    assert np.all(np.isin(trajectory.times, cells.grid))
+    for cell in rng.integers(cells.count, size=5):
+        lo, hi = cells.grid[cell : cell + 2]
+        for t in (lo, hi, *rng.uniform(lo, hi, 5)):
+            state = trajectory.state(t)
+            s = (t - 0.5 * (lo + hi)) / (0.5 * (hi - lo))
+            for order in range(3):
+                c, g, rho = np.moveaxis(cells.forms[cell, order], -1, 0)
+                assert np.all(np.abs(state[order] - (c + g * s)) <= rho + 1e-14)
+            # The jerk jumps at knots: there state() is the next segment's.
+            if t not in trajectory.times:
+                assert np.all(np.abs(state[3] - cells.forms[cell, 3, :, 0]) <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1))
+    # The rest afterwards belongs to the last cell.
+    rest = trajectory.state(trajectory.duration + 1.0)
+    last = cells.ranges(0)[-1]
+    assert np.all(last[:, 0] <= rest[0]) and np.all(rest[0] <= last[:, 1])
+
+
+def test_tracking_set_follows_from_the_filter() -> None:
+    """e obeys de = r - K_r e: integrate worst inputs of the ball of r, with per-joint K_r, against the claimed ball of e."""
+    rng = np.random.default_rng(6)
+    n = 4
+    k_r, r_bound = np.array([4.0, 4.0, 6.0, 9.0]), rng.uniform(0.02, 0.1, n)
+    gains = SimpleNamespace(K_r=k_r, r_bound=r_bound, e_bound=r_bound / k_r)
+    tracking = TrackingSet.of(gains, n)
+    worst = 0.0
+    dt = 1e-3
+    for _ in range(40):
+        e = np.zeros(n)
+        # Switch between directions of the ball: first what the slow joints remember, then the fast ones.
+        switch = rng.uniform(0.0, 0.6)
+        u = np.abs(rng.normal(size=(2, n))) * np.where(rng.random((2, n)) < 0.4, 0.02, 1.0)
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        for step in range(2000):
+            r = u[0] if step * dt < 2.0 - switch else u[1]
+            e = e + (r * r_bound / k_r - e) * -np.expm1(-k_r * dt)
+        worst = max(worst, np.linalg.norm(e / tracking.e))
+    assert 0.85 < worst <= 1.0
+    assert np.all(tracking.e >= r_bound / k_r)
+
+
+def test_measured_errors_are_in_the_enlarged_set() -> None:
+    rng = np.random.default_rng(7)
+    n = 5
+    tracking = random_tracking(n, rng)
+    dq, dv = rng.uniform(0, 1e-3, n), rng.uniform(0, 5e-3, n)
+    large = tracking.enlarged(dq, dv)
+    for _ in range(200):
+        x = sample_symbols(1, n, rng)[0]
+        a, b = dq * rng.choice([-1, 1], n), dv * rng.choice([-1, 1], n)
+        e_m = x[1 : n + 1] * tracking.e - a
+        r_m = x[n + 1 :] * tracking.r - b - tracking.k_r * a
+        assert np.linalg.norm(e_m / large.e) <= 1.0 and np.linalg.norm(r_m / large.r) <= 1.0
+    same = tracking.enlarged(0.0, 0.0)
+    np.testing.assert_allclose([same.e, same.r], [tracking.e, tracking.r], rtol=1e-14)
+
+
+def test_errors_name_what_is_wrong() -> None:
+    rng = np.random.default_rng(8)
+    kin, theta, damping, inertia, v_c = setting(3, rng)
+    cells, tracking = time_cells(random_trajectory(3, rng), 4), random_tracking(3, rng)
+    with pytest.raises(ParameterError, match="expected 42"):
+        enclose_torque(kin, ParameterBox(theta[:-1], theta[:-1]), cells, tracking, damping, inertia, v_c)
+    with pytest.raises(ParameterError, match="inertia_lower"):
+        enclose_torque(kin, ParameterBox(theta, theta), cells, tracking, damping, 0.0 * inertia, v_c)
+    with pytest.raises(PlanError, match="r_bound"):
+        TrackingSet.of(SimpleNamespace(K_r=5.0, e_bound=0.01, r_bound=np.nan), 3)
+    with pytest.raises(PlanError, match="intervals"):
+        time_cells(random_trajectory(2, rng), 0)
