@@ -14,9 +14,9 @@ from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["main"]
 
-_DEMO = """Starts four processes that talk over ROS 2 topics only: a simulated arm with an unknown payload in its hand, the
-controller, the planner and the identifier. Shows what they do, judges the run by the plant's own record, and leaves a
-run directory with summary.json, logs and pictures. Exit status: 0 every bound held and nothing was violated, 1
+_DEMO = """Starts four processes that talk over ROS 2 topics only: a simulated arm with an unknown payload in its hand,
+the controller, the planner and the identifier. Shows what they do, judges the run by the plant's own record, and leaves
+a run directory with summary.json, logs and pictures. Exit status: 0 every bound held and nothing was violated, 1
 otherwise, 2 wrong arguments, 130 interrupted."""
 
 
@@ -53,7 +53,9 @@ def _at_least(lowest: int) -> Callable[[str], int]:
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number") from None
         if not lowest <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {2**31 - 1}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: expected a whole number from {lowest} to {2**31 - 1}"
+            )
         return value
 
     return integer
@@ -68,16 +70,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"safe-sysid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    _add_demo(commands.add_parser("demo", help="identify an unknown payload on a simulated arm", description=_DEMO))
+    _add_demo(
+        commands.add_parser("demo", help="identify an unknown payload on a simulated arm", description=_DEMO)
+    )
     config = commands.add_parser("config", help="look at robot and scene files")
     actions = config.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
     check = actions.add_parser(
         "check",
         help="check a robot's or scene's YAML file",
-        description="Reads a robot's YAML file with its URDF, computes the gains and judges the home pose; or reads a scene.",
+        description="Reads a robot's file with its URDF, computes gains, judges the start pose; or reads a scene.",
     )
     check.add_argument("file", help="YAML file, or the name of a packaged one")
-    check.add_argument("--robot", default="kinova_gen3", help="that a scene is checked with (default: %(default)s)")
+    check.add_argument(
+        "--robot", default="kinova_gen3", help="that a scene is checked with (default: %(default)s)"
+    )
     return parser
 
 
@@ -87,14 +93,20 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         "--payload",
         default="8lb",
         metavar='NAME|URDF|"NUMBERS"',
-        help="4lb to 8lb, none, a URDF file, or ten numbers m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz: centre in the tool flange "
-        "frame, inertia about that centre, same axes (default: %(default)s)",
+        help="4lb to 8lb, none, a URDF file, or ten numbers m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz: centre in the tool "
+        "flange frame, inertia about that centre, same axes (default: %(default)s)",
     )
     task.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
-    task.add_argument("--scene", default="open", metavar="NAME|FILE", help="open, six_boxes or a file (default: open)")
-    task.add_argument("--plans", type=_at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)")
+    task.add_argument(
+        "--scene", default="open", metavar="NAME|FILE", help="open, six_boxes or a file (default: open)"
+    )
+    task.add_argument(
+        "--plans", type=_at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)"
+    )
     world = demo.add_argument_group("what the nodes do not know")
-    world.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="of every random choice (default: 0)")
+    world.add_argument(
+        "--seed", type=_at_least(0), default=0, metavar="N", help="of every random choice (default: 0)"
+    )
     world.add_argument(
         "--arm",
         choices=("random", "corner", "nominal"),
@@ -107,7 +119,9 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         default="uniform",
         help="of the measurements, inside the declared bounds or sitting on them (default: %(default)s)",
     )
-    noise = demo.add_argument_group("declared error bounds, instead of the robot file's; the noise fills them")
+    noise = demo.add_argument_group(
+        "declared error bounds, instead of the robot file's; the noise fills them"
+    )
     noise.add_argument("--torque-noise", type=_pair, metavar="A,B", help="|error| <= A N m + B |torque|")
     noise.add_argument("--velocity-error", type=_number, metavar="V", help="rad/s")
     noise.add_argument("--position-error", type=_number, metavar="Q", help="rad")
@@ -122,10 +136,16 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
     mode.add_argument("--real-time", dest="lockstep", action="store_false", help="1 kHz on the wall clock")
     output = demo.add_argument_group("output")
     output.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
-    output.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: runs/<date>-<payload>-<seed>)")
+    output.add_argument(
+        "--out", type=Path, metavar="DIR", help="run directory (default: runs/<date>-<payload>-<seed>)"
+    )
     output.add_argument("--quiet", action="store_true", help="no progress, only the result")
     output.add_argument(
-        "--timeout", type=_number, default=900.0, metavar="S", help="give up after so long, s (default: %(default)g)"
+        "--timeout",
+        type=_number,
+        default=900.0,
+        metavar="S",
+        help="give up after so long, s (default: %(default)g)",
     )
 
 

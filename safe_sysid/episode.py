@@ -116,19 +116,19 @@ class Episode:
         self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
         log: dict[str, list] = {key: [] for key in ("stamp", "q", "qd", "effort", "reference", "energy", "S")}
         pending: list[ParameterBox] = []
-        last_batch, k = None, 0
+        k = 0
         while True:
             if k > 0:
+                for key in ("q", "qd", "effort"):
+                    log[key].append(getattr(measurement, key).copy())
+                log["stamp"].append(measurement.stamp)
                 self._offer_plan_if_due(k, per_plan, start, period)
                 if k % per_batch == 0:
                     pending += self._identify(log, per_batch)
-                    if last_batch is not None and k >= last_batch:
-                        break
-                if pending and k % per_batch == take % per_batch and k >= per_batch:
+                if pending and k % per_batch == take % per_batch:
                     self._take_box(pending.pop(0), measurement.stamp)
                 step = controller.step(measurement.stamp, measurement.q, measurement.qd)
                 out.states.append(controller.state.value)
-                log["stamp"].append(measurement.stamp)
                 log["reference"].append(np.array(step.reference))
                 log["energy"].append(step.energy)
                 log["S"].append(controller.uncertainty)
@@ -137,10 +137,8 @@ class Episode:
                 if controller.state is ControllerState.FAULT:
                     out.refusals.append(controller.reason)
                     break
-                for key in ("q", "qd", "effort"):
-                    log[key].append(getattr(measurement, key).copy())
-                if last_batch is None and self._finished(k, per_plan):
-                    last_batch = (k // per_batch + 1) * per_batch
+                if k % per_batch == 0 and self._finished(k, per_plan):
+                    break
                 measurement = self.plant.step(step.torque)
             else:
                 measurement = self.plant.step(None)  # the drives hold until the first command
@@ -179,10 +177,12 @@ class Episode:
         if k % per_plan or not self.result.plans:
             return
         sequence = k // per_plan - 1
-        if sequence >= len(self.result.plans) or self.result.plans[sequence].plan is None:
+        if sequence >= len(self.result.plans):
             return
         answer = self.result.plans[sequence]
         plan = answer.plan
+        if plan is None:
+            return
         now = start + k * period
         reason = self.controller.offer_plan(plan, now)
         if reason is not None:

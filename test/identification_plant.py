@@ -11,6 +11,8 @@ import numpy as np
 import pinocchio as pin
 
 from safe_sysid.identification.measurements import Measurements
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
@@ -128,3 +130,47 @@ def noisy(log, a, b, rng, mode="uniform", position=0.0, velocity=0.0, signs=None
     e_v = velocity * (rng.choice([-1.0, 1.0], shape) if mode != "uniform" else rng.uniform(-1, 1, shape))
     effort = torque + signs * (a + b * np.abs(torque))
     return Measurements(log.stamps, log.q + e_q, log.qd + e_v, effort)
+
+
+def random_arm(rng, n, coulomb=1.0):
+    """Kinematics with random axes and offsets, and consistent nominal parameters (14 n,), all joints unequal."""
+    rotation = np.stack([pin.exp3(rng.normal(0, 1.5, 3)) for _ in range(n)])
+    axis = rng.normal(size=(n, 3))
+    axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+    kin = Kinematics(rotation, rng.uniform(-0.3, 0.3, (n, 3)), axis, np.array([0.3, -0.2, -9.7]))
+    theta = np.empty(14 * n)
+    for j in range(n):
+        points = rng.normal(0, 0.1, (8, 3)) + rng.normal(0, 0.1, 3)
+        mass = rng.uniform(0.05, 0.5, 8)
+        theta[10 * j : 10 * j + 10] = sum(
+            inertia_from_com(m, p, 1e-4 * np.eye(3)) for m, p in zip(mass, points, strict=True)
+        )
+    theta[10 * n : 11 * n] = coulomb * rng.uniform(0.1, 1.0, n)
+    theta[11 * n : 12 * n] = rng.uniform(0.5, 5.0, n)
+    theta[12 * n : 13 * n] = rng.uniform(0.3, 2.0, n)
+    theta[13 * n :] = rng.uniform(-0.5, 0.5, n)
+    return kin, theta
+
+
+def random_consistent_box(rng, theta, n):
+    """Truth and a box with unequal, off-centre uncertainties that holds it; the truth's links are consistent."""
+    rad = rng.uniform(0.01, 0.1, theta.size) * np.abs(theta) + rng.uniform(0, 1e-4, theta.size)
+    rad[10 * (n - 1) : 10 * n] *= 5.0
+    shift = rng.uniform(-1, 1, theta.size) * rad
+    return theta, ParameterBox(theta + shift - rad, theta + shift + rad)
+
+
+class Wave:
+    """Sines, slow enough to pass through zero velocity often."""
+
+    def __init__(self, rng, n):
+        self.amplitude, self.phase = rng.uniform(0.1, 0.4, n), rng.uniform(0, 6, n)
+        self.omega = rng.uniform(2.0, 6.0, n)
+
+    def state(self, t):
+        a, w, x = self.amplitude, self.omega, self.omega * t + self.phase
+        return np.stack([a * np.sin(x), a * w * np.cos(x), -a * w * w * np.sin(x), -a * w**3 * np.cos(x)])
+
+
+def wavy_plans(rng, n, duration):
+    return [(Wave(rng, n), duration)]

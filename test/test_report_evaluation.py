@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
-from safe_sysid.demo.logs import RunLogs
+from safe_sysid.demo.logs import BRAKING, RunLogs
 from safe_sysid.report.summary import VIOLATION_KINDS
 
 
@@ -76,7 +76,9 @@ def test_a_full_turn_of_a_continuous_joint_is_no_tracking_error() -> None:
 def test_velocity_above_its_limit(joint: int, sign: float) -> None:
     logs, limits = clean_logs(), rig().model.limits
     for tick in (5, 6, 2000):
-        logs.plant.qd[tick, joint] = logs.controller.qd_d[tick, joint] = sign * limits.velocity[joint] * (1.0 + 1e-9)
+        logs.plant.qd[tick, joint] = logs.controller.qd_d[tick, joint] = (
+            sign * limits.velocity[joint] * (1.0 + 1e-9)
+        )
     result = judge(logs)
     assert counts(result) == {"velocity": 3}
     assert "first at 0.005 s" in result.safety.findings[0]
@@ -109,7 +111,9 @@ def test_clearance_below_what_the_certificate_promised() -> None:
     time_of = {tuple(q): t for q, t in zip(logs.plant.q, logs.plant.time, strict=True)}
 
     def at(distance: float, wanted: float) -> dict[str, int]:
-        return counts(judge(logs, lambda q: (distance if abs(time_of[tuple(q)] - wanted) < 1e-9 else 0.2, PAIR)))
+        return counts(
+            judge(logs, lambda q: (distance if abs(time_of[tuple(q)] - wanted) < 1e-9 else 0.2, PAIR))
+        )
 
     assert at(0.014 + margin, 0.8) == {"clearance": 1}
     assert at(0.016 + margin, 0.8) == {}
@@ -242,7 +246,7 @@ def drop(what: str) -> RunLogs:
     elif what == "ticks not logged":
         logs.controller.guaranteed[800:1600] = False
     elif what == "watchdog":
-        logs.plant.braking[1800:1900] = True
+        logs.plant.mode[1800:1900] = BRAKING
     elif what == "fault":
         logs.controller.state[2000:] = "fault"
         logs.controller.guaranteed[2000:] = False

@@ -46,7 +46,7 @@ def own_domain() -> Iterator[int]:
 
 
 def ros_environment(domain: int, log_directory: Path) -> dict[str, str]:
-    """The environment for processes of this run: this machine only, logs in the run directory, one thread per library."""
+    """The environment for the nodes: this machine only, logs in the run directory, one thread per library."""
     environment = {
         key: value
         for key, value in os.environ.items()

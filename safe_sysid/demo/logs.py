@@ -12,18 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.errors import SafeSysIdError
-
-__all__ = ["ControllerLog", "LogError", "PlanEntry", "PlantLog", "RunLogs", "UpdateEntry", "read_logs"]
+__all__ = [
+    "BRAKING",
+    "COMMANDED",
+    "HELD",
+    "ControllerLog",
+    "PlanEntry",
+    "PlantLog",
+    "RunLogs",
+    "UpdateEntry",
+    "read_logs",
+]
 
 FloatArray = NDArray[np.float64]
 
+#: Modes of the plant (simulation.plant).
+COMMANDED, HELD, BRAKING = 0, 1, 2
 #: States of the controller in which the tracking theorem holds.
 GUARANTEED = ("holding", "tracking", "braking")
-
-
-class LogError(SafeSysIdError):
-    """A log of a run is missing, incomplete or not what it should be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +38,8 @@ class PlantLog:
 
     Attributes:
         time: (N,) s. q, qd: (N, n) rad, rad/s. commanded, applied: (N, n) N m.
-        contacts: (N,) contacts that must not be. braking: (N,) whether the drives braked by themselves.
+        contacts: (N,) contacts that must not be. mode: (N,) who moved the arm: a command, the last one held, or the
+            drives.
         theta_true: (14 n,). contact_names: pairs that touched.
     """
 
@@ -42,7 +49,7 @@ class PlantLog:
     commanded: FloatArray
     applied: FloatArray
     contacts: NDArray[np.int64]
-    braking: NDArray[np.bool_]
+    mode: NDArray[np.int8]
     theta_true: FloatArray
     contact_names: tuple[str, ...] = ()
 
@@ -129,13 +136,125 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
         try:
             return read(run_dir / name)
         except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            reason = "not written" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+            reason = (
+                "not written" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+            )
             missing.append(f"{name}: {reason}")
             return None
 
-    raw_plant = attempt("plant.npz", lambda path: _plant(path, n))
-    plant, zero = raw_plant if raw_plant is not None else (None, 0)
+    found = attempt("plant.npz", lambda path: _plant(path, n))
+    plant, zero = found if found is not None else (None, 0)
     controller = attempt("controller.npz", lambda path: _controller(path, n, zero))
     updates = attempt("identifier.json", lambda path: _updates(path, n, zero))
     plans = attempt("planner.json", lambda path: _plans(path, zero))
     return RunLogs(plant, controller, updates or (), plans or (), tuple(missing))
+
+
+def _columns(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+    """Named columns with one row per tick, entries of the given shapes; whatever else is there as it is."""
+    with np.load(path, allow_pickle=False) as archive:
+        data = {name: archive[name] for name in archive.files}
+    rows = len(data[next(iter(shapes))])
+    for name, shape in shapes.items():
+        if data[name].shape != (rows, *shape):
+            raise ValueError(f"{name} has shape {data[name].shape}: expected {(rows, *shape)}")
+    return data
+
+
+def _plant(path: Path, n: int) -> tuple[PlantLog, int]:
+    """The log and the stamp (ns) of its time 0."""
+    vectors = dict.fromkeys(("q", "qd", "tau_commanded", "tau_applied"), (n,))
+    data = _columns(path, {"t": (), **vectors, "contacts": (), "mode": ()})
+    if data["theta_true"].shape != (14 * n,):
+        raise ValueError(f"theta_true has shape {data['theta_true'].shape}: expected ({14 * n},)")
+    log = PlantLog(
+        data["t"],
+        data["q"],
+        data["qd"],
+        data["tau_commanded"],
+        data["tau_applied"],
+        data["contacts"],
+        data["mode"],
+        data["theta_true"],
+        tuple(str(name) for name in data.get("contact_names", ())),
+    )
+    return log, int(data.get("origin_ns", 0))
+
+
+def _controller(path: Path, n: int, zero: int) -> ControllerLog:
+    data = _columns(path, {"stamp": (), "q_d": (n,), "qd_d": (n,), "state": ()})
+    state = data["states"].astype(str)[data["state"].astype(int)]
+
+    def times(name: str) -> FloatArray:
+        values: FloatArray = 1e-6 * np.asarray(data.get(name, ()), np.float64)
+        return values[np.isfinite(values) & (values > 0.0)]
+
+    return ControllerLog(
+        np.asarray(1e-9 * (data["stamp"].astype(np.int64) - zero), np.float64),
+        data["q_d"],
+        data["qd_d"],
+        np.isin(state, GUARANTEED),
+        state,
+        times("compute_us"),
+        times("period_us")[1:],  # before the first tick there was none
+        times("latency_us"),
+    )
+
+
+def _entries(path: Path, key: str) -> list[dict[str, Any]]:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    entries = data[key]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{key}: expected a list of objects")
+    return entries
+
+
+def _payload(values: Any, n: int) -> FloatArray:
+    """theta_e (10,) of ten numbers or of a whole parameter vector."""
+    vector = np.array(values, float)
+    if vector.shape not in ((10,), (14 * n,)):
+        raise ValueError(f"bounds of shape {vector.shape}: expected 10 or {14 * n} numbers")
+    return vector if vector.size == 10 else vector[10 * (n - 1) : 10 * n]
+
+
+def _updates(path: Path, n: int, zero: int) -> tuple[UpdateEntry, ...]:
+    return tuple(
+        UpdateEntry(
+            1e-9 * (int(entry["stamp_ns"]) - zero),
+            _payload(entry["lower"], n),
+            _payload(entry["nominal"], n),
+            _payload(entry["upper"], n),
+            str(entry.get("identity", "")),
+            str(entry.get("status", "")),
+            _optional(entry.get("seconds")),
+        )
+        for entry in _entries(path, "updates")
+    )
+
+
+def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
+    plans = []
+    for entry in _entries(path, "plans"):
+        start = 1e-9 * (int(entry["start_ns"]) - zero)
+        planned = entry["status"] == "planned"
+        plans.append(
+            PlanEntry(
+                int(entry["sequence"]),
+                str(entry["status"]),
+                start,
+                start + float(entry["t_plan"]) if planned else None,
+                start + float(entry["duration"]) if planned else None,
+                str(entry.get("box", "")),
+                tuple(float(value) for value in entry.get("k") or ()),
+                _optional(entry.get("cost")),
+                _optional(entry.get("planning_s")),
+                entry.get("margins") or {},
+                tuple(str(reason) for reason in entry.get("reasons") or ()),
+            )
+        )
+    return tuple(plans)
+
+
+def _optional(value: Any) -> float | None:
+    """A finite number, or nothing."""
+    return None if value is None or not np.isfinite(float(value)) else float(value)

@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class DemoOptions:
     timeout: float = 900.0
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Literal["lockstep", "real-time"]:
         """As the summary calls it."""
         return "lockstep" if self.lockstep else "real-time"
 
@@ -97,7 +97,9 @@ def prepare(options: DemoOptions) -> Setup:
     return Setup(options, model, scene, gains, payload.name, start, _run_directory(options, payload.name))
 
 
-def start_reasons(model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]) -> list[str]:
+def start_reasons(
+    model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]
+) -> list[str]:
     """Why the arm may not hold its start pose with any payload of the prior; empty if it may."""
     from safe_sysid.planning.certificate import start_check
 

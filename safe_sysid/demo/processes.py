@@ -15,21 +15,23 @@ from safe_sysid.demo.child import PARENT
 from safe_sysid.demo.shared_memory import mapped_segments, remove_leftovers
 from safe_sysid.errors import SafeSysIdError
 
-__all__ = ["NodeProcess", "ProcessDied", "ProcessGroup"]
+__all__ = ["NodeProcess", "ProcessDiedError", "ProcessGroup"]
 
 #: Signals in the order of rising insistence, and how long each is given, s.
 _ESCALATION = ((signal.SIGINT, 6.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 _TAIL_LINES = 12
 
 
-class ProcessDied(SafeSysIdError):
+class ProcessDiedError(SafeSysIdError):
     """A process ended that should run."""
 
 
 class NodeProcess:
     """One node, its output in a file."""
 
-    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> None:
         """Start it."""
         self.name, self.log = name, log
         self.ready = False
@@ -93,7 +95,9 @@ class ProcessGroup:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> NodeProcess:
+    def start(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> NodeProcess:
         """Start one more."""
         process = NodeProcess(name, arguments, environment, log)
         self.processes.append(process)
@@ -103,11 +107,11 @@ class ProcessGroup:
         """Look after everyone.
 
         Raises:
-            ProcessDied: one has ended; the message has its last lines.
+            ProcessDiedError: one has ended; the message has its last lines.
         """
         for process in self.processes:
             if process.process.poll() is not None:
-                raise ProcessDied(process.obituary())
+                raise ProcessDiedError(process.obituary())
 
     def remember_shared_memory(self) -> None:
         """Note what the living use, so that it can be removed should they be killed."""

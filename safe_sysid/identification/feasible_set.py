@@ -21,6 +21,8 @@ __all__ = ["FeasibleSet", "LinearBounds"]
 
 FloatArray = NDArray[np.float64]
 _WIDER = 1e-3
+_WORK = 12_000  # simplex iterations of one update: a budget that is the same on any machine
+_IPM_WORK = 1000  # what a run of the interior-point method counts for
 _ITERATIONS = 2000  # of one run of the solver
 _IMPROVEMENT = 0.01  # of the parameter's width, below which another round is not worth it
 _PATIENCE = 4  # rounds for a value that has not left the parameter's own bound
@@ -72,6 +74,8 @@ class FeasibleSet:
         self._highs: highspy.Highs | None = None
         self._random = np.random.default_rng(0)
         self._z_bounds = (np.zeros(0), np.zeros(0))
+        self._work = 0
+        self._next = 0
 
     def __len__(self) -> int:
         """Number of rows kept."""
@@ -85,7 +89,7 @@ class FeasibleSet:
         target = (rows.target - rows.matrix @ self.prior.mid) / rows.slack
         reach = np.abs(scaled) @ (self.prior.rad > 0.0)
         useful = reach + np.abs(target) > 1.0
-        rows = _take(rows, useful)
+        rows = rows.take(useful)
         self.rows = rows if self.rows is None else MomentumRows.concatenate([self.rows, rows])
         self._scaled = np.concatenate([self._scaled, scaled[useful]])
         self._target = np.concatenate([self._target, target[useful]])
@@ -101,7 +105,7 @@ class FeasibleSet:
         keep[self._working] = True
         new_index = np.cumsum(keep) - 1
         self._working = [int(new_index[i]) for i in self._working]
-        self.rows = _take(self.rows, keep)
+        self.rows = self.rows.take(keep)
         self._scaled, self._target = self._scaled[keep], self._target[keep]
         self._gap, self._is_working = self._gap[keep], self._is_working[keep]
 
@@ -114,28 +118,35 @@ class FeasibleSet:
         self._gap[:] = np.inf
         solver = self._solver(box)
         solved = 0
-        for k, index in enumerate(indices):
+        self._work = 0
+        programs = [(k, sign) for k in range(len(indices)) for sign in (1.0, -1.0)]
+        first = self._next % len(programs)
+        for done, (k, sign) in enumerate(programs[first:] + programs[:first]):
+            if self._work > _WORK:
+                self._next = first + done  # the next update begins with what this one left out
+                break
+            index = int(indices[k])
+            outcome, y, working = self._minimise(solver, index, sign)
+            if outcome == "failed":
+                continue
+            rows = self.rows.take(working)
+            data = (rows.matrix, *_sides(rows), box.lower, box.upper)
+            if outcome == "infeasible":
+                if is_proved_empty(*data, y):
+                    return LinearBounds(lower, upper, solved, True, _culprit(rows, working, y))
+                continue
+            solved += 1
             c = np.zeros(box.size)
             c[index] = 1.0
-            for sign in (1.0, -1.0):
-                outcome, y, working = self._minimise(solver, int(index), sign)
-                if outcome == "failed":
-                    continue
-                rows = _take(self.rows, working)
-                data = (rows.matrix, *_sides(rows), box.lower, box.upper)
-                if outcome == "infeasible":
-                    if is_proved_empty(*data, y):
-                        culprit = int(working[np.argmax(np.abs(y) * rows.slack)])
-                        return LinearBounds(lower, upper, solved, True, culprit)
-                    continue
-                solved += 1
-                # HiGHS minimises; its row duals are the multipliers of the minimum.
-                y = y * self._scale[index]
-                if sign > 0:
-                    lower[k] = max(lower[k], safe_lower(c, *data, y))
-                else:
-                    upper[k] = min(upper[k], safe_upper(c, *data, -y))
-        return LinearBounds(lower, upper, solved, bool(np.any(lower > upper)))
+            # HiGHS minimises; its row duals are the multipliers of the minimum.
+            y = y * self._scale[index]
+            if sign > 0:
+                lower[k] = max(lower[k], safe_lower(c, *data, y))
+            else:
+                upper[k] = min(upper[k], safe_upper(c, *data, -y))
+            if lower[k] > upper[k]:
+                return LinearBounds(lower, upper, solved, True, _culprit(rows, working, y))
+        return LinearBounds(lower, upper, solved, False)
 
     def _minimise(self, solver: highspy.Highs, index: int, sign: float) -> tuple[str, FloatArray, NDArray[np.int64]]:
         """Minimise ``sign z_index`` over all rows by taking in broken ones.
@@ -177,11 +188,11 @@ class FeasibleSet:
         solver.changeColCost(index, 0.0)  # invalidates status and solution: last
         return outcome, y / self.rows.slack[working], working
 
-    @staticmethod
-    def _run(solver: highspy.Highs, method: str, strategy: int) -> highspy.HighsModelStatus:
+    def _run(self, solver: highspy.Highs, method: str, strategy: int) -> highspy.HighsModelStatus:
         solver.setOptionValue("solver", method)
         solver.setOptionValue("simplex_strategy", strategy)
         solver.run()
+        self._work += solver.getInfo().simplex_iteration_count if method == "simplex" else _IPM_WORK
         return solver.getModelStatus()
 
     def _solver(self, box: ParameterBox) -> highspy.Highs:
@@ -244,9 +255,8 @@ class FeasibleSet:
         self._is_working[self._working] = True
 
 
-def _take(rows: MomentumRows, keep: NDArray[np.bool_]) -> MomentumRows:
-    names = ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint")
-    return MomentumRows(*(getattr(rows, name)[keep] for name in names))
+def _culprit(rows: MomentumRows, working: NDArray[np.int64], y: FloatArray) -> int:
+    return int(working[np.argmax(np.abs(y) * rows.slack)])
 
 
 def _sides(rows: MomentumRows) -> tuple[FloatArray, FloatArray]:

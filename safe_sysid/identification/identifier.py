@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.feasible_set import FeasibleSet
+from safe_sysid.identification.measurement_errors import MeasurementErrors
 from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import MeasurementErrors
 from safe_sysid.identification.nominal import NominalEstimate
 from safe_sysid.identification.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
@@ -81,7 +81,7 @@ class Identifier:
         """
         self._model = model
         self._errors = MeasurementErrors.from_model(model) if errors is None else errors
-        self._windows = default_windows(model) if windows is None else windows
+        self._windows = default_windows(model, self._errors) if windows is None else windows
         self._max_rows = max_rows
         self._start(ParameterBox(model.arm_prior.lower, model.arm_prior.upper, epoch, 0))
 

@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 
+from safe_sysid.identification.measurement_errors import MeasurementErrors
 from safe_sysid.identification.measurements import Measurements, Screen
-from safe_sysid.identification.momentum import MeasurementErrors, MomentumRows, momentum_rows
+from safe_sysid.identification.momentum import MomentumRows, momentum_rows
 from safe_sysid.identification.windows import WindowCutter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -19,7 +20,7 @@ _GAP = 1.5
 _RAMP = 0.02
 
 
-def default_windows(model: RobotModel) -> tuple[float, ...]:
+def default_windows(model: RobotModel, errors: MeasurementErrors) -> tuple[float, ...]:
     """The configured length, and two short ones, s.
 
     Errors that do not repeat from sample to sample cancel in a long window, and with them what they tell: many short
@@ -27,7 +28,8 @@ def default_windows(model: RobotModel) -> tuple[float, ...]:
     ones, but are fewer: they are what remains when rows have to be forgotten.
     """
     period = 1.0 / model.settings.measurement.rate_hz
-    lengths = [model.settings.identification.window_s, 20.0 * period, 2.0 * period]
+    shortest = period if default_ramp(2.0 * period, errors) == 0.0 else 2.0 * period
+    lengths = [model.settings.identification.window_s, 20.0 * period, shortest]
     return tuple(dict.fromkeys(sorted(lengths, reverse=True)))
 
 

@@ -17,17 +17,16 @@ FloatArray = NDArray[np.float64]
 
 
 def weights(stamps: FloatArray, ramp: float) -> FloatArray:
-    """Test function at the samples (m+1,): 1, or rising from 0 over ``ramp`` s and falling to 0 at the end.
+    """Test function at the samples (.., m+1) of windows: 1, or rising from 0 over ``ramp`` s and falling to 0 at the end.
 
     Without a ramp the momentum at both ends enters with the measured velocity. With one, only its mean over the ramp
     enters, and a mean velocity follows from positions: the velocity error then matters no more.
     """
     if ramp <= 0.0:
-        return np.ones(len(stamps))
-    rise = np.minimum(stamps - stamps[0], stamps[-1] - stamps)
-    out = np.minimum(rise / min(ramp, 0.5 * (stamps[-1] - stamps[0])), 1.0)
-    out[0] = out[-1] = 0.0
-    return out
+        return np.ones(stamps.shape)
+    start, end = stamps[..., :1], stamps[..., -1:]
+    rise = np.minimum(stamps - start, end - stamps)
+    return np.minimum(rise / np.minimum(ramp, 0.5 * (end - start)), 1.0)
 
 
 @dataclass

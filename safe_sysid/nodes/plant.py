@@ -45,7 +45,10 @@ class PlantNode(BaseNode):
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
         self._writer, self._clock_message = messages.JointStateWriter(self.model.joint_names), Clock()
         self._states = self.create_publisher(JointState, "joint_states", measurement_qos(options.lockstep))
-        self._clocks = self.create_publisher(Clock, "/clock", 10) if options.lockstep else None
+        self._clocks, self._clock_wanted = None, False
+        if options.lockstep:
+            self._clocks = self.create_publisher(Clock, "/clock", 10)
+            self.every(0.25, self._look_for_listeners)
         self.listen(Float64MultiArray, "effort_command", self._on_command, 1)
         if options.lockstep:
             self._step(None)
@@ -93,10 +96,14 @@ class PlantNode(BaseNode):
         if not publish:
             return
         stamp = self._origin + self._stamp
-        if self._clocks is not None:
+        if self._clock_wanted:
             messages.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
         self._states.publish(self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort))
+
+    def _look_for_listeners(self) -> None:
+        """Simulated time costs a tenth of a step: told only where someone listens."""
+        self._clock_wanted = self._clocks.get_subscription_count() > 0
 
     def spin_some(self, executor: object) -> None:
         """Lock-step: wait for commands, or go on alone when none comes. Real time: step when it is time."""
@@ -150,9 +157,22 @@ class PlantNode(BaseNode):
         return level, text, values
 
     def close(self) -> None:
-        """Write ``plant.npz``."""
-        if self.options.run_dir is not None:
-            self._plant.save_log(self.options.run_dir / "plant.npz")
+        """Write ``plant.npz``; ``origin_ns`` is the stamp of its time 0."""
+        if self.options.run_dir is None:
+            return
+        plant = self._plant
+        np.savez(
+            self.options.run_dir / "plant.npz",
+            **plant.truth(),
+            origin_ns=self._origin,
+            theta_true=plant.theta_true,
+            coulomb_velocity=plant.coulomb_velocity,
+            joint_names=np.array(self.model.joint_names),
+            payload=np.array(plant.payload.name),
+            scene=np.array(plant.scene.name),
+            contact_names=np.array(sorted(" / ".join(pair) for pair in plant.contact_names), dtype=str),
+            rejected_commands=plant.rejected_commands,
+        )
 
 
 def main(args: list[str] | None = None) -> int:

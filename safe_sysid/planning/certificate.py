@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains, tracking_margins
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.plan import Plan
+from safe_sysid.trajectories.plan import Plan
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.torque import TorqueEnclosure, enclose_torque
@@ -189,6 +189,7 @@ def _reason(
     return f"{family}, {name}: margin {short:.4g} {_UNITS[family]}: expected at least 0"
 
 
+@np.errstate(invalid="ignore", over="ignore")  # NaN and inf are answers here: not certified
 def _certify(
     trajectory: QuinticTrajectory,
     model: RobotModel,

@@ -16,14 +16,15 @@ clearance  (1,)    m, arm and payload to the obstacles
 self       (1,)    m, arm and payload to themselves
 ========== ======= ===========================================================================================
 
-A certificate of some k says what the margins really are; :meth:`FastConstraints.calibrate` turns the difference into the
-reserve, so near that k the optimiser's limits are the certificate's limits. Nothing here is trusted.
+A certificate of some k says what the margins really are; :meth:`FastConstraints.calibrate` turns the difference into
+the reserve, so near that k the optimiser's limits are the certificate's limits. Nothing here is trusted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,17 @@ __all__ = ["FAMILIES", "FastConstraints", "Margins", "Obstacles"]
 FloatArray = NDArray[np.float64]
 Margins = dict[str, FloatArray]
 
-FAMILIES = ("position", "velocity", "acceleration", "jerk", "torque", "tracking", "inertia", "clearance", "self")
+FAMILIES = (
+    "position",
+    "velocity",
+    "acceleration",
+    "jerk",
+    "torque",
+    "tracking",
+    "inertia",
+    "clearance",
+    "self",
+)
 #: Margins beyond this many typical sizes do not matter; keeps infinities out of the optimiser.
 _FAR = 10.0
 _STEP = 1e-6
@@ -83,7 +94,7 @@ class FastConstraints:
 
     Attributes:
         model, box, gains, family, obstacles: what the margins are about.
-        clearance_margin: m, asked for on top of the certificate's zero.
+        clearance_margin: m, first guess of the distances' reserve; what the certificate asks for.
         samples: number of times looked at, ends included.
         blocks: number of pieces of time; each gives one entry per margin, its worst sample.
         reserve: per family what is taken off the raw margin (same shape), in its unit.
@@ -164,10 +175,7 @@ class FastConstraints:
         return {name: value[0].min(axis=0) for name, value in by_time.items()}
 
     def calibrate(self, k: FloatArray, certified: Mapping[str, FloatArray]) -> FastConstraints:
-        """Reserves that reproduce the certificate's margins at k; families that it does not report keep theirs.
-
-        A wanted clearance stays on top of what the certificate needs.
-        """
+        """Reserves that reproduce the certificate's margins at k; families that it does not report keep theirs."""
         raw = self.raw(k)
         reserve: Margins = {}
         for name, margin in certified.items():
@@ -180,8 +188,6 @@ class FastConstraints:
                 found = old + (np.min(raw[name] - old) - margin if np.all(np.isfinite(margin)) else 0.0)
             else:
                 found = np.where(known, np.where(known, raw[name], 0.0) - np.where(known, margin, 0.0), old)
-            if name in ("clearance", "self"):
-                found = np.where(raw[name] < 2.0, found + self.clearance_margin, old)
             reserve[name] = found
         return self.with_reserve(reserve)
 
@@ -195,7 +201,7 @@ class FastConstraints:
         return np.concatenate([self._reduce(name, value)[0] for name, value in by_time.items()], axis=1)
 
     def values_and_jacobian(self, k: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Scaled margins (m,) and their derivatives (m, n): forward differences, the distances' exact to first order."""
+        """Scaled margins (m,) and their derivatives (m, n): forward differences, for distances by geometry."""
         k = np.asarray(k, float)
         n = self.family.n
         ks = np.concatenate([k[None], k[None] + _STEP * np.eye(n)])
@@ -208,18 +214,37 @@ class FastConstraints:
             if name in slopes:
                 slope = slopes[name][where[0][:, 0]] / self.scale[name]
             else:
-                change = (np.minimum(value[1:], 1e6) - np.minimum(value[:1], 1e6)) / (_STEP * self.scale[name])
+                change = (np.minimum(value[1:], 1e6) - np.minimum(value[:1], 1e6)) / (
+                    _STEP * self.scale[name]
+                )
                 change = np.where(np.isfinite(change), change, 0.0)
                 slope = change[:, where[0], columns].reshape(n, -1).T
             jacobian.append(np.where(reduced[0][:, None] >= _FAR, 0.0, slope))
         return np.concatenate(values), np.concatenate(jacobian)
 
+    def restore(self, k: FloatArray, steps: int = 12, cushion: float = 0.05) -> FloatArray:
+        """Move k until all margins hold, or as far as that goes: damped Gauss-Newton on what is violated."""
+        k = np.clip(np.asarray(k, float), -1.0, 1.0)
+        values, jacobian = self.values_and_jacobian(k)
+        damping = 1e-2
+        for _ in range(steps):
+            if values.min() >= 0.0:
+                break
+            short = np.minimum(values - cushion, 0.0)
+            near = jacobian[short < 0.0]
+            step = np.linalg.solve(near.T @ near + damping * np.eye(len(k)), -near.T @ short[short < 0.0])
+            trial = np.clip(k + np.clip(step, -0.5, 0.5), -1.0, 1.0)
+            trial_values, trial_jacobian = self.values_and_jacobian(trial)
+            if np.sum(np.minimum(trial_values - cushion, 0.0) ** 2) < np.sum(short**2):
+                k, values, jacobian, damping = trial, trial_values, trial_jacobian, max(0.3 * damping, 1e-4)
+            else:
+                damping *= 10.0
+        return k
+
     def _reduce(self, name: str, value: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Worst sample of each block of (B, samples, c): scaled (B, blocks c) and the samples' indices (B, blocks, c)."""
+        """Worst sample per block of (B, samples, c): scaled (B, blocks c), and its index (B, blocks, c)."""
         edges = np.linspace(0, self.samples, self.blocks + 1).astype(int)
-        where = np.stack(
-            [value[:, a:b].argmin(axis=1) + a for a, b in zip(edges[:-1], edges[1:], strict=True)], axis=1
-        )
+        where = np.stack([value[:, a:b].argmin(axis=1) + a for a, b in pairwise(edges)], axis=1)
         worst = np.take_along_axis(value, where, axis=1)
         scaled = np.minimum((worst - self.reserve[name]) / self.scale[name], _FAR)
         return scaled.reshape(len(value), -1), where
@@ -271,7 +296,9 @@ class FastConstraints:
         b = (o.balls.joint, o.balls.centre, o.balls.radius)
         e = self.gains.e_bound
         if len(o.half):
-            box_distance_kernel(axis, r, p, *b, o.rotation, o.centre, o.half, e, value["clearance"], slope["clearance"])
+            box_distance_kernel(
+                axis, r, p, *b, o.rotation, o.centre, o.half, e, value["clearance"], slope["clearance"]
+            )
         if len(o.pairs):
             pair_distance_kernel(axis, r, p, *b, o.pairs, e, value["self"], slope["self"])
         return value, slope

@@ -1,9 +1,10 @@
 r"""Regressor columns of one link along a motion, and their adjoint: what every excitation cost is made of.
 
 Seen from the link's own frame its share of the torque is ``J^T (A(a) + v x* A(v)) theta_e``, with J the body Jacobian,
-``v = J qd`` and a the frame's acceleration less gravity. For the payload only ten columns are needed, so no recursion over the
-other links' parameters is run, and the derivative with respect to (q, qd, qdd) is a few brackets of columns of J:
-``dJ_j/dq_i = [J_j, J_i]`` for i > j. Everything here is plain floating point: it steers the optimiser and proves nothing.
+``v = J qd`` and a the frame's acceleration less gravity. For the payload only ten columns are needed, so no recursion
+over the other links' parameters is run, and the derivative with respect to (q, qd, qdd) is a few brackets of columns of
+J: ``dJ_j/dq_i = [J_j, J_i]`` for i > j. Everything here is plain floating point: it steers the optimiser and proves
+nothing.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def adjoint_kernel(
     weight: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Add to ``out`` (N, 3, n): derivative of ``sum_jc weight_jc W_jc`` with respect to q, qd and qdd of each sample."""
+    """Add to ``out`` (N, 3, n): derivative of ``sum_jc weight_jc W_jc`` by each sample's q, qd and qdd."""
     n = link + 1
     jac, below, accel = np.empty((n, 6)), np.empty((n + 1, 6)), np.empty((n + 1, 6))
     force, a_bar, v_bar = np.empty((n, 6)), np.empty(6), np.empty(6)

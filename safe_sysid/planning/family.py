@@ -1,7 +1,7 @@
 r"""The trajectories that a plan is chosen from: one quintic per joint from a given state to rest, linear in k.
 
-``q(t; k) = brake(t) + k_range * k * s(t / t_f)`` with ``s(x) = 10 x^3 - 15 x^4 + 6 x^5`` and k in [-1, 1]^n. ``brake`` is
-the natural braking motion: of all quintics from the start state to rest it is the one with the least integral of squared
+``q(t; k) = brake(t) + k_range * k * s(t / t_f)`` with ``s(x) = 10 x^3 - 15 x^4 + 6 x^5`` and k in [-1, 1]^n. ``brake``
+is the natural braking motion: of all quintics from the start state to rest the one with the least integral of squared
 jerk, which ends at ``q + v t_f / 2 + a t_f^2 / 12``; so k = 0 asks the least of the arm whatever it is doing now.
 """
 

@@ -1,26 +1,30 @@
 """Search for the best *certified* trajectory parameter: many quick local optimisations, few expensive certificates.
 
 The optimiser's word is never taken: what it proposes is certified by rigorous code that it does not share, and only a
-certified parameter is returned. What a certificate says about the margins calibrates the optimiser's limits, so a second
-proposal usually hits them. Without a deadline the search depends on seed and budget alone, not on the machine's speed.
+certified parameter is returned. What a certificate says about the margins calibrates the optimiser's limits, so a
+second proposal usually hits them. Without a deadline the search depends on seed and budget alone, not on the machine's
+speed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from safe_sysid.planning.constraints import FAMILIES, FastConstraints, Margins
-from safe_sysid.planning.cost import ExcitationCost
+from safe_sysid.planning.cost import Cost
 
 __all__ = ["Attempt", "Budget", "PlanProblem", "SearchResult", "Verdict", "candidates", "solve"]
 
 FloatArray = NDArray[np.float64]
+_T = TypeVar("_T")
 #: Relative lengths at which a random direction is tried, longest first.
 _LADDER = (1.0, 0.5, 0.25, 0.12, 0.06)
 #: How much of a family's typical size is kept free beyond what the certificate asked for.
@@ -84,7 +88,7 @@ class PlanProblem:
         keep: how many starts, best first, are optimised.
     """
 
-    cost: ExcitationCost
+    cost: Cost
     constraints: FastConstraints
     starts: FloatArray
     keep: int = 6
@@ -132,6 +136,21 @@ class _Stop(Exception):  # noqa: N818 - control flow out of scipy, not an error
     pass
 
 
+def _memo(function: Callable[[FloatArray], _T]) -> Callable[[FloatArray], _T]:
+    """Remember the last arguments: SLSQP and its callback ask for the same point several times."""
+    known: dict[bytes, _T] = {}
+
+    def remembered(x: FloatArray) -> _T:
+        key = x.tobytes()
+        if key not in known:
+            if len(known) > 64:
+                known.clear()
+            known[key] = function(x.copy())
+        return known[key]
+
+    return remembered
+
+
 class _Search:
     """Bookkeeping of one search: budget used, best iterate of the running local optimisation."""
 
@@ -156,6 +175,7 @@ class _Search:
     def local(self, constraints: FastConstraints, k: FloatArray) -> tuple[float, FloatArray] | None:
         """SLSQP from k; the best iterate that keeps the fast margins, or None. Its status is not looked at."""
         cost = self.problem.cost
+        values = _memo(constraints.values)
         best: tuple[float, FloatArray] | None = None
 
         def consider(x: FloatArray, value: float, margins: FloatArray) -> None:
@@ -163,19 +183,16 @@ class _Search:
             if np.isfinite(value) and margins.min() >= _FEASIBLE and (best is None or value < best[0]):
                 best = (value, np.clip(x, -1.0, 1.0))
 
-        def objective(x: FloatArray) -> tuple[float, FloatArray]:
-            if self.exhausted():
-                raise _Stop
-            return cost.value_and_gradient(x)
+        objective = _memo(cost.value_and_gradient)
 
         def after(x: FloatArray) -> None:
             self.iterations += 1
-            consider(x, cost.value(x), constraints.values(x))
+            consider(x, objective(x)[0], values(x))
             if self.exhausted():
                 raise _Stop
 
-        consider(k, cost.value(k), constraints.values(k))
-        try:
+        consider(k, objective(k)[0], values(k))
+        with suppress(_Stop):
             minimize(
                 objective,
                 k,
@@ -184,30 +201,29 @@ class _Search:
                 bounds=[(-1.0, 1.0)] * self.problem.n,
                 constraints={
                     "type": "ineq",
-                    "fun": constraints.values,
+                    "fun": values,
                     "jac": lambda x: constraints.values_and_jacobian(x)[1],
                 },
                 callback=after,
                 options={"maxiter": _LOCAL_ITERATIONS, "ftol": 1e-3},
             )
-        except _Stop:
-            pass
         return best
 
 
 def _gentlest(problem: PlanProblem) -> FloatArray:
-    """k = 0, or where the fast margins are violated least along the way to it: a few projected Newton steps."""
-    k = np.zeros(problem.n)
-    best, best_margin = k, -np.inf
-    for _ in range(6):
-        values, jacobian = problem.constraints.values_and_jacobian(k)
-        if values.min() > best_margin:
-            best, best_margin = k, float(values.min())
-        bad = values < 0.0
-        if not bad.any():
+    """Zero; if that breaks a fast margin, the nearest k found that does not, tried from a few starts."""
+    constraints = problem.constraints
+    tries = [np.zeros(problem.n)]
+    margins = constraints.batch(problem.starts).min(axis=1)
+    tries += [problem.starts[i] for i in np.argsort(-margins, kind="stable")[:3]]
+    best, best_margin = tries[0], -np.inf
+    for k in tries:
+        restored = constraints.restore(k)
+        margin = float(constraints.values(restored).min())
+        if margin > best_margin:
+            best, best_margin = restored, margin
+        if margin >= 0.0:
             break
-        step = np.linalg.lstsq(jacobian[bad], 0.05 - values[bad], rcond=1e-3)[0]
-        k = np.clip(k + step * min(1.0, 0.3 / max(np.abs(step).max(), 1e-12)), -1.0, 1.0)
     return best
 
 
@@ -232,7 +248,9 @@ def _candidates(search: _Search, problem: PlanProblem) -> list[tuple[float, Floa
     found: list[tuple[float, FloatArray]] = []
     for _, k in _screen(problem, _gentlest(problem))[: problem.keep]:
         # Two local solutions' worth of iterations stay for what the certificates will ask for.
-        if found and (search.exhausted() or search.iterations + 2 * _LOCAL_ITERATIONS > search.budget.iterations):
+        if found and (
+            search.exhausted() or search.iterations + 2 * _LOCAL_ITERATIONS > search.budget.iterations
+        ):
             break
         result = search.local(problem.constraints, k)
         if result is not None and not any(np.abs(result[1] - other).max() < 0.02 for _, other in found):
@@ -304,7 +322,11 @@ def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -
     calibrated = constraints.calibrate(k, verdict.margins)
     scale = calibrated.scale
     return calibrated.with_reserve(
-        {name: value + _CUSHION * scale[name] for name, value in calibrated.reserve.items() if name in verdict.margins}
+        {
+            name: value + _CUSHION * scale[name]
+            for name, value in calibrated.reserve.items()
+            if name in verdict.margins
+        }
     )
 
 
@@ -326,6 +348,8 @@ def _worst_family(constraints: FastConstraints, verdict: Verdict) -> str:
     """Family whose margin, in typical sizes, is the smallest."""
     scale = constraints.scale
     worst = {
-        name: float(np.min(np.asarray(verdict.margins[name]) / scale[name])) for name in FAMILIES if name in verdict.margins
+        name: float(np.min(np.asarray(verdict.margins[name]) / scale[name]))
+        for name in FAMILIES
+        if name in verdict.margins
     }
     return min(worst, key=worst.__getitem__) if worst else ""

@@ -6,31 +6,36 @@ Pure: no clocks but the one in the budget, no messages. Without a deadline the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
+from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
 from safe_sysid.planning.constraints import FastConstraints, Margins, Obstacles
-from safe_sysid.planning.cost import CostKind, ExcitationCost, payload_scale, row_weights
+from safe_sysid.planning.cost import ConditionCost, Cost, payload_scale
 from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.information import InformationCost
 from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, Verdict, solve
-from safe_sysid.planning.plan import Plan
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.scene import Scene
+from safe_sysid.trajectories.plan import Plan
 
 __all__ = [
+    "Calibration",
     "PlanStatus",
     "Planner",
     "PlannerOptions",
     "PlannerResult",
     "bounds_stopped_improving",
     "hand_over_state",
+    "verdict_of",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -52,22 +57,51 @@ class PlannerOptions:
     """Choices of method; physical settings are the robot's (:class:`~safe_sysid.robot.config.PlannerSettings`).
 
     Attributes:
-        cost: see :mod:`safe_sysid.planning.cost`.
-        window: samples per row of the information: 1 torque regressor, more: momentum over that many samples.
-        weighted: rows divided by the error that the identifier will allow them.
-        samples: of the cost's horizon.
+        cost: "condition" (:mod:`safe_sysid.planning.cost`), "information" or "width"
+            (:mod:`safe_sysid.planning.information`).
+        samples: of the condition number's horizon.
+        window: samples per row of the condition number; 1: torque regressor, more: momentum over as many samples.
         starts: random directions looked at per plan.
         keep: of these, how many are optimised.
         certificates: at most so many per plan.
     """
 
-    cost: CostKind = "condition"
-    window: int = 8
-    weighted: bool = True
+    cost: Literal["condition", "information", "width"] = "information"
     samples: int = 128
+    window: int = 1
     starts: int = 48
     keep: int = 6
     certificates: int = 5
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            PlanError: an unknown cost, or a count below one.
+        """
+        if self.cost not in ("condition", "information", "width"):
+            raise PlanError(f"planner cost = {self.cost!r}: expected condition, information or width")
+        for name in ("samples", "window", "starts", "keep", "certificates"):
+            if getattr(self, name) < 1:
+                raise PlanError(f"planner {name} = {getattr(self, name)!r}: expected at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What planning taught that helps the next plan; decides nothing about safety.
+
+    Attributes:
+        reserve: reserves of the optimiser's margins, from certificates.
+        information: (14 n, 14 n) what the plans so far tell until their hand-overs, see
+            :class:`~safe_sysid.planning.information.InformationCost`.
+        epoch: of the box that the information is about; a new payload starts from nothing.
+        prior: the first box of the epoch.
+    """
+
+    reserve: Margins
+    information: FloatArray
+    epoch: int
+    prior: ParameterBox
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +114,17 @@ class PlannerResult:
         certificate: of the plan, or of the last failed attempt, or None.
         cost: of the plan, as optimised; nan without a plan.
         condition: condition number of all rows so far in columns scaled by the box; nan without a plan.
-        information: (10, 10) what the plan adds until its hand-over; pass the sum to the next call.
+        information: (10, 10) what the plan adds about theta_e until its hand-over; pass the sum to the next call.
         iterations: of the local optimiser.
         certificates: asked for.
         wall_time, optimise_time, certify_time: s.
-        calibration: reserves for the optimiser's margins that the certificates taught; pass on to the next call.
+        calibration: pass on to the next call.
         reasons: for people; empty if planned.
     """
 
     status: PlanStatus
     plan: Plan | None = None
-    certificate: object = None
+    certificate: Certificate | None = None
     cost: float = np.nan
     condition: float = np.nan
     information: FloatArray = field(default_factory=lambda: np.zeros((10, 10)))
@@ -99,7 +133,7 @@ class PlannerResult:
     wall_time: float = 0.0
     optimise_time: float = 0.0
     certify_time: float = 0.0
-    calibration: Margins = field(default_factory=dict)
+    calibration: Calibration | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -119,7 +153,7 @@ class Planner:
         options: choices of method.
         seed: of the random directions.
         certify: rigorous check of one plan; by default :func:`safe_sysid.planning.certificate.verify_plan`.
-        start_check: reasons against starting at rest at a pose; by default the certificate module's.
+        check_start: reasons against starting at rest at a pose; by default the certificate module's.
     """
 
     def __init__(
@@ -131,16 +165,31 @@ class Planner:
         options: PlannerOptions | None = None,
         seed: int = 0,
         certify: Certifier | None = None,
-        start_check: StartCheck | None = None,
+        check_start: StartCheck | None = None,
     ) -> None:
         """Precompute what all plans share."""
         self.model, self.scene, self.gains = model, scene, gains
         self.settings = model.settings.planner if settings is None else settings
         self.options = PlannerOptions() if options is None else options
         self.seed = seed
-        self._certify = certify or _default_certifier(model, scene, gains)
-        self._start_check = start_check or _default_start_check(model, scene, gains)
+        self._certify = certify or self._verify
+        self._start_refusals = check_start or self._check_start
         self._obstacles = Obstacles.build(model, scene)
+
+    def _verify(self, plan: Plan, box: ParameterBox) -> Verdict:
+        certificate = verify_plan(
+            plan,
+            self.model,
+            box,
+            self.scene,
+            self.gains,
+            intervals=self.settings.intervals,
+            clearance_margin=self.settings.clearance_margin,
+        )
+        return verdict_of(certificate, self.gains)
+
+    def _check_start(self, q: FloatArray, box: ParameterBox) -> Sequence[str]:
+        return start_check(self.model, box, self.scene, self.gains, q, self.settings.clearance_margin)
 
     def budget(self, deadline: float | None = None, cancelled: Callable[[], bool] | None = None) -> Budget:
         """The settings' iteration budget, with a deadline (monotonic s) for real time or without for lock-step."""
@@ -150,7 +199,9 @@ class Planner:
         """The trajectories from a start state (3, n)."""
         n = self.model.n
         k_range = np.broadcast_to(np.asarray(self.settings.k_range, float), (n,))
-        return TrajectoryFamily(frozen_array(start_state, (3, n), "plan start state"), k_range, self.settings.t_f)
+        return TrajectoryFamily(
+            frozen_array(start_state, (3, n), "plan start state"), k_range, self.settings.t_f
+        )
 
     def build_problem(
         self,
@@ -160,22 +211,30 @@ class Planner:
         previous: Plan | None = None,
         executed_information: FloatArray | None = None,
         last: bool = False,
-        calibration: Margins | None = None,
+        calibration: Calibration | None = None,
     ) -> PlanProblem:
         """The optimisation problem of one plan, for inspection or for :func:`safe_sysid.planning.optimise.solve`.
 
         ``last``: no plan will follow, so the braking manoeuvre is part of the experiment.
         """
         family = self.family(start_state)
-        o = self.options
         horizon = self.settings.t_f if last else self.settings.t_p
-        executed = np.zeros((10, 10)) if executed_information is None else executed_information
-        scale = payload_scale(box)
-        cost = ExcitationCost(
-            self.model.kinematics, family, scale, executed, horizon, o.samples, o.window, None, o.cost
-        )
-        if o.weighted:
-            cost = cost.weighted(row_weights(self.model, box, cost.sampler))
+        known = None if calibration is None or calibration.epoch != box.epoch else calibration
+        cost: Cost
+        if self.options.cost == "condition":
+            cost = self._condition(family, box, executed_information, horizon)
+        else:
+            size = box.size
+            cost = InformationCost(
+                self.model,
+                family,
+                box,
+                box if known is None else known.prior,
+                np.zeros((size, size)) if known is None else known.information,
+                horizon,
+                self.model.settings.identification.window_s,
+                kind=self.options.cost,
+            )
         constraints = FastConstraints(
             self.model,
             box,
@@ -183,14 +242,30 @@ class Planner:
             family,
             self._obstacles,
             self.settings.clearance_margin,
-            reserve=calibration or {},
+            reserve={} if calibration is None else calibration.reserve,
         )
         # One generator per plan: a plan does not depend on how many were made before it.
         rng = np.random.default_rng([self.seed, sequence])
-        starts = rng.uniform(-1.0, 1.0, (o.starts, self.model.n))
+        starts = rng.uniform(-1.0, 1.0, (self.options.starts, self.model.n))
         if previous is not None:
-            starts[0], starts[1] = previous.k, -previous.k
-        return PlanProblem(cost, constraints, starts, o.keep)
+            # On to where the plan under way would end, and back to where it began.
+            ends = (previous.trajectory.knots[-1, 0], previous.trajectory.knots[0, 0])
+            for i, end in enumerate(ends[: self.options.starts]):
+                starts[i] = np.clip(family.parameter(end), -1.0, 1.0)
+        return PlanProblem(cost, constraints, starts, self.options.keep)
+
+    def _condition(
+        self, family: TrajectoryFamily, box: ParameterBox, executed: FloatArray | None, horizon: float
+    ) -> ConditionCost:
+        return ConditionCost(
+            self.model.kinematics,
+            family,
+            payload_scale(box),
+            np.zeros((10, 10)) if executed is None else executed,
+            horizon,
+            self.options.samples,
+            self.options.window,
+        )
 
     def plan_next(
         self,
@@ -202,7 +277,7 @@ class Planner:
         executed_information: FloatArray | None = None,
         budget: Budget | None = None,
         last: bool = False,
-        calibration: Margins | None = None,
+        calibration: Calibration | None = None,
     ) -> PlannerResult:
         """Plan from a state at a time, for every parameter in the box.
 
@@ -228,7 +303,7 @@ class Planner:
             _check_connection(start, start_time, previous)
         at_rest = not np.any(start[1:])
         if at_rest:
-            reasons = tuple(self._start_check(start[0], box))
+            reasons = tuple(self._start_refusals(start[0], box))
             if reasons:
                 return PlannerResult(
                     PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons
@@ -246,22 +321,43 @@ class Planner:
             "wall_time": budget.clock() - began,
             "optimise_time": budget.clock() - began - found.certify_time,
             "certify_time": found.certify_time,
-            "calibration": found.reserve,
         }
         if found.best is None:
             status = PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN
             certificate = found.attempts[-1].verdict.certificate if found.attempts else None
-            return PlannerResult(status, certificate=certificate, reasons=_why(found), **numbers)
+            learned = self._learned(found, problem, box, calibration, None)
+            return PlannerResult(
+                status, certificate=certificate, reasons=_why(found), calibration=learned, **numbers
+            )
         k = found.best.k
+        report = self._condition(family, box, executed_information, self.settings.t_p)
         return PlannerResult(
             PlanStatus.PLANNED,
             plan=plan_of(k),
             certificate=found.best.verdict.certificate,
             cost=found.best.cost,
-            condition=problem.cost.condition(k),
-            information=problem.cost.information(k),
+            condition=report.condition(k),
+            information=report.information(k),
+            calibration=self._learned(found, problem, box, calibration, k),
             **numbers,
         )
+
+    def _learned(
+        self,
+        found: SearchResult,
+        problem: PlanProblem,
+        box: ParameterBox,
+        before: Calibration | None,
+        k: FloatArray | None,
+    ) -> Calibration:
+        """What to hand to the next call."""
+        same = before is not None and before.epoch == box.epoch
+        prior = before.prior if same else box
+        information = before.information if same else np.zeros((box.size, box.size))
+        if k is not None and isinstance(problem.cost, InformationCost):
+            executed = replace(problem.cost, horizon=self.settings.t_p)
+            information = information + executed.information(k)
+        return Calibration(found.reserve, information, box.epoch, prior)
 
 
 def _why(found: SearchResult) -> tuple[str, ...]:
@@ -288,7 +384,7 @@ def _check_connection(start: FloatArray, start_time: float, previous: Plan) -> N
 def bounds_stopped_improving(
     history: Sequence[ParameterBox], threshold: float = 0.02, updates: int = 1
 ) -> bool:
-    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in each of the last ``updates`` updates.
+    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in any of the last ``updates``.
 
     Args:
         history: boxes in the order of their publication, the prior first.
@@ -308,9 +404,33 @@ def bounds_stopped_improving(
     return True
 
 
-def _default_certifier(model: RobotModel, scene: Scene, gains: ControllerGains) -> Certifier:
-    raise NotImplementedError
+def verdict_of(certificate: Certificate, gains: ControllerGains) -> Verdict:
+    """A certificate in the optimiser's terms: worst margin over time per joint, in physical units.
 
-
-def _default_start_check(model: RobotModel, scene: Scene, gains: ControllerGains) -> StartCheck:
-    raise NotImplementedError
+    The tracking theorem's hypotheses are shares of what it assumes there, absolute here. Anything that is not found
+    under the expected name is left out: it would only make the optimiser's first guess worse.
+    """
+    margins: Margins = {}
+    worst = {
+        name: dict(zip(certificate.labels[name], values.min(axis=0), strict=True)) if values.size else {}
+        for name, values in certificate.margins.items()
+    }
+    for name in ("position", "velocity", "torque"):
+        if worst.get(name):
+            margins[name] = np.array(list(worst[name].values()))
+    for name, ours in (("clearance", "clearance"), ("self_clearance", "self")):
+        if worst.get(name):
+            margins[ours] = np.array([min(worst[name].values())])
+    tracking, a = worst.get("tracking", {}), gains.assumptions
+    joints = certificate.labels.get("position", ())
+    for name, assumed in (("velocity", a.velocity), ("acceleration", a.acceleration), ("jerk", a.jerk)):
+        shares = [tracking.get(f"{name} of {joint}") for joint in joints]
+        if shares and None not in shares:
+            absolute = np.array(shares, float) * assumed
+            margins[name] = np.minimum(margins[name], absolute) if name in margins else absolute
+    if "uncertainty" in tracking:
+        margins["tracking"] = np.array([tracking["uncertainty"] * a.uncertainty])
+    if "inertia" in tracking:
+        margins["inertia"] = np.array([tracking["inertia"]])
+    reasons = () if certificate.ok else (certificate.status,)
+    return Verdict(certificate.ok, margins, certificate, reasons)

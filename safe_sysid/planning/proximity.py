@@ -26,16 +26,10 @@ _CELL = 0.06
 
 def _cells(points: FloatArray, edge: float) -> tuple[FloatArray, float]:
     """Cut the box around points (m, 3), in its principal axes or the given ones, into cells: centres and their size."""
-    best = None
     _, _, principal = np.linalg.svd(points - points.mean(axis=0), full_matrices=True)
-    for axes in (np.eye(3), principal):
-        local = points @ axes.T
-        lower, upper = local.min(axis=0), local.max(axis=0)
-        extent = upper - lower
-        if best is None or np.prod(extent + 1e-3) < best[0] * (1 - 1e-9):
-            best = (np.prod(extent + 1e-3), axes, lower, extent)
-    assert best is not None
-    _, axes, lower, extent = best
+    volumes = [np.prod(np.ptp(points @ axes.T, axis=0) + 1e-3) for axes in (np.eye(3), principal)]
+    axes = principal if volumes[1] < volumes[0] * (1.0 - 1e-9) else np.eye(3)
+    lower, extent = (points @ axes.T).min(axis=0), np.ptp(points @ axes.T, axis=0)
     count = np.maximum(np.ceil(extent / edge - 1e-9), 1).astype(int)
     size = extent / count
     grid = np.stack(np.meshgrid(*(np.arange(c) + 0.5 for c in count), indexing="ij"), axis=-1).reshape(-1, 3)
@@ -102,12 +96,17 @@ def _place(r: FloatArray, p: FloatArray, joint: IntArray, centre: FloatArray, wo
                 world[b, i] = centre[b, i]
             else:
                 world[b, i] = (
-                    p[j, i] + r[j, i, 0] * centre[b, 0] + r[j, i, 1] * centre[b, 1] + r[j, i, 2] * centre[b, 2]
+                    p[j, i]
+                    + r[j, i, 0] * centre[b, 0]
+                    + r[j, i, 1] * centre[b, 1]
+                    + r[j, i, 2] * centre[b, 2]
                 )
 
 
 @njit(cache=True)
-def _slope(r: FloatArray, p: FloatArray, axis: FloatArray, i: int, point: FloatArray, normal: FloatArray) -> float:
+def _slope(
+    r: FloatArray, p: FloatArray, axis: FloatArray, i: int, point: FloatArray, normal: FloatArray
+) -> float:
     """Velocity of ``point`` along ``normal`` per unit velocity of joint i."""
     z0 = r[i, 0, 0] * axis[i, 0] + r[i, 0, 1] * axis[i, 1] + r[i, 0, 2] * axis[i, 2]
     z1 = r[i, 1, 0] * axis[i, 0] + r[i, 1, 1] * axis[i, 1] + r[i, 1, 2] * axis[i, 2]
@@ -117,7 +116,9 @@ def _slope(r: FloatArray, p: FloatArray, axis: FloatArray, i: int, point: FloatA
 
 
 @njit(cache=True)
-def _box_distance(point: FloatArray, rotation: FloatArray, centre: FloatArray, half: FloatArray, normal: FloatArray):
+def _box_distance(
+    point: FloatArray, rotation: FloatArray, centre: FloatArray, half: FloatArray, normal: FloatArray
+):
     """Signed distance of a point to a box and its gradient (in ``normal``)."""
     local, outside = np.empty(3), np.empty(3)
     inside, square, worst = -1e30, 0.0, 0
@@ -237,7 +238,7 @@ def inertia_share_kernel(
     spare: FloatArray,
     out: FloatArray,
 ) -> None:
-    """``sum_i M_ii / spare_i`` (N,), M the joint inertia without rotors, each link's share at its largest in the box."""
+    """``sum_i M_ii / spare_i`` (N,), M the inertia without rotors; each link's share is its largest in the box."""
     n = axis.shape[0]
     z, d, v, lin, ang = np.empty(3), np.empty(3), np.empty(3), np.empty(3), np.empty(3)
     c = np.empty(10)

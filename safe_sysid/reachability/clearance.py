@@ -123,17 +123,19 @@ def _bounding_sphere(body: Body) -> FloatArray:
 def coal_core(body: Body) -> tuple[Any, FloatArray, FloatArray, float]:
     """A coal shape near the body's uninflated hull, its rotation and position in the body's frame, its own radius, m.
 
-    Points and segments become thin capsules (the radius returned), four or more points their convex hull.
+    Points and segments become thin capsules (the radius returned), more points their convex hull, thickened if flat.
     """
     points = np.asarray(body.points)
-    if len(points) >= 4:
+    if len(points) > 2:
+        # qhull wants a volume (coal crashes without): flat sets are thickened in the directions that they lack.
+        extents, axes = np.linalg.svd(points - points.mean(axis=0))[1:]
+        extents = np.append(extents, np.zeros(3 - len(extents)))
+        flat = axes[extents < 1e-2 * _CORE * np.sqrt(len(points))]
         cloud = coal.StdVec_Vec3s()
-        for point in points:
-            cloud.append(point)
-        try:
-            return coal.Convex.convexHull(cloud, False, None), np.eye(3), np.zeros(3), 0.0
-        except Exception:  # noqa: BLE001, S110 - flat point sets have no hull with a volume: a capsule must do
-            pass
+        for offset in (np.zeros(3), *_CORE * flat, *-_CORE * flat):
+            for point in points:
+                cloud.append(point + offset)
+        return coal.Convex.convexHull(cloud, False, None), np.eye(3), np.zeros(3), _CORE if len(flat) else 0.0
     centre = 0.5 * (points.min(axis=0) + points.max(axis=0))
     offsets = points - centre
     farthest = offsets[int(np.argmax(np.linalg.norm(offsets, axis=1)))]

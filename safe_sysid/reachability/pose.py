@@ -10,9 +10,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add_scaled, dot
+from safe_sysid.reachability.affine import add
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
-from safe_sysid.reachability.rotations import fill_rotation, rotation_parts
+from safe_sysid.reachability.rotations import fill_rotation, rotate, rotation_parts, to_ball, vector_project
 from safe_sysid.reachability.torque import form_ranges
 from safe_sysid.robot.model import Kinematics
 
@@ -25,6 +25,7 @@ FloatArray = NDArray[np.float64]
 def _pose_kernel(
     parts: FloatArray,
     parts_error: float,
+    stretch: float,
     translation: FloatArray,
     q: FloatArray,
     rotations: FloatArray,
@@ -33,7 +34,7 @@ def _pose_kernel(
     """Fill ``rotations`` (M, n+1, n+1, 3, 3, K+2) and ``origins`` (M, n+1, n+1, 3, K+2), entries [m, a, b] with a <= b."""
     cells, n, size = q.shape
     rot, inv = np.zeros((n, 3, 3, size)), np.zeros((n, 3, 3, size))
-    work = np.zeros((2, size))
+    work, step = np.zeros((2, size)), np.zeros(size)
     for m in range(cells):
         for j in range(n):
             fill_rotation(parts[j], parts_error, q[m, j], n, work, rot[j], inv[j])
@@ -46,14 +47,14 @@ def _pose_kernel(
                 r, p = rotations[m, a, b], origins[m, a, b]
                 r_next, p_next = rotations[m, a, b + 1], origins[m, a, b + 1]
                 for i in range(3):
-                    p_next[i] = p[i]
-                    for k in range(3):
-                        add_scaled(r[i, k], translation[b, k], p_next[i])
-                        if a == b:
-                            r_next[i, k] = rot[b, i, k]
-                        else:
-                            # Row i of the product: the joint's own rotation has two symbols, so it goes first.
-                            dot(inv[b, k], r[i], n, r_next[i, k])
+                    vector_project(r[i], translation[b], step)
+                    add(p[i], step, p_next[i])
+                    if a == b:
+                        r_next[i] = rot[b, i]
+                        to_ball(r_next[i])
+                    else:
+                        # Row i of the product is the inverse joint rotation of row i.
+                        rotate(inv[b], stretch, r[i], n, r_next[i])
 
 
 def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> tuple[FloatArray, FloatArray]:
@@ -61,26 +62,26 @@ def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> 
 
     Returns:
         Rotations (M, n+1, n+1, 3, 3, K+2) and origins (M, n+1, n+1, 3, K+2), K = 1 + n; entry [m, a, b] is frame b
-        in frame a for a <= b (0 is the world), other entries are NaN.
+        in frame a for a <= b (0 is the world), other entries are NaN. The private parts of a rotation's *rows* are balls.
     """
     (q,) = affine_motion(cells, tracking, with_r=False)
     count, n, size = q.shape
-    parts, error = rotation_parts(kin)
+    parts, error, stretch = rotation_parts(kin)
     rotations = np.full((count, n + 1, n + 1, 3, 3, size), np.nan)
     origins = np.full((count, n + 1, n + 1, 3, size), np.nan)
-    _pose_kernel(parts, error, kin.translation, q, rotations, origins)
+    _pose_kernel(parts, error, stretch, kin.translation, q, rotations, origins)
     return rotations, origins
 
 
 @njit(cache=True)
 def _point_kernel(rotations: FloatArray, origins: FloatArray, points: FloatArray, out: FloatArray) -> None:
     """``out`` (M, P, 3, K+2) = origin + rotation point for poses (M, 3, 3, K+2), (M, 3, K+2)."""
+    step = np.zeros(out.shape[-1])
     for m in range(out.shape[0]):
         for p in range(points.shape[0]):
             for i in range(3):
-                out[m, p, i] = origins[m, i]
-                for k in range(3):
-                    add_scaled(rotations[m, i, k], points[p, k], out[m, p, i])
+                vector_project(rotations[m, i], points[p], step)
+                add(origins[m, i], step, out[m, p, i])
 
 
 def point_ranges(rotations: FloatArray, origins: FloatArray, points: FloatArray) -> FloatArray:

@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add_scaled, affine_range
+from safe_sysid.reachability.affine import add, add_scaled, affine_range
+from safe_sysid.reachability.rotations import vector_add_scaled, vector_project
 
 __all__ = ["separation_kernel"]
 
@@ -50,14 +51,12 @@ def _separation(
     # work: three forms n.R e_k, one n.p, one sum.
     work[:] = 0.0
     for i in range(3):
-        for k in range(3):
-            add_scaled(rotation[i, k], direction[i], work[k])
+        vector_add_scaled(rotation[i], direction[i], work[:3])
         add_scaled(origin[i], direction[i], work[3])
     lowest = math.inf
     for b in range(points_b.shape[0]):
-        work[4] = work[3]
-        for k in range(3):
-            add_scaled(work[k], points_b[b, k], work[4])
+        vector_project(work[:3], points_b[b], work[4])
+        add(work[4], work[3], work[4])
         lo, _ = affine_range(work[4], work.shape[1] - 3)
         if lo != lo:
             return math.nan

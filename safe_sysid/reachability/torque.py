@@ -61,6 +61,7 @@ def form_ranges(forms: FloatArray, n: int) -> FloatArray:
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # what breaks down becomes NaN or inf, and certifies nothing
 def enclose_torque(
     kin: Kinematics,
     box: ParameterBox,
@@ -98,12 +99,13 @@ def enclose_torque(
     count, _, size = q.shape
     r_form = np.zeros_like(q)
     r_form[:, np.arange(n), 2 + n + np.arange(n)] = tracking.r
-    parts, error = rotation_parts(kin)
+    parts, error, stretch = rotation_parts(kin)
     nominal, spread, measure = np.empty((count, n, size)), np.empty((count, n, size)), np.empty(count)
     regressor = np.zeros((count, n, 14 * n, 2)) if want_regressor else np.zeros((1, 1, 1, 2))
     torque_kernel(
         parts,
         error,
+        stretch,
         kin.translation,
         kin.axis,
         kin.gravity,

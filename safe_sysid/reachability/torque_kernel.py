@@ -18,23 +18,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add, add_constant, add_scaled, affine_range, dot, mul, reach, sub
-from safe_sysid.reachability.rotations import fill_rotation, rotate
+from safe_sysid.reachability.affine import add_constant, add_scaled, affine_range, dot, mul, reach
+from safe_sysid.reachability.rotations import (
+    fill_rotation,
+    rotate,
+    to_ball,
+    vector_add_along,
+    vector_add_cross,
+    vector_add_scaled,
+    vector_project,
+)
 
 __all__ = ["torque_kernel"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
-
-
-@njit(cache=True)
-def _add_cross_constant(x: FloatArray, t: FloatArray, factor: float, out: FloatArray) -> None:
-    """``out += factor (x x t)`` for forms x, out (3, K + 2), constant t (3,), factor +-1."""
-    for i in range(3):
-        a, b = (i + 1) % 3, (i + 2) % 3
-        add_scaled(x[a], factor * t[b], out[i])
-        add_scaled(x[b], -factor * t[a], out[i])
 
 
 @njit(cache=True)
@@ -52,32 +51,48 @@ def _centripetal(w: FloatArray, u: FloatArray, n: int, pair: FloatArray, swap: F
 
 
 @njit(cache=True)
-def _columns(alpha: FloatArray, acc: FloatArray, q: FloatArray, force: FloatArray, moment: FloatArray) -> None:
-    """Force (4, 3, K + 2) of the parameters m, hx, hy, hz and moment (10, 3, K + 2) of all ten, at the link's frame."""
+def _columns(
+    alpha: FloatArray,
+    acc: FloatArray,
+    q: FloatArray,
+    unit: FloatArray,
+    work: FloatArray,
+    force: FloatArray,
+    moment: FloatArray,
+) -> None:
+    """Force (4, 3, K + 2) of the parameters m, hx, hy, hz and moment (10, 3, K + 2) of all ten, at the link's frame.
+
+    ``unit`` is the identity (3, 3); ``work`` a vector.
+    """
+    last = alpha.shape[1] - 1
     force[:] = 0.0
     moment[:] = 0.0
-    for i in range(3):
-        force[0, i] = acc[i]
+    force[0] = acc
     for h in range(3):
+        a, b = (h + 1) % 3, (h + 2) % 3
+        # Q e_h - tr(Q) e_h, then alpha x e_h, and the moment e_h x acc.
         column = force[1 + h]
-        # alpha x e_h, Q e_h - tr(Q) e_h
-        add((alpha[(h + 2) % 3]), q[(h + 1) % 3, h], column[(h + 1) % 3])
-        sub(q[(h + 2) % 3, h], alpha[(h + 1) % 3], column[(h + 2) % 3])
-        add_scaled(q[(h + 1) % 3, (h + 1) % 3], -1.0, column[h])
-        add_scaled(q[(h + 2) % 3, (h + 2) % 3], -1.0, column[h])
-        # e_h x a
-        add_scaled(acc[(h + 2) % 3], -1.0, moment[1 + h, (h + 1) % 3])
-        add_scaled(acc[(h + 1) % 3], 1.0, moment[1 + h, (h + 2) % 3])
-    # Ixx, Ixy, Iyy, Ixz, Iyz, Izz: I = E_ab symmetric unit; (w x E u)_i = eps_ijk w_j (E u)_k.
+        column[a], column[b] = q[a, h], q[b, h]
+        add_scaled(q[a, a], -1.0, column[h])
+        add_scaled(q[b, b], -1.0, column[h])
+        to_ball(column)
+        vector_add_cross(alpha, unit[h], 1.0, column)
+        vector_add_cross(acc, unit[h], -1.0, moment[1 + h])
+    # Ixx, Ixy, Iyy, Ixz, Iyz, Izz: I = E a symmetric unit; (w x E u)_i = eps_ijk w_j (E u)_k.
     for a in range(3):
         for b in range(a, 3):
             column = moment[4 + b * (b + 1) // 2 + a]
+            work[:] = 0.0
             for turn in range(1 if a == b else 2):
                 r, c = (a, b) if turn == 0 else (b, a)
-                # E e_c = e_r: adds alpha_c e_r, and e_j x e_r Q_jc for each j.
-                add_scaled(alpha[c], 1.0, column[r])
+                # E e_c = e_r: e_j x e_r Q_jc for each j, and alpha_c e_r.
                 add_scaled(q[(r + 2) % 3, c], 1.0, column[(r + 1) % 3])
                 add_scaled(q[(r + 1) % 3, c], -1.0, column[(r + 2) % 3])
+                work[r] = alpha[c]
+            # |E| = 1: E alpha's private part is no longer than alpha's.
+            work[:, last] = alpha[0, last]
+            to_ball(column)
+            vector_add_scaled(work, 1.0, column)
 
 
 @njit(cache=True)
@@ -207,6 +222,7 @@ def _measure(
 def torque_kernel(
     parts: FloatArray,
     parts_error: float,
+    stretch: float,
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
@@ -229,7 +245,7 @@ def torque_kernel(
     """Enclose W_s theta over M cells.
 
     Args:
-        parts, parts_error: from :func:`rotation_parts`.
+        parts, parts_error, stretch: from :func:`rotation_parts`.
         translation, axis, gravity: kinematics.
         q, qd, qd_a, qdd_a: (M, n, K + 2) forms; sigma: (M, n, 2) range of the friction sign.
         mid, rad: (14 n,) of the parameter box; damping: (n,) K_d; r_form: (M, n, K + 2) form of r.
@@ -246,6 +262,7 @@ def torque_kernel(
     cent = np.zeros((n, 3, 3, size))
     work, pair, swap, vec = np.zeros((2, size)), np.zeros((2, size)), np.zeros((2, size)), np.zeros((3, size))
     force, moment, turned = np.zeros((4, 3, size)), np.zeros((10, 3, size)), np.zeros((3, size))
+    half, unit = np.zeros((2, 3, size)), np.eye(3)
     own_f, own_n = np.zeros((3, size)), np.zeros((3, size))
     sum_f, sum_n = np.zeros((3, size)), np.zeros((3, size))
     entry, linear, block = np.zeros(size), np.zeros(size), np.zeros((4, n, n))
@@ -257,62 +274,57 @@ def torque_kernel(
                 w[0], u[0], alpha[0], vec[:] = 0.0, 0.0, 0.0, 0.0
                 for i in range(3):
                     vec[i, 0] = -gravity[i]
-                rotate(inv[0], vec, n, acc[0])
+                rotate(inv[0], stretch, vec, n, acc[0])
             else:
-                rotate(inv[j], w[j - 1], n, w[j])
-                rotate(inv[j], u[j - 1], n, u[j])
-                rotate(inv[j], alpha[j - 1], n, alpha[j])
+                rotate(inv[j], stretch, w[j - 1], n, w[j])
+                rotate(inv[j], stretch, u[j - 1], n, u[j])
+                rotate(inv[j], stretch, alpha[j - 1], n, alpha[j])
                 # a + alpha x t + Q t - tr(Q) t in the parent's frame.
                 t = translation[j]
-                vec[:] = acc[j - 1]
-                _add_cross_constant(alpha[j - 1], t, 1.0, vec)
+                vec[:] = 0.0
                 for a in range(3):
                     for b in range(3):
                         add_scaled(cent[j - 1, a, b], t[b], vec[a])
                         add_scaled(cent[j - 1, b, b], -t[a], vec[a])
-                rotate(inv[j], vec, n, acc[j])
+                to_ball(vec)
+                vector_add_scaled(acc[j - 1], 1.0, vec)
+                vector_add_cross(alpha[j - 1], t, 1.0, vec)
+                rotate(inv[j], stretch, vec, n, acc[j])
             # (w x axis qd_a + u x axis qd) / 2, before the joint's own rate is added (axis x axis = 0 anyway).
+            half[:] = 0.0
+            vector_add_cross(w[j], axis[j], 0.5, half[0])
+            vector_add_cross(u[j], axis[j], 0.5, half[1])
+            pair[0], pair[1] = qd_a[m, j], qd[m, j]
             for i in range(3):
-                a, b = (i + 1) % 3, (i + 2) % 3
-                swap[:] = 0.0
-                add_scaled(w[j, a], 0.5 * axis[j, b], swap[0])
-                add_scaled(w[j, b], -0.5 * axis[j, a], swap[0])
-                add_scaled(u[j, a], 0.5 * axis[j, b], swap[1])
-                add_scaled(u[j, b], -0.5 * axis[j, a], swap[1])
-                pair[0], pair[1] = qd_a[m, j], qd[m, j]
-                dot(pair, swap, n, entry)
-                add(alpha[j, i], entry, alpha[j, i])
-                add_scaled(qdd_a[m, j], axis[j, i], alpha[j, i])
-            for i in range(3):
-                add_scaled(qd[m, j], axis[j, i], w[j, i])
-                add_scaled(qd_a[m, j], axis[j, i], u[j, i])
+                swap[0], swap[1] = half[0, i], half[1, i]
+                dot(pair, swap, n, turned[i])
+            to_ball(turned)
+            vector_add_scaled(turned, 1.0, alpha[j])
+            vector_add_along(qdd_a[m, j], axis[j], alpha[j])
+            vector_add_along(qd[m, j], axis[j], w[j])
+            vector_add_along(qd_a[m, j], axis[j], u[j])
             _centripetal(w[j], u[j], n, pair, swap, cent[j])
         spread[m] = 0.0
         sum_f[:], sum_n[:] = 0.0, 0.0
         for link in range(n - 1, -1, -1):
-            _columns(alpha[link], acc[link], cent[link], force, moment)
+            _columns(alpha[link], acc[link], cent[link], unit, vec, force, moment)
             # Nominal: this link's force at theta_mid plus what its child passes down, summed before any rotation.
             own_f[:], own_n[:] = sum_f, sum_n
             for c in range(10):
                 value = mid[10 * link + c]
-                for i in range(3):
-                    if c < 4:
-                        add_scaled(force[c, i], value, own_f[i])
-                    add_scaled(moment[c, i], value, own_n[i])
-            nominal[m, link] = 0.0
-            for i in range(3):
-                add_scaled(own_n[i], axis[link, i], nominal[m, link])
+                if c < 4:
+                    vector_add_scaled(force[c], value, own_f)
+                vector_add_scaled(moment[c], value, own_n)
+            vector_project(own_n, axis[link], nominal[m, link])
             if link > 0:
-                rotate(rot[link], own_f, n, sum_f)
-                rotate(rot[link], own_n, n, sum_n)
+                rotate(rot[link], stretch, own_f, n, sum_f)
+                rotate(rot[link], stretch, own_n, n, sum_n)
                 # t x f
-                _add_cross_constant(sum_f, translation[link], -1.0, sum_n)
+                vector_add_cross(sum_f, translation[link], -1.0, sum_n)
             # Columns, one by one, down to the base.
             for j in range(link, -1, -1):
                 for c in range(10):
-                    entry[:] = 0.0
-                    for i in range(3):
-                        add_scaled(moment[c, i], axis[j, i], entry)
+                    vector_project(moment[c], axis[j], entry)
                     p = 10 * link + c
                     lo, hi = _accumulate_magnitude(entry, rad[p], n, spread[m, j])
                     entries[j, p] = entry
@@ -320,12 +332,12 @@ def torque_kernel(
                         regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
                 if j > 0:
                     for c in range(10):
-                        rotate(rot[j], moment[c], n, turned)
+                        rotate(rot[j], stretch, moment[c], n, turned)
                         moment[c] = turned
                         if c < 4:
-                            rotate(rot[j], force[c], n, turned)
+                            rotate(rot[j], stretch, force[c], n, turned)
                             force[c] = turned
-                            _add_cross_constant(force[c], translation[j], -1.0, moment[c])
+                            vector_add_cross(force[c], translation[j], -1.0, moment[c])
         for j in range(n):
             # Friction sign, velocity, rotor inertia, offset: one column each, on the diagonal.
             lo, hi = sigma[m, j, 0], sigma[m, j, 1]

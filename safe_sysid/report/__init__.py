@@ -1,1 +1,1 @@
-"""What a run leaves for people and programs: summary JSON, tables, pictures. Imported piece by piece: matplotlib is heavy."""
+"""What a run leaves for people and programs: summary JSON, tables, pictures. matplotlib loads late."""

@@ -64,7 +64,9 @@ def plot_bounds(
         hi = np.concatenate([[high], upper[:, i], [upper[-1, i] if len(time) else high]])
         share = 100.0 * (hi[-1] - lo[-1]) / (high - low) if high > low else 100.0
         axis.axhspan(low, high, color=_PRIOR, lw=0, label="prior")
-        axis.fill_between(times, lo, hi, step="post", color=_BOUND, alpha=0.25, lw=0, label="guaranteed bounds")
+        axis.fill_between(
+            times, lo, hi, step="post", color=_BOUND, alpha=0.25, lw=0, label="guaranteed bounds"
+        )
         axis.step(times, lo, where="post", color=_BOUND, lw=1.3)
         axis.step(times, hi, where="post", color=_BOUND, lw=1.3)
         if len(time):
@@ -246,7 +248,9 @@ def _note(axis: Axes, text: str, point: tuple[float, float], span: tuple[float, 
 
 def _plan_lines(axis: Axes, starts: Sequence[float]) -> None:
     for i, start in enumerate(starts):
-        axis.axvline(start, color=_INK, lw=0.8, ls=":", alpha=0.55, label="new trajectory" if i == 0 else None)
+        axis.axvline(
+            start, color=_INK, lw=0.8, ls=":", alpha=0.55, label="new trajectory" if i == 0 else None
+        )
 
 
 def _span(time: FloatArray) -> tuple[float, float]:

@@ -23,7 +23,9 @@ def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
     table.add_column("holds", justify="center")
     for row in rows:
         truth = "?" if row.truth is None else _number(row.truth)
-        holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[row.holds]
+        holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[
+            row.holds
+        ]
         share = 100.0 * row.width_share
         style = "green" if share < 25.0 else "yellow" if share < 60.0 else ""
         table.add_row(
@@ -50,7 +52,11 @@ def safety_table(summary: Summary) -> Table:
     safety = summary.safety
     nearest = safety.clearance
     if nearest.smallest_m is None:
-        table.add_row("smallest clearance", "-", "nothing to hit" if safety.evidence.clearance_samples else "not measured")
+        table.add_row(
+            "smallest clearance",
+            "-",
+            "nothing to hit" if safety.evidence.clearance_samples else "not measured",
+        )
     else:
         certified = "" if nearest.certified_m is None else f", certified {1e3 * nearest.certified_m:.1f} mm"
         where = f"{' - '.join(nearest.pair)} at {nearest.time_s:.2f} s{certified}"
@@ -70,7 +76,8 @@ def safety_table(summary: Summary) -> Table:
         "violations",
         Text(str(counts.total), style="bold red" if bad else "green"),
         ", ".join(bad)
-        or f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, {looked.plans} plans",
+        or f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
+        f"{looked.plans} plans",
     )
     timing, loop = summary.timing, summary.timing.controller
     if loop.compute_us is not None:

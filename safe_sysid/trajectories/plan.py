@@ -62,6 +62,8 @@ class Plan:
             raise PlanError(
                 f"plan.t_plan = {self.t_plan!r}: expected a time in (0, {self.trajectory.duration}], its duration"
             )
+        if not isinstance(self.sequence, int) or self.sequence < 0:
+            raise PlanError(f"plan.sequence = {self.sequence!r}: expected a non-negative integer")
         parse_identity(self.box_identity)
         object.__setattr__(self, "k", frozen_array(self.k, (self.trajectory.n,), "plan.k"))
 

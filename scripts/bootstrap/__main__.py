@@ -31,7 +31,7 @@ def ensure(venv: Path, extras: tuple[str, ...]) -> None:
     progress = Progress()
     fresh = read_stamp(venv).get("state") != "ready"
     size = (
-        "about 400 MB to download, 1.4 GB on disk, 1 to 5 minutes" if fresh else "usually less than a minute"
+        "about 300 MB to download, 1.4 GB on disk, 1 to 5 minutes" if fresh else "usually less than a minute"
     )
     progress.say(
         f"{'setting up' if fresh else 'bringing up to date'} its environment in {venv}, once ({size})."

@@ -1,0 +1,161 @@
+"""What a run shows while it goes on: a live panel on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from safe_sysid.demo.state import BoxSeen, RunState
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+
+__all__ = ["Progress", "make_console"]
+
+_BAR = 36
+_WARN = 1
+
+
+def make_console() -> Console:
+    """For stdout; plain where nobody looks or nothing can be drawn."""
+    plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb" or bool(os.environ.get("CI"))
+    # A table needs room wherever it is written to.
+    return Console(width=132 if plain else None, force_terminal=False if plain else None, highlight=False)
+
+
+class Progress:
+    """Tells what happens, once each."""
+
+    def __init__(self, console: Console, prior: ParameterBox, quiet: bool = False) -> None:
+        """``prior`` is what intervals are compared with."""
+        self._console, self._prior, self._quiet = console, prior, quiet
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        self._state: RunState | None = None
+        self._boxes, self._plans, self._phase = 0, 0, ""
+        self._warned: dict[str, str] = {}
+
+    def say(self, text: str) -> None:
+        """One line, with the wall time since the start."""
+        if not self._quiet:
+            self._console.print(Text(f"[{time.monotonic() - self._began:6.1f} s] {text}"), soft_wrap=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, state: RunState) -> None:
+        """Show what is new."""
+        self._state = state
+        if self._quiet:
+            return
+        if self._live is None and self._console.is_terminal:
+            self._live = Live(
+                console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel
+            )
+            self._live.start()
+        for plan in state.plans[self._plans :]:
+            number = self._plans + 1
+            if plan.end is None:
+                self.say(f"no further trajectory after {plan.start:.2f} s: {self._planner_words(state)}")
+            else:
+                self.say(
+                    f"plan {number} of {state.plans_wanted} for {plan.start:.2f} to {plan.end:.2f} s, "
+                    f"box {plan.box}: {self._planner_words(state)}"
+                )
+            self._plans += 1
+        for box in state.boxes[self._boxes :]:
+            self.say(f"bounds {box.identity} at {box.time:.2f} s: {self._shares(box)}")
+            self._boxes += 1
+        if state.phase != self._phase:
+            self._phase = state.phase
+            self.say(f"arm is {self._phase} at {state.time:.2f} s: {state.value('controller', 'reason')}")
+        for name, status in sorted(state.nodes.items()):
+            text = status.values.get("last refusal", status.text)
+            if status.level > _WARN - 1 and self._warned.get(name) != text:
+                self._warned[name] = text
+                self.say(f"{name} warns: {text.splitlines()[0] if text else ''}")
+
+    def _planner_words(self, state: RunState) -> str:
+        status = state.nodes.get("planner")
+        if status is None:
+            return "certificate not told yet"
+        told = [text for key, text in status.values.items() if key.startswith("plan ")]
+        return told[-1] if told else status.text
+
+    def _shares(self, box: BoxSeen) -> str:
+        """Widths in percent of the prior's."""
+        share = _width_shares(box, self._prior)
+        mass = f"m in [{box.lower[0]:.3f}, {box.upper[0]:.3f}] kg"
+        parts = " ".join(f"{name} {100.0 * s:.0f}%" for name, s in zip(PAYLOAD_NAMES, share, strict=True))
+        return f"{mass}; widths of prior: {parts}"
+
+    def _panel(self) -> Group:
+        state = self._state
+        if state is None:
+            return Group(Text("starting"))
+        head = Text.assemble(
+            (f" {state.phase:<9}", "bold cyan"),
+            f" t = {state.time:6.2f} s   plan {len(state.trajectories)} of {state.plans_wanted}   "
+            f"bounds {state.boxes[-1].identity if state.boxes else 'prior'}",
+        )
+        lines = [head]
+        for name in ("planner", "identifier"):
+            status = state.nodes.get(name)
+            if status is not None:
+                text = self._planner_words(state) if name == "planner" else status.text
+                lines.append(Text(f" {name}: {text}", style="dim", overflow="ellipsis", no_wrap=True))
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        for title in ("parameter", "lower", "interval in the prior", "upper", "width"):
+            table.add_column(title, justify="right" if title in ("lower", "width") else "left")
+        box = state.boxes[-1] if state.boxes else _as_seen(self._prior)
+        share = _width_shares(box, self._prior)
+        for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
+            table.add_row(
+                f"{name} [{unit}]".replace("[", r"\["),
+                f"{box.lower[i]:.4f}",
+                _bar(box, self._prior, i),
+                f"{box.upper[i]:.4f}",
+                f"{100.0 * share[i]:.1f} %",
+            )
+        return Group(*lines, table)
+
+
+def _as_seen(prior: ParameterBox) -> BoxSeen:
+    return BoxSeen(
+        0.0, prior.identity, None, prior.payload_lower, prior.mid[prior.payload_slice], prior.payload_upper
+    )
+
+
+def _width_shares(box: BoxSeen, prior: ParameterBox) -> np.ndarray:
+    width = prior.payload_upper - prior.payload_lower
+    return np.where(width > 0.0, (box.upper - box.lower) / np.where(width > 0.0, width, 1.0), 1.0)
+
+
+def _bar(box: BoxSeen, prior: ParameterBox, i: int) -> Text:
+    """The interval drawn inside the prior, with the nominal as a mark."""
+    low, width = prior.payload_lower[i], prior.payload_upper[i] - prior.payload_lower[i]
+
+    def cell(value: float) -> int:
+        return int(np.clip(_BAR * (value - low) / width, 0, _BAR - 1)) if width > 0.0 else 0
+
+    first, last, middle = cell(box.lower[i]), cell(box.upper[i]), cell(box.nominal[i])
+    text = Text("·" * _BAR, style="dim")
+    inside = "".join("┃" if k == middle else "━" for k in range(first, last + 1))
+    return Text.assemble(text[:first], (inside, "cyan"), text[last + 1 :])

@@ -1,0 +1,150 @@
+"""``safe-sysid demo`` from options to exit status."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.text import Text
+
+from safe_sysid.demo.evaluation import Evaluation, Oracle, evaluate
+from safe_sysid.demo.kernels import telling
+from safe_sysid.demo.logs import RunLogs, read_logs
+from safe_sysid.demo.options import DemoOptions, Setup, prepare
+from safe_sysid.demo.processes import ProcessDiedError
+from safe_sysid.demo.progress import Progress, make_console
+from safe_sysid.demo.summarise import draw_pictures, summarise
+from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.report.summary import VIOLATION_KINDS, Exit, write_summary
+from safe_sysid.report.table import print_report
+
+__all__ = ["run_demo"]
+
+INTERRUPTED = 130
+
+
+class _Terminated(BaseException):
+    """SIGTERM or SIGHUP: leave as after Ctrl-C, with the shell's status for that signal."""
+
+    def __init__(self, number: int) -> None:
+        self.status = 128 + number
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Turn the signals that would kill us into exceptions, so that the nodes are ended first."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise _Terminated(number)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # SIGINT too: a shell that starts us in the background lets us ignore it.
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run the demo; returns the exit status.
+
+    Raises:
+        SafeSysIdError: the options are wrong (nothing was started).
+    """
+    console = make_console()
+    try:
+        with _signals():
+            with telling(
+                _speaker(options, console), "reading the robot, computing gains, checking the start pose"
+            ):
+                setup = prepare(options)
+            return _run(setup, console)
+    except KeyboardInterrupt:
+        print("safe-sysid demo: interrupted; all processes have been ended", file=sys.stderr)
+        return INTERRUPTED
+    except _Terminated as terminated:
+        print("safe-sysid demo: terminated; all processes have been ended", file=sys.stderr)
+        return terminated.status
+
+
+def _speaker(options: DemoOptions, console: Console) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if not options.quiet:
+            console.print(Text(text), soft_wrap=True)
+
+    return say
+
+
+def _run(setup: Setup, console: Console) -> int:
+    options, clock = setup.options, RunClock()
+    trouble = ""
+    with Progress(console, setup.model.arm_prior, options.quiet) as progress:
+        try:
+            supervise(setup, progress, clock)
+        except (ProcessDiedError, RunFailedError) as error:
+            trouble = str(error)
+        progress.say(f"judging the run by the plant's record in {setup.run_dir}")
+        logs = read_logs(setup.run_dir, setup.model.n)
+        evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
+        pictures = _draw(setup, logs, evaluation, progress)
+    reason = _reason(trouble, evaluation)
+    end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
+    summary = summarise(setup, logs, evaluation, clock, end)
+    write_summary(setup.run_dir / "summary.json", summary)
+    if options.json_file is not None:
+        try:
+            write_summary(options.json_file, summary)
+        except OSError as error:
+            print(f"safe-sysid demo: --json {options.json_file}: {error}", file=sys.stderr)
+            end = Exit(status=1, reason="the summary could not be written where --json wants it")
+    if logs.plant is not None or logs.updates:
+        print_report(console, summary)
+    console.print(Text(f"{setup.run_dir}: summary.json, {', '.join([*pictures, 'logs'])}"), soft_wrap=True)
+    if reason:
+        print(f"safe-sysid demo: FAILED: {reason}", file=sys.stderr)
+    elif end.status == 0:
+        console.print(Text("every bound held, nothing was violated", style="bold green"))
+    return end.status
+
+
+def _oracle(setup: Setup, logs: RunLogs) -> Oracle | None:
+    """MuJoCo's distances for the true arm and payload; they share no code with the planner's certificate."""
+    if logs.plant is None or not logs.plant.time.size:
+        return None
+    from safe_sysid.simulation import Plant, payload_from_spec
+
+    try:
+        payload = payload_from_spec(setup.options.payload)
+        return Plant(setup.model, logs.plant.theta_true, payload, setup.scene, q0=logs.plant.q[0]).clearance
+    except SafeSysIdError:
+        return None
+
+
+def _draw(setup: Setup, logs: RunLogs, evaluation: Evaluation, progress: Progress) -> list[str]:
+    """Pictures are for looking at: a run is not judged by whether they could be drawn."""
+    try:
+        return draw_pictures(setup, logs, evaluation)
+    except (OSError, ValueError, RuntimeError) as error:
+        progress.say(f"no pictures: {error}")
+        return []
+
+
+def _reason(trouble: str, evaluation: Evaluation) -> str:
+    """Why the run is no success; empty if it is one. First line: in one line."""
+    if trouble:
+        return trouble
+    counts = evaluation.violations
+    broken = [f"{getattr(counts, kind)} {kind}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
+    if broken:
+        return f"violations: {', '.join(broken)} ({evaluation.safety.findings[0]})"
+    return "; ".join(evaluation.gaps)

@@ -1,0 +1,116 @@
+"""What the parent has seen of a run so far, from topics alone; no ROS in here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.robot.config import Settings
+
+__all__ = ["BoxSeen", "NodeStatus", "PlanSeen", "RunState"]
+
+FloatArray = NDArray[np.float64]
+_SETTLE = 5.0  # s, how long after it is due the last update is waited for in real time
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSeen:
+    """A published box of theta_e, (10,) each; ``time`` in s when it was seen, ``batch`` None if not said."""
+
+    time: float
+    identity: str
+    batch: int | None
+    lower: FloatArray
+    nominal: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True)
+class PlanSeen:
+    """A published plan: start and end, s on the plant's clock; ``end`` None: there is no certified plan."""
+
+    start: float
+    end: float | None
+    box: str
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """Latest diagnostics of a node."""
+
+    level: int
+    text: str
+    values: dict[str, str]
+
+
+@dataclass
+class RunState:
+    """Everything that progress and the end of the run are decided by.
+
+    Attributes:
+        settings: of the robot.
+        plans_wanted: number of trajectories.
+        time: latest time that was seen, s on the plant's clock.
+        nodes: latest diagnostics by node.
+        boxes: published boxes, each identity once per batch.
+        plans: answers of the planner.
+    """
+
+    settings: Settings
+    plans_wanted: int
+    time: float = 0.0
+    nodes: dict[str, NodeStatus] = field(default_factory=dict)
+    boxes: list[BoxSeen] = field(default_factory=list)
+    plans: list[PlanSeen] = field(default_factory=list)
+
+    def value(self, node: str, key: str) -> str:
+        """A value of a node's diagnostics, empty if it was not told."""
+        status = self.nodes.get(node)
+        return "" if status is None else status.values.get(key, "")
+
+    @property
+    def phase(self) -> str:
+        """What the controller does now, in a word."""
+        return self.value("controller", "state") or "starting"
+
+    @property
+    def trajectories(self) -> list[PlanSeen]:
+        """Plans with a trajectory."""
+        return [plan for plan in self.plans if plan.end is not None]
+
+    @property
+    def planning_is_over(self) -> bool:
+        """Whether no further trajectory will come."""
+        return len(self.trajectories) >= self.plans_wanted or (
+            bool(self.plans) and self.plans[-1].end is None
+        )
+
+    @property
+    def motion_end(self) -> float | None:
+        """When the arm comes to rest, s; None while that is open."""
+        if not self.planning_is_over:
+            return None
+        ends = [plan.end for plan in self.trajectories if plan.end is not None]
+        return max(ends, default=self.plans[-1].start)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the arm holds again after all trajectories."""
+        end = self.motion_end
+        return end is not None and self.time >= end and self.phase == "holding"
+
+    def finished(self, lockstep: bool) -> bool:
+        """Whether the run is over: at rest, and the bounds from all of the motion are there."""
+        end = self.motion_end
+        if end is None or not self.at_rest:
+            return False
+        update, take_after = self.settings.identification.update_s, self.settings.identification.take_after_s
+        last_batch = math.ceil(end / update - 1e-9)
+        if lockstep:
+            seen = max((box.batch for box in self.boxes if box.batch is not None), default=-1)
+            return seen >= last_batch or self.time >= last_batch * update + take_after + 0.1
+        later = [box for box in self.boxes if box.time >= end]
+        return len(later) >= 2 or self.time >= end + update + _SETTLE

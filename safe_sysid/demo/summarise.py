@@ -1,0 +1,197 @@
+"""From logs and verdict to the summary, tables and pictures of a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.demo.evaluation import Evaluation
+from safe_sysid.demo.logs import COMMANDED, PlanEntry, RunLogs
+from safe_sysid.demo.options import Setup
+from safe_sysid.demo.supervisor import RunClock
+from safe_sysid.report.summary import (
+    Durations,
+    Exit,
+    Loop,
+    Margin,
+    Noise,
+    ParameterRow,
+    PlanRow,
+    Quantiles,
+    Summary,
+    Timing,
+)
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+
+__all__ = ["draw_pictures", "summarise"]
+
+FloatArray = NDArray[np.float64]
+
+
+def summarise(setup: Setup, logs: RunLogs, evaluation: Evaluation, clock: RunClock, end: Exit) -> Summary:
+    """The summary of a run, complete or not."""
+    options, measurement = setup.options, setup.model.settings.measurement
+    bounds = {
+        key: list(value) if isinstance(value := getattr(measurement, key), tuple) else value
+        for key in ("torque_abs", "torque_rel", "position_error", "velocity_error")
+    }
+    return Summary(
+        parameters=_parameters(setup, logs),
+        violations=evaluation.violations,
+        plans=[_plan(plan) for plan in logs.plans],
+        timing=_timing(logs, clock, options.lockstep),
+        safety=evaluation.safety,
+        robot=setup.model.name,
+        scene=setup.scene.name,
+        payload=setup.payload_name,
+        arm=options.arm,
+        seed=options.seed,
+        noise=Noise(mode=options.noise, **bounds),
+        mode=options.mode,
+        exit=end,
+    )
+
+
+def _parameters(setup: Setup, logs: RunLogs) -> list[ParameterRow]:
+    prior = setup.model.arm_prior
+    part = prior.payload_slice
+    lower, nominal, upper = prior.payload_lower, prior.mid[part], prior.payload_upper
+    if logs.updates:
+        last = logs.updates[-1]
+        lower, nominal, upper = last.lower, last.nominal, last.upper
+    truth = None if logs.plant is None else logs.plant.theta_true[part]
+    return [
+        ParameterRow(
+            name=name,
+            unit=unit,
+            truth=None if truth is None else float(truth[i]),
+            lower=float(lower[i]),
+            nominal=float(nominal[i]),
+            upper=float(upper[i]),
+            prior_lower=float(prior.payload_lower[i]),
+            prior_upper=float(prior.payload_upper[i]),
+        )
+        for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
+    ]
+
+
+def _plan(plan: PlanEntry) -> PlanRow:
+    return PlanRow(
+        sequence=plan.sequence,
+        status=plan.status,
+        start_s=plan.start,
+        hand_over_s=plan.hand_over,
+        end_s=plan.end,
+        box=plan.box,
+        k=list(plan.k),
+        cost=plan.cost,
+        planning_s=plan.duration,
+        margins={name: _margin(margin) for name, margin in plan.margins.items()},
+        reasons=list(plan.reasons),
+    )
+
+
+def _margin(margin: Any) -> Margin:
+    smallest = margin["smallest"]
+    finite = smallest is not None and math.isfinite(smallest)
+    return Margin(
+        smallest=float(smallest) if finite else None,
+        unit=str(margin.get("unit", "")),
+        culprit=str(margin.get("culprit", "")),
+        time_s=float(margin.get("time", margin.get("time_s", 0.0))),
+    )
+
+
+def _timing(logs: RunLogs, clock: RunClock, lockstep: bool) -> Timing:
+    log, plant = logs.controller, logs.plant
+    loop = Loop(ticks=0, compute_us=None, period_us=None, latency_us=None, missed=None)
+    if log is not None:
+        loop = Loop(
+            ticks=log.time.size,
+            compute_us=_quantiles(log.compute),
+            period_us=None if lockstep else _quantiles(log.period),
+            latency_us=None if lockstep else _quantiles(log.latency),
+            missed=None if lockstep or plant is None else _missed(plant.mode),
+        )
+    return Timing(
+        startup_s=clock.startup,
+        run_s=clock.run,
+        simulated_s=clock.simulated,
+        controller=loop,
+        planning=_durations([plan.duration for plan in logs.plans]),
+        identification=_durations([update.duration for update in logs.updates]),
+    )
+
+
+def _missed(mode: NDArray[np.int8]) -> int:
+    """Periods without a new command, between the first and the last that had one."""
+    commanded = np.flatnonzero(mode == COMMANDED)
+    if not commanded.size:
+        return 0
+    return int(commanded[-1] - commanded[0] + 1 - commanded.size)
+
+
+def _quantiles(seconds: FloatArray) -> Quantiles | None:
+    if not seconds.size:
+        return None
+    p50, p99 = np.percentile(seconds, (50, 99))
+    return Quantiles(p50=1e6 * float(p50), p99=1e6 * float(p99), max=1e6 * float(seconds.max()))
+
+
+def _durations(values: list[float | None]) -> Durations:
+    known = [value for value in values if value is not None]
+    if not known:
+        return Durations(count=len(values), median_s=None, max_s=None)
+    return Durations(count=len(values), median_s=float(np.median(known)), max_s=max(known))
+
+
+def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[str]:
+    """Write the three pictures into the run directory; returns their names."""
+    from safe_sysid.report.pictures import plot_bounds, plot_safety, plot_torques
+
+    if logs.plant is None or not logs.plant.time.size:
+        return []
+    model, plant, curves = setup.model, logs.plant, evaluation.curves
+    options, prior = setup.options, setup.model.arm_prior
+    where = f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {options.noise} noise, seed {options.seed}"
+    starts = [plan.start for plan in logs.plans if plan.planned]
+    updates = logs.updates
+    lower, nominal, upper = (
+        np.array([getattr(update, side) for update in updates]).reshape(-1, 10)
+        for side in ("lower", "nominal", "upper")
+    )
+    plot_bounds(
+        setup.run_dir / "bounds.png",
+        np.array([update.time for update in updates]),
+        lower,
+        nominal,
+        upper,
+        (prior.payload_lower, prior.payload_upper),
+        plant.theta_true[prior.payload_slice],
+        float(plant.time[-1]),
+        f"Guaranteed bounds of last link, hand and payload ({where})",
+    )
+    plot_torques(
+        setup.run_dir / "torques.png",
+        plant.time,
+        plant.applied,
+        model.limits.torque,
+        model.joint_names,
+        starts,
+        f"Applied torques between their limits ({where})",
+    )
+    plot_safety(
+        setup.run_dir / "safety.png",
+        (curves.clearance_time, curves.clearance),
+        evaluation.safety.clearance.certified_m,
+        curves.tracking_time,
+        curves.position_share,
+        curves.energy_share,
+        model.joint_names,
+        starts,
+        f"Clearance and tracking ({where})",
+    )
+    return ["bounds.png", "torques.png", "safety.png"]

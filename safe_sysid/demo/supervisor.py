@@ -1,0 +1,159 @@
+"""Starts the four processes of a run, watches until it is over, ends them; whatever happens, none is left."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from safe_sysid.demo.domain import own_domain, ros_environment
+from safe_sysid.demo.kernels import CompilationNotice
+from safe_sysid.demo.options import Setup
+from safe_sysid.demo.processes import ProcessGroup
+from safe_sysid.demo.progress import Progress
+from safe_sysid.demo.state import RunState
+from safe_sysid.errors import SafeSysIdError
+
+__all__ = ["RunClock", "RunFailedError", "node_parameters", "supervise"]
+
+#: The plant comes last: with its first measurement the run begins.
+NODES = ("controller", "planner", "identifier", "plant")
+_POLL = 0.1
+_SILENCE = 120.0  # s of wall time without any news: something hangs
+_ARMS = {"random": "uniform"}
+
+
+class RunFailedError(SafeSysIdError):
+    """A run did not come to its end."""
+
+
+@dataclass
+class RunClock:
+    """Wall-clock times of a run, s; filled as it goes on."""
+
+    startup: float = 0.0
+    run: float = 0.0
+    simulated: float = 0.0
+
+
+def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
+    """ROS parameters of a node. What the hand holds, and how the plant errs, goes to the plant alone."""
+    options = setup.options
+    parameters: dict[str, Any] = {
+        "robot": options.robot,
+        "scene": options.scene,
+        "overrides": json.dumps(options.overrides) if options.overrides else "",
+        "lockstep": options.lockstep,
+        "run_dir": str(setup.run_dir),
+        "seed": options.seed,
+    }
+    if node == "plant":
+        arm = _ARMS.get(options.arm, options.arm)
+        parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
+    elif node == "planner":
+        parameters |= {"plans": options.plans}
+    return parameters
+
+
+def supervise(setup: Setup, progress: Progress, clock: RunClock) -> RunState:
+    """Run the nodes until the run is over.
+
+    Raises:
+        ProcessDiedError: a node ended before that; with its last lines.
+        RunFailedError: time-out, or nothing happened for long.
+    """
+    options = setup.options
+    state = RunState(setup.model.settings, options.plans)
+    began = time.monotonic()
+    deadline = began + options.timeout
+    with own_domain() as domain, ProcessGroup() as group:
+        environment = ros_environment(domain, setup.run_dir / "log" / "ros")
+
+        def start(names: tuple[str, ...]) -> None:
+            for name in names:
+                file = setup.run_dir / "parameters" / f"{name}.yaml"
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(yaml.safe_dump({"/**": {"ros__parameters": node_parameters(setup, name)}}))
+                arguments = ("--ros-args", "--params-file", str(file))
+                group.start(name, arguments, environment, setup.run_dir / "log" / f"{name}.log")
+
+        progress.say(
+            f"starting {', '.join(NODES[:-1])} in ROS domain {domain}; look at them with "
+            f"ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST ros2 topic list"
+        )
+        start(NODES[:-1])
+        from safe_sysid.demo.watch import Watcher  # rclpy: while the nodes start
+
+        watcher = Watcher(state, domain, setup.model.n, options.lockstep)
+        try:
+            _await_ready(group, progress, deadline)
+            start(NODES[-1:])
+            _await_ready(group, progress, deadline)
+            clock.startup = time.monotonic() - began
+            progress.say(f"all four work after {clock.startup:.1f} s; the arm is on its own now")
+            begin = time.monotonic()
+            try:
+                _follow(watcher, group, progress, state, deadline, options.lockstep)
+            finally:
+                clock.run, clock.simulated = time.monotonic() - begin, state.time
+                progress.close()
+        finally:
+            watcher.close()
+        killed = group.stop()
+        if killed:
+            progress.say(f"{', '.join(killed)} did not end when asked, and had to be killed")
+    return state
+
+
+def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> None:
+    notice = CompilationNotice(progress.say)
+    told: set[str] = {process.name for process in group.processes if process.ready}
+    while True:
+        group.check()
+        waiting = []
+        for process in group.processes:
+            if process.check_ready():
+                if process.name not in told:
+                    told.add(process.name)
+                    progress.say(f"{process.name} is ready")
+            else:
+                waiting.append(process.name)
+        if not waiting:
+            group.remember_shared_memory()
+            return
+        if time.monotonic() > deadline:
+            raise RunFailedError(f"time-out: {', '.join(waiting)} not ready")
+        notice.tell(f"waiting for {', '.join(waiting)}")
+        time.sleep(_POLL)
+
+
+def _follow(
+    watcher: Any, group: ProcessGroup, progress: Progress, state: RunState, deadline: float, lockstep: bool
+) -> None:
+    """Watch until the run is over."""
+    last_news, last_seen = time.monotonic(), (0.0, 0, 0)
+    while True:
+        watcher.spin(_POLL)
+        progress.update(state)
+        group.check()
+        if state.finished(lockstep):
+            return
+        if state.phase == "fault":
+            raise RunFailedError(f"the controller is in fault: {state.value('controller', 'reason')}")
+        now, seen = time.monotonic(), (state.time, len(state.plans), len(state.boxes))
+        if seen != last_seen:
+            last_news, last_seen = now, seen
+        if now > deadline:
+            raise RunFailedError(f"time-out at {state.time:.2f} s of simulated time, {_words(state)}")
+        if now - last_news > _SILENCE:
+            raise RunFailedError(f"nothing has happened for {_SILENCE:.0f} s, {_words(state)}")
+
+
+def _words(state: RunState) -> str:
+    """What every node said last."""
+    return (
+        "; ".join(f"{name}: {status.text}" for name, status in sorted(state.nodes.items())) or "no node spoke"
+    )

@@ -1,0 +1,176 @@
+"""Identifier node: collects joint states, hands them to the identifier, publishes proved bounds."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import InertiaStamped
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
+from safe_sysid.nodes import messages
+from safe_sysid.nodes.base import ERROR, LATCHED, OK, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.messages import JointSample
+from safe_sysid.nodes.parameters import declare
+from safe_sysid.nodes.spin import Worker, run_node
+from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+
+__all__ = ["IdentifierNode", "main"]
+
+#: Samples go to the worker in pieces of this length, so that little is left to do when a batch ends, ns.
+_PIECE = 250_000_000
+
+
+class IdentifierNode(BaseNode):
+    """Callbacks only collect; equations and linear programs are the worker's, in the order of the data."""
+
+    def __init__(self) -> None:
+        super().__init__("identifier")
+        self._running = declare(self, "autostart", True, "identify from the first measurement on")
+        self._core = Identifier(self.model)
+        self._warm_up()
+        self._time = TimeBase(self.options.lockstep)
+        self._reader = messages.JointReader(self.model.joint_names)
+        self._samples: list[JointSample] = []
+        self._update_ns = to_ns(self.model.settings.identification.update_s)
+        self._batch, self._batch_end, self._piece_end = 1, 0, 0
+        self._updates: list[dict[str, Any]] = []
+        self._latest: UpdateResult | None = None
+        self._epoch = self._core.box.epoch
+        self._worker = Worker(lambda text: self.refuse("update", "failed", text))
+        self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
+        self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
+        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
+        qos = measurement_qos(self.options.lockstep, depth=2000)  # callbacks may be late, samples must not be lost
+        self.listen(JointState, "joint_states", self._on_measurement, qos)
+        self.serve("start", partial(self._run, True))
+        self.serve("stop", partial(self._run, False))
+
+    def _warm_up(self) -> None:
+        """Compile (or load) the kernels with an arm that stands still."""
+        scratch, count = Identifier(self.model), 300
+        q, zero = np.tile(self.model.settings.home, (count, 1)), np.zeros((count, self.model.n))
+        scratch.add(Measurements(1e-3 * np.arange(count), q, zero, zero))
+        scratch.update()
+
+    # -- inputs -------------------------------------------------------------------------------------------------
+
+    def _on_measurement(self, msg: JointState) -> None:
+        sample = self._reader.read(msg)
+        if not self._running:
+            return
+        if not self._batch_end:
+            self._time.seconds(sample.stamp_ns)
+            start = 0 if self.options.lockstep else sample.stamp_ns
+            self._batch_end, self._piece_end = start + self._update_ns, start + _PIECE
+        self._samples.append(sample)
+        if sample.stamp_ns >= self._piece_end or sample.stamp_ns >= self._batch_end:
+            self._hand_over(sample.stamp_ns)
+
+    def _hand_over(self, now: int) -> None:
+        """Give the worker what there is; at the end of a batch also the order to update."""
+        samples, self._samples = self._samples, []
+        self._worker.submit(partial(self._add, samples))
+        self._piece_end = now + _PIECE
+        while now >= self._batch_end:
+            self._worker.submit(partial(self._update, self._batch, now))
+            self._batch, self._batch_end = self._batch + 1, self._batch_end + self._update_ns
+
+    def _on_active(self, msg: Float64MultiArray) -> None:
+        """A new epoch: the controller was told that the hand holds something else now."""
+        epoch = messages.read_bounds(msg, self.model.arm_prior.size).box.epoch
+        if epoch > self._epoch:
+            self._epoch, self._samples = epoch, []
+            self._worker.submit(partial(self._reset, epoch))
+
+    def _run(self, running: bool) -> str | None:
+        self._running, self._samples = running, []
+        return None
+
+    # -- in the worker ------------------------------------------------------------------------------------------
+
+    def _add(self, samples: list[JointSample]) -> None:
+        stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples])
+        q, qd, effort = (np.array([sample[i] for sample in samples]) for i in (1, 2, 3))
+        self._core.add(Measurements(stamps, q, qd, effort))
+
+    def _update(self, batch: int, stamp_ns: int) -> None:
+        began = time.monotonic()
+        result = self._core.update()
+        self._publish(result, batch, stamp_ns, time.monotonic() - began)
+
+    def _reset(self, epoch: int) -> None:
+        while self._core.box.epoch < epoch:
+            self._core.reset()
+        self._publish(self._core.update(), None, None, 0.0)
+        self.say(f"epoch {epoch}: bounds are the prior's again")
+
+    def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
+        box = result.box
+        nominal = box.mid.copy()
+        nominal[box.payload_slice] = result.nominal
+        self._bounds.publish(messages.bounds_message(box, nominal, batch))
+        payload = messages.payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
+        if payload is not None:
+            self._payload.publish(payload)
+        self._latest = result
+        self._updates.append(
+            {
+                "stamp_ns": stamp_ns or 0, "batch": batch, "identity": box.identity, "status": result.status.name,
+                "message": result.message, "lower": box.payload_lower.tolist(), "upper": box.payload_upper.tolist(),
+                "nominal": result.nominal.tolist(), "rejected": dict(result.rejected), "rows": result.rows,
+                "timings": dict(result.timings), "seconds": seconds,
+            }
+        )  # fmt: skip
+        self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}")
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    def status(self) -> tuple[bytes, str, dict[str, object]]:
+        """The ten intervals, and what was rejected."""
+        result = self._latest
+        if result is None:
+            return OK, "collecting" if self._running else "stopped", {"batch": self._batch}
+        lower, upper = result.box.payload_lower, result.box.payload_upper
+        values: dict[str, object] = {
+            name: f"{nominal:.4g} in [{low:.4g}, {high:.4g}] {unit}"
+            for name, unit, low, nominal, high in zip(
+                PAYLOAD_NAMES, PAYLOAD_UNITS, lower, result.nominal, upper, strict=True
+            )
+        }
+        values |= {"box": result.box.identity, "status": result.status.value, "equations": result.rows}
+        values |= {f"rejected {reason}": count for reason, count in result.rejected.items()}
+        level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
+        return level, _mass(result) if level == OK else result.message, values
+
+    def close(self) -> None:
+        """Write ``identifier.json``."""
+        self._worker.stop()
+        if self.options.run_dir is None:
+            return
+        record = {"payload_names": PAYLOAD_NAMES, "payload_units": PAYLOAD_UNITS, "updates": self._updates}
+        record |= {"prior_lower": self.model.arm_prior.payload_lower.tolist()}
+        record |= {"prior_upper": self.model.arm_prior.payload_upper.tolist()}
+        record |= {"refused": dict(self.refusals)}
+        (self.options.run_dir / "identifier.json").write_text(json.dumps(record, indent=1))
+
+
+def _mass(result: UpdateResult) -> str:
+    lower, upper = result.box.payload_lower[0], result.box.payload_upper[0]
+    return f"mass {result.nominal[0]:.3f} in [{lower:.3f}, {upper:.3f}] kg"
+
+
+def main(args: list[str] | None = None) -> int:
+    """Entry point of the executable ``identifier_node``."""
+    return run_node(IdentifierNode, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""Momentum rows: the true parameters satisfy every one, for any arm, noise and source; and what is left out is found."""
+
+import numpy as np
+import pytest
+from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification import momentum
+from safe_sysid.identification.measurement_errors import MeasurementErrors, StepStates, torque_interval
+from safe_sysid.identification.measurements import Measurements, Screen
+from safe_sysid.identification.momentum import momentum_rows
+from safe_sysid.identification.remainders import Remainders
+from safe_sysid.identification.row_errors import ERROR_CAUSES
+from safe_sysid.identification.windows import WindowCutter
+from safe_sysid.robot.magnitudes import link_norms
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+
+
+class Case:
+    """A random arm, its box and a short log."""
+
+    def __init__(self, seed, n, dt=1e-3, duration=0.8, v_c=0.01, coulomb=1.0, chatter=1.0, substeps=2):
+        rng = np.random.default_rng(seed)
+        self.kin, theta = random_arm(rng, n, coulomb=coulomb)
+        self.theta, self.box = random_consistent_box(rng, theta, n)
+        self.v_c, self.rng, self.n = v_c, rng, n
+        plans = wavy_plans(rng, n, duration)
+        self.log = simulate(self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter)
+
+    def errors(self, **changes):
+        declared = {
+            "torque_source": "motor", "torque_abs": 1e-7, "torque_rel": 0.0, "position": 0.0, "velocity": 0.0,
+            "acceleration": 1.02 * self.log.largest_acceleration, "transition": self.v_c, "stamp": 0.0,
+        }  # fmt: skip
+        return MeasurementErrors(self.n, **(declared | changes))
+
+    def rows(self, data, errors, lengths=(0.1,), ramp=0.0, stride=1.0):
+        parts = []
+        for run, continues in Screen(np.zeros(self.n, bool), 1.0).runs(data):
+            for samples, windows in WindowCutter(lengths, stride).cut(run, continues):
+                parts.append(momentum_rows(self.kin, self.box, errors, samples, windows, ramp))
+        return momentum.MomentumRows.concatenate(parts)
+
+    def ratio(self, rows):
+        """|error| / w of every row, for the true parameters."""
+        assert len(rows) > 0
+        assert np.all(rows.slack > 0.0)
+        return np.abs(rows.matrix @ self.theta - rows.target) / rows.slack
+
+
+@pytest.fixture(scope="module")
+def case():
+    return Case(3, 4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_truth_satisfies_every_row_of_random_arms(seed):
+    rng = np.random.default_rng(100 + seed)
+    n = 1 + seed % 7
+    case = Case(seed, n, dt=float(rng.choice([1e-3, 2e-3, 5e-3])), v_c=float(rng.choice([0.01, 0.05])))
+    a, b = float(rng.uniform(0, 0.2)), float(rng.uniform(0, 0.2))
+    for mode in ("uniform", "random_sign", "constant", "grow", "shrink"):
+        dq, dv = float(rng.choice([0.0, 1e-4])), float(rng.choice([0.0, 2e-3]))
+        data = noisy(case.log, a, b, rng, mode, position=dq, velocity=dv)
+        errors = case.errors(torque_abs=a + 1e-9, torque_rel=b, position=dq, velocity=dv, stamp=1e-9)
+        for lengths, ramp in (((0.1,), 0.0), ((0.02, 0.05), 0.0), ((0.1,), 0.02), ((0.03,), 0.015), ((0.005,), 0.0)):
+            assert case.ratio(case.rows(data, errors, lengths, ramp)).max() <= 1.0
+
+
+@pytest.mark.parametrize("ramp", [0.0, 0.03])
+def test_quadrature_alone_holds_at_coarse_sampling(ramp):
+    # No noise: what is left is what integration between samples leaves, at 10 ms with torque jumps every sample.
+    case = Case(11, 3, dt=1e-2, chatter=8.0, coulomb=0.0, substeps=10, duration=2.0)
+    rows = case.rows(noisy(case.log, 0.0, 0.0, case.rng, "none"), case.errors(torque_abs=1e-12), (0.1, 0.04), ramp)
+    ratio = case.ratio(rows)
+    assert ratio.max() <= 1.0
+    assert ratio.max() > 0.005  # a bound a thousand times too large would prove nothing
+
+
+def test_row_error_of_noise_on_the_bound_is_almost_attained(case):
+    data = noisy(case.log, 0.05, 0.1, case.rng, "grow")
+    ratio = case.ratio(case.rows(data, case.errors(torque_abs=0.05, torque_rel=0.1)))
+    assert 0.9 < ratio.max() <= 1.0
+
+
+def test_dropping_a_term_of_w_is_found():
+    """Each cause alone, removed from w, must leave the truth outside of some row: then every term is needed."""
+    rough = Case(11, 3, dt=1e-2, chatter=8.0, coulomb=0.0, substeps=10, duration=2.0)
+    slow = Case(5, 3, coulomb=3.0, chatter=0.0)
+    attacks = {
+        "torque": (slow, {"torque_abs": 0.1}, {"a": 0.1, "mode": "random_sign"}, 0.0),
+        "coulomb": (slow, {}, {}, 0.0),
+        "quadrature": (rough, {"torque_abs": 0.0}, {}, 0.0),
+        "momentum": (slow, {"velocity": 5e-3}, {"velocity": 5e-3, "mode": "random_sign"}, 0.0),
+        "friction": (slow, {"position": 1e-4}, {"position": 1e-4, "mode": "random_sign"}, 0.0),
+    }
+    for cause, (case, declared, noise, ramp) in attacks.items():
+        noise = {"a": 0.0, "b": 0.0, "mode": "none"} | noise
+        data = noisy(case.log, rng=case.rng, **noise)
+        rows = case.rows(data, case.errors(**declared), (0.1,), ramp)
+        error = np.abs(rows.matrix @ case.theta - rows.target)
+        assert np.all(error <= rows.slack), cause
+        without = rows.slack - rows.parts[:, ERROR_CAUSES.index(cause)]
+        assert np.any(error > without), f"nothing breaks without the term {cause!r}"
+
+
+def test_torque_noise_scaled_by_the_measured_torque_is_found(case, monkeypatch):
+    a, b = 0.02, 0.2
+    data = noisy(case.log, a, b, case.rng, "shrink")
+    errors = case.errors(torque_abs=a, torque_rel=b)
+    assert case.ratio(case.rows(data, errors)).max() <= 1.0
+    monkeypatch.setattr(momentum, "torque_interval", lambda tau_m, e: (tau_m, a + b * np.abs(tau_m)))
+    assert case.ratio(case.rows(data, errors)).max() > 1.0
+
+
+def test_left_rectangles_are_found(case, monkeypatch):
+    data = noisy(case.log, 0.0, 0.0, case.rng, "none")
+    step_states = momentum.step_states
+
+    def left(samples, errors):
+        good = step_states(samples, errors)
+        return StepStates(good.h, samples.q[:-1], samples.qd[:-1], good.rho, good.delta, good.wrong)
+
+    assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0
+    monkeypatch.setattr(momentum, "step_states", left)
+    assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() > 1.0
+
+
+def test_friction_sign_taken_from_samples_is_found(monkeypatch):
+    case = Case(5, 3, coulomb=3.0, chatter=0.0)
+    data = noisy(case.log, 0.0, 0.0, case.rng, "none")
+    assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0
+    monkeypatch.setattr(momentum, "coulomb_sign", lambda mean, rho, h, e: np.sign(mean))
+    assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() > 1.0
+
+
+def test_ramps_make_the_velocity_error_harmless(case):
+    dv = 5e-3
+    data = noisy(case.log, 0.0, 0.0, case.rng, "random_sign", velocity=dv)
+    with_ends = case.rows(data, case.errors(velocity=dv))
+    on_ramps = case.rows(data, case.errors(velocity=dv), ramp=0.02)
+    assert case.ratio(on_ramps).max() <= 1.0
+    assert np.median(on_ramps.slack) < 0.2 * np.median(with_ends.slack)
+
+
+def test_link_side_torque_sees_neither_friction_nor_rotor(case):
+    n = case.n
+    data = noisy(case.log, 0.01, 0.02, case.rng, "random_sign", link=True)
+    errors = case.errors(torque_source="link", torque_abs=0.011, torque_rel=0.02)
+    rows = case.rows(data, errors)
+    assert case.ratio(rows).max() <= 1.0
+    assert not np.any(rows.matrix[:, 10 * n : 13 * n])
+    assert not np.any(rows.parts[:, ERROR_CAUSES.index("coulomb")])
+    as_motor = case.rows(data, case.errors(torque_abs=0.011, torque_rel=0.02))
+    assert case.ratio(as_motor).max() > 1.0
+
+
+def test_torque_interval_is_exact():
+    rng = np.random.default_rng(0)
+    tau = rng.normal(0, 2.0, 4000) * rng.choice([1.0, 0.02], 4000)
+    for a, b in ((0.05, 0.0), (0.0, 0.3), (0.05, 0.3), (0.5, 0.9)):
+        e = MeasurementErrors(1, "motor", a, b, 0.0, 0.0, 1.0)
+        for sign in (-1.0, 1.0):
+            measured = tau + sign * (a + b * np.abs(tau))
+            middle, half = torque_interval(measured, e)
+            assert np.all(np.abs(tau - middle) <= half * (1 + 1e-12) + 1e-12)
+            # Both ends are torques that could have given this measurement: the interval is not larger than it must be.
+            for end in (middle - half, middle + half):
+                assert np.all(np.abs(measured - end) <= a + b * np.abs(end) + 1e-9)
+
+
+def test_commanded_torque_takes_either_meaning_of_relative():
+    e = MeasurementErrors(1, "command", 0.05, 0.1, 0.0, 0.0, 1.0)
+    command = np.linspace(-5, 5, 101)
+    middle, half = torque_interval(command, e)
+    for tau in (command + 0.05 + 0.1 * np.abs(command), command - 0.05 - 0.1 * np.abs(command)):
+        assert np.all(np.abs(tau - middle) <= half + 1e-12)
+
+
+def test_remainders_bound_sampled_derivatives():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 7))
+        kin, theta = random_arm(rng, n)
+        theta, box = random_consistent_box(rng, theta, n)
+        rigid = theta.copy()
+        rigid[10 * n :] = 0.0
+        v, x, y = (rng.uniform(0, 2, n) * rng.integers(0, 2, n) for _ in range(3))
+        bound = Remainders(kin, link_norms(kin, box.lower, box.upper)).bounds(v[None], x[None], y[None])
+        closest = np.zeros(6)
+        for _ in range(150):
+            q, qd = rng.uniform(-np.pi, np.pi, n), v * rng.choice([-1, 1], n)
+            dq, dv = x * rng.choice([-1, 1], n), y * rng.choice([-1, 1], n)
+            h = 1e-4
+            values = np.array([
+                [(f(kin, q + s * h * dq, qd + s * h * dv) @ rigid) for s in (-1, 0, 1)]
+                for f in (momentum_regressor, momentum_rate_regressor)
+            ])  # fmt: skip
+            first, second = (values[:, 2] - values[:, 0]) / (2 * h), (values[:, 2] - 2 * values[:, 1] + values[:, 0]) / h**2
+            for k, (got, most) in enumerate((
+                (values[0, 1], bound.p0), (first[0], bound.p1), (second[0], bound.p2),
+                (values[1, 1], bound.f0), (first[1], bound.f1), (second[1], bound.f2),
+            )):  # fmt: skip
+                assert np.all(np.abs(got) <= most[0] * (1 + 1e-6) + 1e-4)
+                closest[k] = max(closest[k], np.max(np.abs(got) / (most[0] + 1e-3)))
+        assert closest[0] > 0.02 or not v.any()
+
+
+def test_windows_that_contradict_the_declared_acceleration_are_left_out(case):
+    data = noisy(case.log, 0.0, 0.0, case.rng, "none")
+    qd = data.qd.copy()
+    qd[130, 1] += 1.0  # 0.03 s into the second window; a step of 1 rad/s within 1 ms
+    rows = case.rows(Measurements(data.stamps, data.q, qd, data.effort), case.errors())
+    assert rows.rejected_acceleration == 1
+    assert not np.any((rows.start < 0.13) & (rows.end > 0.13))
+    assert np.any(rows.start >= 0.199)
+
+
+def test_declared_errors_are_validated():
+    good = {"torque_source": "motor", "torque_abs": 0.1, "torque_rel": 0.1, "position": 0.0, "velocity": 0.0}
+    MeasurementErrors(2, **good, acceleration=1.0)
+    for bad in ({"torque_source": "gearbox"}, {"torque_rel": 1.0}, {"torque_abs": -1.0}, {"velocity": np.nan}):
+        with pytest.raises(ParameterError, match=next(iter(bad))):
+            MeasurementErrors(2, **(good | bad), acceleration=1.0)
+
+
+# --- screening -----------------------------------------------------------------------------------------------------
+
+
+def log_of(stamps, n=2):
+    stamps = np.asarray(stamps, float)
+    t = np.nan_to_num(stamps)[:, None] * np.ones(n)
+    return Measurements(stamps, np.sin(t), np.cos(t), t)
+
+
+def test_bad_samples_are_counted_and_end_a_run():
+    stamps = np.arange(30) * 1e-3
+    data = log_of(stamps)
+    q = data.q.copy()
+    q[5, 1] = np.nan
+    order = list(range(30))
+    order[12], order[13] = 13, 12  # swapped on the wire
+    order.insert(20, 19)  # sent twice
+    del order[26]  # lost
+    screen = Screen(np.zeros(2, bool), 1.5e-3)
+    runs = screen.runs(Measurements(stamps[order], q[order], data.qd[order], data.effort[order]))
+    assert dict(screen.rejected) == {"not_finite": 1, "out_of_order": 1, "duplicate": 1, "gap": 2}
+    for run, _ in runs:
+        assert np.all(np.abs(np.diff(run.stamps) - 1e-3) < 1e-9)
+    assert not any(continues for _, continues in runs)
+
+
+def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
+    rng = np.random.default_rng(4)
+    stamps = np.cumsum(rng.uniform(0.8e-3, 1.2e-3, 400))
+    stamps[200:] += 0.01
+    data = log_of(stamps)
+
+    def windows(parts):
+        screen, cutter, out = Screen(np.zeros(2, bool), 1.5e-3), WindowCutter((0.02, 0.03), 0.5), []
+        for part in parts:
+            for run, continues in screen.runs(part):
+                for samples, found in cutter.cut(run, continues):
+                    out += [(samples.stamps[i], samples.stamps[j]) for i, j in found]
+        return sorted(out), screen.rejected
+
+    whole, rejected = windows([data])
+    cuts = [0, 1, 2, 50, 51, 170, 230, 231, 399, 400]
+    assert windows([data[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]) == (whole, rejected)
+    assert rejected == {"gap": 1}
+    gap = (stamps[199], stamps[200])
+    assert not any(a < gap[1] and b > gap[0] for a, b in whole)
+    assert all(0.0 < b - a < 0.0325 for a, b in whole)
+    assert len(whole) > 40
+
+
+def test_continuous_joints_are_unwrapped_across_calls():
+    t = np.arange(3000) * 1e-3
+    angle = np.stack([4.0 * t, -3.0 * t], axis=1)
+    wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
+    data = Measurements(t, wrapped, np.zeros_like(angle), np.zeros_like(angle))
+    screen = Screen(np.array([True, True]), 1.5e-3)
+    got = [run.q for part in (data[:700], data[700:]) for run, _ in screen.runs(part)]
+    assert len(got) == 2
+    assert np.allclose(np.concatenate(got), angle, atol=1e-12)
+    unwrapped = Screen(np.array([False, True]), 1.5e-3).runs(data)[0][0].q
+    assert np.array_equal(unwrapped[:, 0], wrapped[:, 0])
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (np.zeros(3), np.zeros((4, 2)), np.zeros((3, 2)), np.zeros((3, 2))),
+        (np.zeros(3), np.zeros((3, 2)), np.zeros((3, 3)), np.zeros((3, 2))),
+        (np.zeros((3, 1)), np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((3, 2))),
+        (np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)),
+    ],
+)
+def test_shapes_of_measurements_are_checked(arrays):
+    with pytest.raises(ParameterError, match="Measurements"):
+        Measurements(*arrays)
+
+
+def test_measurements_are_read_only():
+    data = log_of([0.0, 1.0])
+    with pytest.raises(ValueError, match="read-only"):
+        data.q[0, 0] = 1.0

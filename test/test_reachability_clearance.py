@@ -1,0 +1,186 @@
+"""Attacks on poses and clearances: points and distances at sampled tracking errors, random arms and the Gen3."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from arm_factory import random_arm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reachability_support import random_tracking, random_trajectory
+
+from safe_sysid.reachability.attack import attack_clearance, body_distance, sample_symbols, states_of
+from safe_sysid.reachability.cells import TrackingSet, time_cells
+from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
+from safe_sysid.reachability.pose import point_ranges, relative_poses
+from safe_sysid.reachability.separation import separation_kernel
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import Body
+from safe_sysid.robot.regressors import forward_kinematics
+from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+SEEDS = st.integers(0, 2**32 - 1)
+#: coal's own tolerance on distances, m.
+COAL = 2e-6
+SCENE_BOX = SceneBox("post", np.array([0.4, 0.1, 0.3]), np.array([0.2, -0.4, 1.0]), np.array([0.1, 0.2, 0.5]))
+
+
+def bodies_of(n: int, rng: np.random.Generator) -> tuple[Body, ...]:
+    """A ball, segments and boxes, some flat, on random joints and on the base."""
+    out = [Body("foot", -1, rng.normal(scale=0.1, size=(2, 3)), 0.05, "base")]
+    for j in range(n):
+        count = int(rng.choice([1, 2, 3, 4, 8]))
+        points = rng.normal(scale=0.1, size=(count, 3))
+        if count == 4 and rng.random() < 0.5:
+            points[:, 2] = 0.0
+        out.append(Body(f"body_{j}", j, points, float(rng.choice([0.0, 0.03]))))
+    return tuple(out)
+
+
+def stand_in(kin: object, bodies: tuple[Body, ...], allowed: frozenset = frozenset()) -> SimpleNamespace:
+    """What clearance needs of a model."""
+    return SimpleNamespace(kinematics=kin, bodies=bodies, allowed_pairs=allowed, n=len(kin.axis))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=SEEDS)
+def test_points_stay_in_their_boxes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    kin, _, _ = random_arm(n, rng)
+    trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 32)
+    rotations, origins = relative_poses(kin, cells, tracking)
+    points = rng.normal(scale=0.3, size=(3, 3))
+    for cell in rng.integers(cells.count, size=3):
+        x = sample_symbols(40, n, rng)
+        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (40, 1)), tracking, x)[0]
+        r, p = forward_kinematics(kin, q)
+        r = np.concatenate([np.tile(np.eye(3), (40, 1, 1, 1)), r], axis=1)
+        p = np.concatenate([np.zeros((40, 1, 3)), p], axis=1)
+        for a in range(n + 1):
+            for b in range(a, n + 1):
+                box = point_ranges(rotations[cell : cell + 1, a, b], origins[cell : cell + 1, a, b], points)[0]
+                world = np.einsum("kij,pj->kpi", r[:, b], points) + p[:, b][:, None]
+                seen = np.einsum("kji,kpj->kpi", r[:, a], world - p[:, a][:, None])
+                assert np.all(box[..., 0] <= seen + 1e-12) and np.all(seen <= box[..., 1] + 1e-12)
+
+
+def test_point_boxes_are_tight() -> None:
+    model = load_robot("kinova_gen3")
+    rng = np.random.default_rng(0)
+    tracking = TrackingSet(np.full(7, 0.012), np.full(7, 0.06), np.full(7, 5.0))
+    q = np.array(model.settings.home)
+    trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + 0.3, 3.0)
+    cells = time_cells(trajectory, 128)
+    rotations, origins = relative_poses(model.kinematics, cells, tracking)
+    box = point_ranges(rotations[60:61, 0, 7], origins[60:61, 0, 7], np.array([[0.0, 0.0, -0.2]]))[0, 0]
+    x = sample_symbols(20000, 7, rng)
+    q = states_of(trajectory, np.tile(cells.grid[60:62], (len(x), 1)), tracking, x)[0]
+    r, p = forward_kinematics(model.kinematics, q)
+    tip = p[:, 6] + r[:, 6] @ np.array([0.0, 0.0, -0.2])
+    assert np.all(np.ptp(tip, axis=0) > 0.8 * (box[:, 1] - box[:, 0]))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS)
+def test_verified_bounds_stay_below_the_distance(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 7))
+    kin, _, _ = random_arm(n, rng)
+    model, scene = stand_in(kin, bodies_of(n, rng)), Scene("test", (SCENE_BOX,))
+    trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 24)
+    found = enclose_clearance(model, scene, cells, tracking, near=float(rng.choice([0.0, 0.1, 10.0])))
+    shapes, pairs = clearance_pairs(model, scene)
+    assert found.bounds.shape == (cells.count, len(pairs))
+    for cell in rng.integers(cells.count, size=2):
+        q = states_of(
+            trajectory, np.tile(cells.grid[cell : cell + 2], (10, 1)), tracking, sample_symbols(10, n, rng)
+        )[0]
+        for column, (a, b) in enumerate(pairs):
+            # The stand-in for a flat body is thicker than the body: as an oracle it errs by that.
+            thick = sum(coal_core(s)[3] for s in (shapes[a], shapes[b]) if len(s.points) > 2)
+            distance = min(body_distance(kin, shapes[a], shapes[b], x) for x in q)
+            # When bodies overlap, coal's depth and a separating direction need not agree: only the sign counts.
+            assert found.bounds[cell, column] <= max(distance, 0.0) + thick + COAL
+
+
+def test_the_gen3_among_boxes_withstands_descent_and_is_tight() -> None:
+    model, scene = load_robot("kinova_gen3"), load_scene("six_boxes")
+    rng = np.random.default_rng(1)
+    tracking = TrackingSet(np.full(7, 0.012), np.full(7, 0.06), np.full(7, 5.0))
+    q = np.asarray(scene.start)
+    trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + rng.uniform(-0.3, 0.3, 7), 3.0)
+    cells = time_cells(trajectory, 128)
+    found = enclose_clearance(model, scene, cells, tracking)
+    worst, given_away = attack_clearance(
+        model, scene, trajectory, cells, tracking, found, rng, which=[0, 50, 80], steps=10
+    )
+    assert worst <= COAL
+    assert given_away < 1e-3
+
+
+def test_a_wrong_direction_gives_a_weak_bound_not_a_wrong_one() -> None:
+    rng = np.random.default_rng(2)
+    kin, _, _ = random_arm(3, rng)
+    trajectory, tracking = random_trajectory(3, rng), random_tracking(3, rng)
+    cells = time_cells(trajectory, 8)
+    rotations, origins = relative_poses(kin, cells, tracking)
+    a, b = Body("a", 0, rng.normal(scale=0.05, size=(2, 3)), 0.02), Body("b", 2, rng.normal(scale=0.05, size=(8, 3)), 0.0)
+    points, first = np.concatenate([a.points, b.points]), np.array([0, 2, 10])
+    directions = np.vstack([rng.normal(size=(60, 3)), np.zeros((1, 3)), np.full((1, 3), np.nan), np.full((1, 3), 1e300)])
+    tasks = np.tile([3, 0, 1], (len(directions), 1))
+    out = np.full(len(directions), -np.inf)
+    args = (rotations, origins, points, first, np.array([1, 3]), np.array([a.radius, b.radius]))
+    separation_kernel(*args, tasks, directions, out)
+    q = states_of(trajectory, np.tile(cells.grid[3:5], (200, 1)), tracking, sample_symbols(200, 3, rng))[0]
+    distance = min(body_distance(kin, a, b, x) for x in q)
+    assert np.all(out <= distance + COAL)
+    assert np.all(out[-3:] == -np.inf)
+    # Length does not count, and the best of many directions comes near the distance.
+    scaled = np.full(len(directions), -np.inf)
+    separation_kernel(*args, tasks, 1e-3 * directions, scaled)
+    np.testing.assert_allclose(scaled[:60], out[:60], rtol=1e-9, atol=1e-12)
+
+
+def test_pairs_that_count() -> None:
+    model, scene = load_robot("kinova_gen3"), load_scene("six_boxes")
+    shapes, pairs = clearance_pairs(model, scene)
+    names = {frozenset((shapes[a].name, shapes[b].name)) for a, b in pairs}
+    assert frozenset(("ground", "base_link")) not in names
+    assert frozenset(("ground", "payload")) in names
+    assert frozenset(("payload", "forearm_link")) in names
+    assert not names & set(model.allowed_pairs)
+    joint = {s.name: s.joint for s in shapes}
+    boxes = {box.name for box in scene.boxes}
+    # Everything else is there: every two bodies of different joints, every body with every box, no two boxes.
+    bodies = [b.name for b in model.bodies]
+    expected = {frozenset((a, b)) for a in bodies for b in bodies if joint[a] != joint[b]}
+    expected |= {frozenset((a, b)) for a in bodies for b in boxes}
+    assert names == expected - set(model.allowed_pairs) - set(scene.allowed_pairs)
+    assert all(shapes[a].joint <= shapes[b].joint for a, b in pairs)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_a_broken_enclosure_is_no_clearance(broken: float) -> None:
+    rng = np.random.default_rng(3)
+    kin, _, _ = random_arm(2, rng)
+    cells = time_cells(random_trajectory(2, rng), 4)
+    forms = cells.forms.copy()
+    forms[2, 0, 0, 0] = broken
+    model = stand_in(kin, (Body("base", -1, np.zeros((1, 3)), 0.01), Body("tip", 1, np.ones((1, 3)), 0.01)))
+    found = enclose_clearance(model, Scene("open"), type(cells)(cells.grid, forms), random_tracking(2, rng))
+    assert not np.any(found.bounds[2] >= 0.0)
+    assert np.all(np.isfinite(found.bounds[[0, 1, 3]]))
+
+
+def test_no_pairs_no_bounds() -> None:
+    rng = np.random.default_rng(4)
+    kin, _, _ = random_arm(1, rng)
+    cells = time_cells(random_trajectory(1, rng), 4)
+    found = enclose_clearance(stand_in(kin, ()), Scene("open"), cells, random_tracking(1, rng))
+    assert found.bounds.shape == (cells.count, 0)
