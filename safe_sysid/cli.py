@@ -167,6 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = " ".join(str(error).split())
         print(f"safe-sysid {options.command}: error: {text}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"safe-sysid {options.command}: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads: keep Python from complaining when it flushes
         return 1
@@ -177,7 +180,7 @@ def _demo(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(
             f"safe-sysid demo: {options.robot} grips {options.payload!r} in scene {options.scene}; "
-            f"{options.noise} noise, seed {options.seed}, {mode}",
+            f"{options.noise if options.noise != 'none' else 'no'} noise, seed {options.seed}, {mode}",
             flush=True,
         )
     from safe_sysid.demo.options import DemoOptions

@@ -26,7 +26,8 @@ def pinocchio_model(kin, theta):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
         joint = pin.JointModelRevoluteUnaligned(np.array(kin.axis[j]))
         parent = model.addJoint(parent, joint, placement, f"j{j}")
-        model.appendBodyToJoint(parent, pin.Inertia.FromDynamicParameters(theta[10 * j : 10 * j + 10]), pin.SE3.Identity())
+        link = pin.Inertia.FromDynamicParameters(theta[10 * j : 10 * j + 10])
+        model.appendBodyToJoint(parent, link, pin.SE3.Identity())
     model.armature = np.array(theta[12 * n : 13 * n])
     return model
 
@@ -60,7 +61,6 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
     q, v = plans[0][0].state(0.0)[:2].copy()
     out = [[], [], [], [], []]
     largest = np.zeros(n)
-    t = 0.0
     tau, link = np.zeros(n), np.zeros(n)
     count = 0
 
@@ -97,7 +97,7 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
     return TrueLog(stamps, q, qd, torque, link, largest)
 
 
-def exciting_plans(start, rng, n_plans=4, t_f=3.0, t_p=1.5, amplitude=0.785, tries=1, score=None):
+def exciting_plans(start, rng, n_plans=4, t_f=3.0, t_p=1.5, amplitude=0.785):
     """Receding-horizon quintics as in the paper: the next one takes over after ``t_p``; the last runs to its end."""
     state = np.stack([start, 0 * start, 0 * start])
     plans = []
@@ -126,8 +126,13 @@ def noisy(log, a, b, rng, mode="uniform", position=0.0, velocity=0.0, signs=None
             signs = np.sign(torque)
         else:
             signs = np.zeros(shape)
-    e_q = position * (rng.choice([-1.0, 1.0], shape) if mode != "uniform" else rng.uniform(-1, 1, shape))
-    e_v = velocity * (rng.choice([-1.0, 1.0], shape) if mode != "uniform" else rng.uniform(-1, 1, shape))
+
+    def state_error(bound):
+        if bound == 0.0:
+            return 0.0
+        return bound * (rng.uniform(-1, 1, shape) if mode == "uniform" else rng.choice([-1.0, 1.0], shape))
+
+    e_q, e_v = state_error(position), state_error(velocity)
     effort = torque + signs * (a + b * np.abs(torque))
     return Measurements(log.stamps, log.q + e_q, log.qd + e_v, effort)
 

@@ -1,4 +1,6 @@
-"""Momentum rows: the true parameters satisfy every one, for any arm, noise and source; and what is left out is found."""
+"""Momentum rows: the true parameters satisfy every one, for any arm, noise and source; what is left out is found."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -25,7 +27,9 @@ class Case:
         self.theta, self.box = random_consistent_box(rng, theta, n)
         self.v_c, self.rng, self.n = v_c, rng, n
         plans = wavy_plans(rng, n, duration)
-        self.log = simulate(self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter)
+        self.log = simulate(
+            self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter
+        )
 
     def errors(self, **changes):
         declared = {
@@ -63,7 +67,13 @@ def test_truth_satisfies_every_row_of_random_arms(seed):
         dq, dv = float(rng.choice([0.0, 1e-4])), float(rng.choice([0.0, 2e-3]))
         data = noisy(case.log, a, b, rng, mode, position=dq, velocity=dv)
         errors = case.errors(torque_abs=a + 1e-9, torque_rel=b, position=dq, velocity=dv, stamp=1e-9)
-        for lengths, ramp in (((0.1,), 0.0), ((0.02, 0.05), 0.0), ((0.1,), 0.02), ((0.03,), 0.015), ((0.005,), 0.0)):
+        for lengths, ramp in (
+            ((0.1,), 0.0),
+            ((0.02, 0.05), 0.0),
+            ((0.1,), 0.02),
+            ((0.03,), 0.015),
+            ((0.005,), 0.0),
+        ):
             assert case.ratio(case.rows(data, errors, lengths, ramp)).max() <= 1.0
 
 
@@ -71,7 +81,9 @@ def test_truth_satisfies_every_row_of_random_arms(seed):
 def test_quadrature_alone_holds_at_coarse_sampling(ramp):
     # No noise: what is left is what integration between samples leaves, at 10 ms with torque jumps every sample.
     case = Case(11, 3, dt=1e-2, chatter=8.0, coulomb=0.0, substeps=10, duration=2.0)
-    rows = case.rows(noisy(case.log, 0.0, 0.0, case.rng, "none"), case.errors(torque_abs=1e-12), (0.1, 0.04), ramp)
+    rows = case.rows(
+        noisy(case.log, 0.0, 0.0, case.rng, "none"), case.errors(torque_abs=1e-12), (0.1, 0.04), ramp
+    )
     ratio = case.ratio(rows)
     assert ratio.max() <= 1.0
     assert ratio.max() > 0.005  # a bound a thousand times too large would prove nothing
@@ -196,7 +208,8 @@ def test_remainders_bound_sampled_derivatives():
                 [(f(kin, q + s * h * dq, qd + s * h * dv) @ rigid) for s in (-1, 0, 1)]
                 for f in (momentum_regressor, momentum_rate_regressor)
             ])  # fmt: skip
-            first, second = (values[:, 2] - values[:, 0]) / (2 * h), (values[:, 2] - 2 * values[:, 1] + values[:, 0]) / h**2
+            first = (values[:, 2] - values[:, 0]) / (2 * h)
+            second = (values[:, 2] - 2 * values[:, 1] + values[:, 0]) / h**2
             for k, (got, most) in enumerate((
                 (values[0, 1], bound.p0), (first[0], bound.p1), (second[0], bound.p2),
                 (values[1, 1], bound.f0), (first[1], bound.f1), (second[1], bound.f2),
@@ -219,7 +232,12 @@ def test_windows_that_contradict_the_declared_acceleration_are_left_out(case):
 def test_declared_errors_are_validated():
     good = {"torque_source": "motor", "torque_abs": 0.1, "torque_rel": 0.1, "position": 0.0, "velocity": 0.0}
     MeasurementErrors(2, **good, acceleration=1.0)
-    for bad in ({"torque_source": "gearbox"}, {"torque_rel": 1.0}, {"torque_abs": -1.0}, {"velocity": np.nan}):
+    for bad in (
+        {"torque_source": "gearbox"},
+        {"torque_rel": 1.0},
+        {"torque_abs": -1.0},
+        {"velocity": np.nan},
+    ):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             MeasurementErrors(2, **(good | bad), acceleration=1.0)
 
@@ -266,7 +284,7 @@ def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
 
     whole, rejected = windows([data])
     cuts = [0, 1, 2, 50, 51, 170, 230, 231, 399, 400]
-    assert windows([data[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]) == (whole, rejected)
+    assert windows([data[a:b] for a, b in itertools.pairwise(cuts)]) == (whole, rejected)
     assert rejected == {"gap": 1}
     gap = (stamps[199], stamps[200])
     assert not any(a < gap[1] and b > gap[0] for a, b in whole)

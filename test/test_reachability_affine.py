@@ -132,7 +132,9 @@ def test_operation_holds_the_exact_result(operation: Callable[..., tuple], seed:
     assert worst_excess(operation, np.random.default_rng(seed)) <= 0.0
 
 
-def _mutant(operation: Callable[..., tuple], spoil: Callable[[tuple, np.ndarray], None]) -> Callable[..., tuple]:
+def _mutant(
+    operation: Callable[..., tuple], spoil: Callable[[tuple, np.ndarray], None]
+) -> Callable[..., tuple]:
     def mutated(n, groups, rng):
         operands, exact, result = operation(n, groups, rng)
         spoil(operands, result)
@@ -204,7 +206,10 @@ def worst_sine(rng: np.random.Generator, sin_cos: Callable, rounds: int = 20) ->
             member = value(x, eps, float(privates(1, rng)[0]))
             angle = np.longdouble(float(member))
             rest = float(member - Fraction(float(member)))
-            for form, found in ((s, np.sin(angle) + rest * np.cos(angle)), (c, np.cos(angle) - rest * np.sin(angle))):
+            for form, found in (
+                (s, np.sin(angle) + rest * np.cos(angle)),
+                (c, np.cos(angle) - rest * np.sin(angle)),
+            ):
                 # The oracle's own error is some 1e-19 (1 + |angle|) / 8: two parts of it are exact here.
                 oracle = Fraction(float(found)) + Fraction(float(found - np.longdouble(float(found))))
                 worst = max(worst, excess(form, eps, oracle) - 1e-18)
@@ -216,7 +221,11 @@ def test_the_check_finds_a_sine_remainder_at_the_centre() -> None:
         affine.sin_cos(x, n, s, c)
         # First-order Taylor form with the second derivative at the centre instead of over the range.
         radius = abs(affine.affine_range(x, n)[1] - x[0])
-        s[0], s[1:-1], s[-1] = np.sin(x[0]), np.cos(x[0]) * x[1:-1], x[-1] + 0.5 * radius**2 * abs(np.sin(x[0])) + 1e-14
+        s[0], s[1:-1], s[-1] = (
+            np.sin(x[0]),
+            np.cos(x[0]) * x[1:-1],
+            x[-1] + 0.5 * radius**2 * abs(np.sin(x[0])) + 1e-14,
+        )
 
     assert max(worst_sine(np.random.default_rng(seed), spoiled) for seed in range(3)) > 0.0
 
@@ -226,7 +235,8 @@ def test_sine_of_a_wide_or_broken_form_is_everything_or_nan() -> None:
     affine.sin_cos(np.array([0.3, 2.0, 0.0, 0.0]), 1, s, c)
     assert s.tolist() == c.tolist() == [0.0, 0.0, 0.0, 1.0]
     affine.sin_cos(np.array([np.nan, 0.0, 0.0, 0.0]), 1, s, c)
-    assert np.isnan(s[-1]) and np.isnan(c[-1])
+    assert np.isnan(s[-1])
+    assert np.isnan(c[-1])
 
 
 def test_products_of_errors_in_a_ball_do_not_count_n_squared_times() -> None:
@@ -236,4 +246,5 @@ def test_products_of_errors_in_a_ball_do_not_count_n_squared_times() -> None:
     affine.mul(x, x, n, out)
     lo, hi = affine.affine_range(out, n)
     # (sum eps)^2 over the unit ball is [0, n]; a box would give n^2.
-    assert -1e-6 <= lo and hi <= n + 1e-6
+    assert lo >= -1e-6
+    assert hi <= n + 1e-6

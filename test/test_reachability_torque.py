@@ -43,7 +43,8 @@ def test_nothing_is_found_outside(n: int) -> None:
     )  # fmt: skip
     assert max(result.torque, result.measure, result.motion) <= ROUNDING
     # Tight, too: an enclosure that is infinitely wide would pass the attack.
-    assert np.all(result.torque_tightness > 0.35) and result.measure_tightness > 0.7
+    assert np.all(result.torque_tightness > 0.35)
+    assert result.measure_tightness > 0.7
 
 
 @settings(max_examples=12, deadline=None)
@@ -54,13 +55,16 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
     kin, theta, damping, inertia, v_c = setting(n, rng)
     trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
     cells = time_cells(trajectory, 16)
-    found = enclose_torque(kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True)
+    found = enclose_torque(
+        kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True
+    )
     for cell in rng.integers(cells.count, size=3):
         x = sample_symbols(100, n, rng)
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (100, 1)), tracking, x)
         w = slotine_li_regressor(kin, *motion[:4], v_c)
         scale = ROUNDING * (1.0 + np.abs(w))
-        assert np.all(found.regressor[cell, ..., 0] <= w + scale) and np.all(w <= found.regressor[cell, ..., 1] + scale)
+        assert np.all(found.regressor[cell, ..., 0] <= w + scale)
+        assert np.all(w <= found.regressor[cell, ..., 1] + scale)
 
 
 @settings(max_examples=8, deadline=None)
@@ -69,18 +73,26 @@ def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 5))
     kin, theta, damping, inertia, v_c = setting(n, rng)
-    box, trajectory, tracking = random_box(theta, rng, 0.5), random_trajectory(n, rng), random_tracking(n, rng)
+    box, trajectory, tracking = (
+        random_box(theta, rng, 0.5),
+        random_trajectory(n, rng),
+        random_tracking(n, rng),
+    )
     cells = time_cells(trajectory, 32)
     found = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
     a, b = rng.uniform(box.lower, box.upper), rng.uniform(box.lower, box.upper)
-    nested = ParameterBox(np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper))
+    nested = ParameterBox(
+        np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper)
+    )
     assert nested.is_inside(box)
     for cell in rng.integers(cells.count, size=3):
         x = sample_symbols(50, n, rng)
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (50, 1)), tracking, x)
         # The robust law's own shape: middle of its box plus a saturated term, each parameter anywhere in between.
         law = nested.mid + nested.rad * np.clip(3.0 * rng.normal(size=(50, nested.size)), -1.0, 1.0)
-        torque = np.einsum("kjp,kp->kj", slotine_li_regressor(kin, *motion[:4], v_c), law) + damping * motion[4]
+        torque = (
+            np.einsum("kjp,kp->kj", slotine_li_regressor(kin, *motion[:4], v_c), law) + damping * motion[4]
+        )
         assert np.all(found.torque[cell, :, 0] <= torque + ROUNDING)
         assert np.all(torque <= found.torque[cell, :, 1] + ROUNDING)
 
@@ -97,13 +109,14 @@ def test_a_wider_box_and_larger_errors_give_wider_enclosures() -> None:
         enclose_torque(kin, wide_box, cells, tracking, damping, inertia, v_c),
         enclose_torque(kin, box, cells, more, damping, inertia, v_c),
     ):
-        assert np.all(wide.torque[..., 0] <= small.torque[..., 0]) and np.all(small.torque[..., 1] <= wide.torque[..., 1])
+        assert np.all(wide.torque[..., 0] <= small.torque[..., 0])
+        assert np.all(small.torque[..., 1] <= wide.torque[..., 1])
         assert np.all(small.measure <= wide.measure)
 
 
 def test_a_known_arm_at_rest_has_one_torque() -> None:
     rng = np.random.default_rng(4)
-    kin, theta, damping, inertia, v_c = setting(6, rng)
+    kin, theta, damping, inertia, _v_c = setting(6, rng)
     tiny = TrackingSet(np.full(6, 1e-12), np.full(6, 1e-12), np.full(6, 5.0))
     q = rng.uniform(-3, 3, 6)
     found = enclose_torque(
@@ -119,13 +132,18 @@ def test_a_known_arm_at_rest_has_one_torque() -> None:
 def test_nan_and_overflow_certify_nothing() -> None:
     rng = np.random.default_rng(5)
     kin, theta, damping, inertia, v_c = setting(3, rng)
-    box, cells, tracking = random_box(theta, rng), time_cells(random_trajectory(3, rng), 4), random_tracking(3, rng)
+    box, cells, tracking = (
+        random_box(theta, rng),
+        time_cells(random_trajectory(3, rng), 4),
+        random_tracking(3, rng),
+    )
     for broken in (np.nan, np.inf, 1e200):
         forms = cells.forms.copy()
         forms[1, 1, 1, 0] = broken
         found = enclose_torque(kin, box, type(cells)(cells.grid, forms), tracking, damping, inertia, v_c)
         certified = np.abs(found.torque[1]).max(axis=-1) <= 1e6
-        assert not np.all(certified) and not found.measure[1] <= 1e6
+        assert not np.all(certified)
+        assert not found.measure[1] <= 1e6
         assert np.all(np.isfinite(found.torque[0]))
 
 
@@ -136,7 +154,8 @@ def test_time_cells_hold_every_instant(seed: int) -> None:
     n = int(rng.integers(1, 4))
     trajectory = random_trajectory(n, rng, float(rng.uniform(0.1, 5.0)))
     cells = time_cells(trajectory, int(rng.integers(1, 40)))
-    assert cells.grid[0] == 0.0 and cells.grid[-1] == trajectory.duration
+    assert cells.grid[0] == 0.0
+    assert cells.grid[-1] == trajectory.duration
     assert np.all(np.isin(trajectory.times, cells.grid))
     for cell in rng.integers(cells.count, size=5):
         lo, hi = cells.grid[cell : cell + 2]
@@ -148,15 +167,19 @@ def test_time_cells_hold_every_instant(seed: int) -> None:
                 assert np.all(np.abs(state[order] - (c + g * s)) <= rho + 1e-14)
             # The jerk jumps at knots: there state() is the next segment's.
             if t not in trajectory.times:
-                assert np.all(np.abs(state[3] - cells.forms[cell, 3, :, 0]) <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1))
+                assert np.all(
+                    np.abs(state[3] - cells.forms[cell, 3, :, 0])
+                    <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1)
+                )
     # The rest afterwards belongs to the last cell.
     rest = trajectory.state(trajectory.duration + 1.0)
     last = cells.ranges(0)[-1]
-    assert np.all(last[:, 0] <= rest[0]) and np.all(rest[0] <= last[:, 1])
+    assert np.all(last[:, 0] <= rest[0])
+    assert np.all(rest[0] <= last[:, 1])
 
 
 def test_tracking_set_follows_from_the_filter() -> None:
-    """e obeys de = r - K_r e: integrate worst inputs of the ball of r, with per-joint K_r, against the claimed ball of e."""
+    """Integrate de = r - K_r e with hard inputs from the ball of r and per-joint K_r, against the claimed ball of e."""
     rng = np.random.default_rng(6)
     n = 4
     k_r, r_bound = np.array([4.0, 4.0, 6.0, 9.0]), rng.uniform(0.02, 0.1, n)
@@ -189,7 +212,8 @@ def test_measured_errors_are_in_the_enlarged_set() -> None:
         a, b = dq * rng.choice([-1, 1], n), dv * rng.choice([-1, 1], n)
         e_m = x[1 : n + 1] * tracking.e - a
         r_m = x[n + 1 :] * tracking.r - b - tracking.k_r * a
-        assert np.linalg.norm(e_m / large.e) <= 1.0 and np.linalg.norm(r_m / large.r) <= 1.0
+        assert np.linalg.norm(e_m / large.e) <= 1.0
+        assert np.linalg.norm(r_m / large.r) <= 1.0
     same = tracking.enlarged(0.0, 0.0)
     np.testing.assert_allclose([same.e, same.r], [tracking.e, tracking.r], rtol=1e-14)
 

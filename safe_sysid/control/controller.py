@@ -116,7 +116,9 @@ class Controller:
         a = self.gains.assumptions
         e, r = self._position_noise, np.abs(qd) + self._r_noise + self.gains.K_r * self._position_noise
         energy = 0.5 * float(np.sum(a.inertia_upper * r * r))
-        if energy > self.gains.V_max or np.any(e > self.gains.e_bound):
+        # The norm, not each joint alone: the planner's tube takes r and K_r e from ellipsoids.
+        spread = float(np.sum(np.square(self.gains.K_r * e / self.gains.r_bound)))
+        if energy > self.gains.V_max or spread > 1.0:
             worst = int(np.argmax(np.abs(qd)))
             reasons.append(
                 f"arm not at rest: V(0) may be {energy:.2g} J, V_max is {self.gains.V_max:.2g} J "

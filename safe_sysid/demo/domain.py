@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["own_domain", "ros_environment"]
+__all__ = ["environment_of", "own_domain", "ros_environment"]
 
 _DOMAINS = 100  # 0 is everyone's; above 101 the ports collide with ephemeral ones
 
@@ -65,3 +65,16 @@ def ros_environment(domain: int, log_directory: Path) -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
     }
     return environment
+
+
+@contextmanager
+def environment_of(environment: Mapping[str, str]) -> Iterator[None]:
+    """This process lives in that environment until the block ends: its own node must not lead out either."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -27,10 +27,14 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """What the pictures show over time (s): clearance (m), true tracking errors as a share of their proved bounds."""
+    """What the pictures show over time (s): clearance (m), and true tracking errors as a share of their proved bounds.
+
+    ``certified`` is the clearance that the certificates promise, NaN where they say nothing.
+    """
 
     clearance_time: FloatArray
     clearance: FloatArray
+    certified: FloatArray
     tracking_time: FloatArray
     position_share: FloatArray
     velocity_share: FloatArray
@@ -74,7 +78,7 @@ def evaluate(
     plant = logs.plant
     uses: dict[str, Use | None] = dict.fromkeys(("position", "velocity", "torque"))
     tracking: dict[str, Tracking | None] = dict.fromkeys(("position", "velocity", "energy"))
-    distances = (np.zeros(0), np.zeros(0))
+    distances = (np.zeros(0), np.zeros(0), np.zeros(0))
     shares = (np.zeros(0), np.zeros((0, model.n)), np.zeros((0, model.n)), np.zeros(0))
     margin = model.settings.planner.clearance_margin
     nearest = Clearance(

@@ -68,8 +68,11 @@ def judge_clearance(
     model: RobotModel,
     oracle: Oracle,
     nearest: Clearance,
-) -> tuple[Clearance, tuple[FloatArray, FloatArray]]:
-    """Distances at every few ticks, the last one included: below zero, or below what the certificate promised."""
+) -> tuple[Clearance, tuple[FloatArray, FloatArray, FloatArray]]:
+    """Distances at every few ticks, the last one included: below zero, or below what the certificate promised.
+
+    Returns the record, and times (s), distances (m) and certified distances (m, NaN where there are none).
+    """
     picked = np.unique(np.append(np.arange(0, plant.time.size, CLEARANCE_STRIDE), plant.time.size - 1))
     time = plant.time[picked]
     measured = [oracle(q) for q in plant.q[picked]]
@@ -79,8 +82,9 @@ def judge_clearance(
         distance = np.where(np.isnan(distance), np.inf, distance)
     overlap = distance < 0.0
     radii = [body.radius for body in model.bodies if len(body.points) > 2 and body.radius > _SKIN]
-    promise = _promise_over_time(plans, time, model.settings.planner.clearance_margin)
-    promise -= 2.0 * _POLYTOPE * max(radii, default=0.0) + _DISTANCE
+    certified = _promise_over_time(plans, time, model.settings.planner.clearance_margin)
+    promise = certified - 2.0 * _POLYTOPE * max(radii, default=0.0) - _DISTANCE
+    curves = (time, distance, np.where(np.isfinite(certified), certified, np.nan))
     short = ~overlap & (distance < promise)
     for bad, what in ((overlap, "overlap"), (short, "less than certified")):
         where = np.flatnonzero(bad)
@@ -95,14 +99,14 @@ def judge_clearance(
             )
     k = int(np.argmin(distance))
     if not np.isfinite(distance[k]):
-        return nearest, (time, distance)  # nothing to hit
+        return nearest, curves  # nothing to hit
     found = Clearance(
         smallest_m=float(distance[k]),
         pair=list(measured[k][1] or ()),
         time_s=float(time[k]),
         certified_m=nearest.certified_m,
     )
-    return found, (time, distance)
+    return found, curves
 
 
 def _pair(names: tuple[str, str] | None) -> str:

@@ -33,6 +33,10 @@ class CompilationNotice:
         self._say, self._began = say, time.monotonic()
         self._last, self._before = self._began, compiled_kernels()
 
+    def restart(self) -> None:
+        """There was news: wait anew before speaking."""
+        self._began = self._last = time.monotonic()
+
     def tell(self, what: str) -> None:
         """Call often; speaks every few seconds."""
         now = time.monotonic()
@@ -41,7 +45,7 @@ class CompilationNotice:
         self._last = now
         new = compiled_kernels() - self._before
         if new > 0:
-            what += f"; compiling numerical kernels for this machine, once (a minute or two): {new} so far"
+            what += f"; compiling for this machine, once (a minute or two), {new} kernels so far"
         self._say(f"{what}, {now - self._began:.0f} s")
 
 

@@ -13,13 +13,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from safe_sysid.demo.state import BoxSeen, RunState
+from safe_sysid.demo.state import BoxSeen, NodeStatus, RunState
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 
 __all__ = ["Progress", "make_console"]
 
 _BAR = 36
-_WARN = 1
+_ERROR = 2
+_PATIENCE = 1.5  # s
+_SILENT = NodeStatus(0, "", {})
 
 
 def make_console() -> Console:
@@ -38,7 +40,7 @@ class Progress:
         self._began = time.monotonic()
         self._live: Live | None = None
         self._state: RunState | None = None
-        self._boxes, self._plans, self._phase = 0, 0, ""
+        self._boxes, self._plans, self._phase, self._patience = 0, 0, "", 0.0
         self._warned: dict[str, str] = {}
 
     def say(self, text: str) -> None:
@@ -70,34 +72,46 @@ class Progress:
                 console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel
             )
             self._live.start()
-        for plan in state.plans[self._plans :]:
-            number = self._plans + 1
-            if plan.end is None:
-                self.say(f"no further trajectory after {plan.start:.2f} s: {self._planner_words(state)}")
-            else:
-                self.say(
-                    f"plan {number} of {state.plans_wanted} for {plan.start:.2f} to {plan.end:.2f} s, "
-                    f"box {plan.box}: {self._planner_words(state)}"
-                )
-            self._plans += 1
+        self._tell_plans(state)
         for box in state.boxes[self._boxes :]:
             self.say(f"bounds {box.identity} at {box.time:.2f} s: {self._shares(box)}")
             self._boxes += 1
-        if state.phase != self._phase:
+        if state.nodes.get("controller") and state.phase != self._phase:
             self._phase = state.phase
             self.say(f"arm is {self._phase} at {state.time:.2f} s: {state.value('controller', 'reason')}")
-        for name, status in sorted(state.nodes.items()):
-            text = status.values.get("last refusal", status.text)
-            if status.level > _WARN - 1 and self._warned.get(name) != text:
-                self._warned[name] = text
-                self.say(f"{name} warns: {text.splitlines()[0] if text else ''}")
+        if state.time > 0.0:
+            self._tell_troubles(state)
 
-    def _planner_words(self, state: RunState) -> str:
-        status = state.nodes.get("planner")
-        if status is None:
-            return "certificate not told yet"
-        told = [text for key, text in status.values.items() if key.startswith("plan ")]
-        return told[-1] if told else status.text
+    def _tell_plans(self, state: RunState) -> None:
+        """Plans come by their own topic; what the certificate says follows on another, a moment later."""
+        for plan in state.plans[self._plans :]:
+            number, told = self._plans + 1, state.nodes.get("planner", _SILENT).text
+            certificate = state.value("planner", f"plan {self._plans}")
+            there = certificate if plan.end is not None else told and not told.startswith("planning")
+            if not there:
+                self._patience = self._patience or time.monotonic() + _PATIENCE
+                if time.monotonic() < self._patience:
+                    return
+            if plan.end is None:
+                self.say(f"no trajectory from {plan.start:.2f} s on, the arm brakes as certified: {told}")
+            else:
+                margins = certificate.partition("]: ")[2] or told
+                self.say(
+                    f"plan {number} of {state.plans_wanted}, {plan.start:.2f} to {plan.end:.2f} s, certified for "
+                    f"box {plan.box} with margins: {margins}"
+                )
+            self._plans, self._patience = number, 0.0
+
+    def _tell_troubles(self, state: RunState) -> None:
+        """Warnings, each wording once."""
+        for name, status in sorted(state.nodes.items()):
+            counts = "; ".join(
+                f"{key} {value}" for key, value in status.values.items() if key.startswith("count:")
+            )
+            text = status.text if status.level >= _ERROR else status.values.get("last refusal") or counts
+            if status.level > 0 and text and self._warned.get(name) != text:
+                self._warned[name] = text
+                self.say(f"{name} warns: {text.splitlines()[0]}")
 
     def _shares(self, box: BoxSeen) -> str:
         """Widths in percent of the prior's."""
@@ -119,8 +133,7 @@ class Progress:
         for name in ("planner", "identifier"):
             status = state.nodes.get(name)
             if status is not None:
-                text = self._planner_words(state) if name == "planner" else status.text
-                lines.append(Text(f" {name}: {text}", style="dim", overflow="ellipsis", no_wrap=True))
+                lines.append(Text(f" {name}: {status.text}", style="dim", overflow="ellipsis", no_wrap=True))
         table = Table(box=None, padding=(0, 1), header_style="bold")
         for title in ("parameter", "lower", "interval in the prior", "upper", "width"):
             table.add_column(title, justify="right" if title in ("lower", "width") else "left")

@@ -17,6 +17,7 @@ from safe_sysid.demo.logs import RunLogs, read_logs
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
+from safe_sysid.demo.state import RunState
 from safe_sysid.demo.summarise import draw_pictures, summarise
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.errors import SafeSysIdError
@@ -87,10 +88,11 @@ def _speaker(options: DemoOptions, console: Console) -> Callable[[str], None]:
 
 def _run(setup: Setup, console: Console) -> int:
     options, clock = setup.options, RunClock()
+    state = RunState(setup.model.settings, options.plans)
     trouble = ""
     with Progress(console, setup.model.arm_prior, options.quiet) as progress:
         try:
-            supervise(setup, progress, clock)
+            supervise(setup, progress, clock, state)
         except (ProcessDiedError, RunFailedError) as error:
             trouble = str(error)
         progress.say(f"judging the run by the plant's record in {setup.run_dir}")
@@ -99,7 +101,7 @@ def _run(setup: Setup, console: Console) -> int:
         pictures = _draw(setup, logs, evaluation, progress)
     reason = _reason(trouble, evaluation)
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
-    summary = summarise(setup, logs, evaluation, clock, end)
+    summary = summarise(setup, logs, evaluation, clock, state.warnings, end)
     write_summary(setup.run_dir / "summary.json", summary)
     if options.json_file is not None:
         try:

@@ -24,10 +24,14 @@ def mapped_segments(pids: Iterable[int]) -> set[str]:
 
 
 def remove_leftovers(segments: set[str]) -> list[str]:
-    """Remove segments (with their lock files) that no process of ours uses any more; returns what was removed."""
+    """Remove segments (with their lock files) that no other process uses; returns what was removed.
+
+    Call it when this process has left the network: its own view of a segment does not count.
+    """
     if not segments:
         return []
-    used = mapped_segments(int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    others = (int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid())
+    used = mapped_segments(others)
     removed = []
     for name in sorted(segments - used):
         for path in (_DIRECTORY / name, _DIRECTORY / f"{name}_el"):

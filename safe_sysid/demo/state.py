@@ -102,6 +102,20 @@ class RunState:
         end = self.motion_end
         return end is not None and self.time >= end and self.phase == "holding"
 
+    @property
+    def warnings(self) -> list[str]:
+        """What was not as it should be, but broke nothing: for the end of the report."""
+        found = []
+        if self.planning_is_over and len(self.trajectories) < self.plans_wanted:
+            text = self.nodes["planner"].text if "planner" in self.nodes else "the planner said nothing"
+            found.append(f"planner: {len(self.trajectories)} of {self.plans_wanted} trajectories ({text})")
+        for name, status in sorted(self.nodes.items()):
+            for key, value in status.values.items():
+                kind, _, what = key.partition(" ")
+                if kind in ("refused", "count:"):
+                    found.append(f"{name}: {what}: {value} times")
+        return found
+
     def finished(self, lockstep: bool) -> bool:
         """Whether the run is over: at rest, and the bounds from all of the motion are there."""
         end = self.motion_end

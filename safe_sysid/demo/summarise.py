@@ -31,7 +31,9 @@ __all__ = ["draw_pictures", "summarise"]
 FloatArray = NDArray[np.float64]
 
 
-def summarise(setup: Setup, logs: RunLogs, evaluation: Evaluation, clock: RunClock, end: Exit) -> Summary:
+def summarise(
+    setup: Setup, logs: RunLogs, evaluation: Evaluation, clock: RunClock, warnings: list[str], end: Exit
+) -> Summary:
     """The summary of a run, complete or not."""
     options, measurement = setup.options, setup.model.settings.measurement
     bounds = {
@@ -51,6 +53,7 @@ def summarise(setup: Setup, logs: RunLogs, evaluation: Evaluation, clock: RunClo
         seed=options.seed,
         noise=Noise(mode=options.noise, **bounds),
         mode=options.mode,
+        warnings=warnings,
         exit=end,
     )
 
@@ -156,7 +159,10 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
         return []
     model, plant, curves = setup.model, logs.plant, evaluation.curves
     options, prior = setup.options, setup.model.arm_prior
-    where = f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {options.noise} noise, seed {options.seed}"
+    noise = options.noise if options.noise != "none" else "no"
+    where = (
+        f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {noise} noise, seed {options.seed}"
+    )
     starts = [plan.start for plan in logs.plans if plan.planned]
     updates = logs.updates
     lower, nominal, upper = (
@@ -186,7 +192,7 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
     plot_safety(
         setup.run_dir / "safety.png",
         (curves.clearance_time, curves.clearance),
-        evaluation.safety.clearance.certified_m,
+        curves.certified,
         curves.tracking_time,
         curves.position_share,
         curves.energy_share,

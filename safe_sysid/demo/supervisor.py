@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from safe_sysid.demo.domain import own_domain, ros_environment
+from safe_sysid.demo.domain import environment_of, own_domain, ros_environment
 from safe_sysid.demo.kernels import CompilationNotice
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.processes import ProcessGroup
@@ -58,15 +58,14 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     return parameters
 
 
-def supervise(setup: Setup, progress: Progress, clock: RunClock) -> RunState:
-    """Run the nodes until the run is over.
+def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState) -> None:
+    """Run the nodes until the run is over; ``clock`` and ``state`` are filled, whatever happens.
 
     Raises:
         ProcessDiedError: a node ended before that; with its last lines.
         RunFailedError: time-out, or nothing happened for long.
     """
     options = setup.options
-    state = RunState(setup.model.settings, options.plans)
     began = time.monotonic()
     deadline = began + options.timeout
     with own_domain() as domain, ProcessGroup() as group:
@@ -87,7 +86,8 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock) -> RunState:
         start(NODES[:-1])
         from safe_sysid.demo.watch import Watcher  # rclpy: while the nodes start
 
-        watcher = Watcher(state, domain, setup.model.n, options.lockstep)
+        with environment_of(environment):
+            watcher = Watcher(state, domain, setup.model.n, options.lockstep)
         try:
             _await_ready(group, progress, deadline)
             start(NODES[-1:])
@@ -105,7 +105,6 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock) -> RunState:
         killed = group.stop()
         if killed:
             progress.say(f"{', '.join(killed)} did not end when asked, and had to be killed")
-    return state
 
 
 def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> None:
@@ -135,6 +134,7 @@ def _follow(
 ) -> None:
     """Watch until the run is over."""
     last_news, last_seen = time.monotonic(), (0.0, 0, 0)
+    notice = CompilationNotice(progress.say)
     while True:
         watcher.spin(_POLL)
         progress.update(state)
@@ -146,10 +146,21 @@ def _follow(
         now, seen = time.monotonic(), (state.time, len(state.plans), len(state.boxes))
         if seen != last_seen:
             last_news, last_seen = now, seen
+            notice.restart()
+        notice.tell(f"at {state.time:.2f} s of simulated time: {_waiting(state)}")
         if now > deadline:
             raise RunFailedError(f"time-out at {state.time:.2f} s of simulated time, {_words(state)}")
         if now - last_news > _SILENCE:
             raise RunFailedError(f"nothing has happened for {_SILENCE:.0f} s, {_words(state)}")
+
+
+def _waiting(state: RunState) -> str:
+    """What the controller, or else the planner, waits for."""
+    for name in ("controller", "planner"):
+        text = state.nodes[name].text if name in state.nodes else ""
+        if "waiting for " in text:
+            return f"{name} is waiting for {text.rpartition('waiting for ')[2]}"
+    return "waiting for the nodes"
 
 
 def _words(state: RunState) -> str:

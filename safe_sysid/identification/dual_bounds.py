@@ -2,7 +2,7 @@ r"""Bounds of a linear function over a polytope that hold whatever the solver di
 
 For *any* multipliers y and every x with ``lower <= A x <= upper`` and ``l <= x <= u``,
 
-``c.x = y.(A x) + (c - A^T y).x <= sum_i max(y_i lower_i, y_i upper_i) + sum_j max over [l_j, u_j] of (c - A^T y)_j x_j``
+``c.x = y.(A x) + r.x <= sum_i max(y_i lower_i, y_i upper_i) + sum_j max(r_j l_j, r_j u_j)``, ``r = c - A^T y``
 
 [Jansson2004; NeumaierShcherbina2004]. Good multipliers make it tight, bad ones only loose. All rounding is bounded.
 With ``c = 0`` a value below zero proves that no such x exists.
@@ -37,14 +37,21 @@ def safe_upper(
     Args:
         c: (P,).
         matrix: (M, P), exact floats, as everything else.
-        row_lower, row_upper: (M,) sides; may be infinite.
-        box_lower, box_upper: (P,) finite.
+        row_lower: (M,) sides; may be infinite.
+        row_upper: (M,) sides; may be infinite.
+        box_lower: (P,) finite.
+        box_upper: (P,) finite.
         multipliers: (M,) any numbers; those that are not finite, or ask for an infinite side, count as zero.
     """
     c, multipliers = np.asarray(c, float), np.array(multipliers, float)
     with np.errstate(invalid="ignore", over="ignore"):
         side = np.where(multipliers > 0.0, row_upper, row_lower)
-        usable = np.isfinite(multipliers) & (np.abs(multipliers) < 1e100) & np.isfinite(side) & (multipliers != 0.0)
+        usable = (
+            np.isfinite(multipliers)
+            & (np.abs(multipliers) < 1e100)
+            & np.isfinite(side)
+            & (multipliers != 0.0)
+        )
     y, side, rows = multipliers[usable], side[usable], matrix[usable]
     best = _value(c, np.zeros((0, c.size)), y[:0], side[:0], box_lower, box_upper)
     if y.size:
@@ -63,8 +70,9 @@ def safe_lower(
     box_upper: FloatArray,
     multipliers: FloatArray,
 ) -> float:
-    """Proved lower bound of ``c.x``; ``multipliers`` as for :func:`safe_upper` of ``-c``, negated (the solver's sign)."""
-    return -safe_upper(-np.asarray(c, float), matrix, row_lower, row_upper, box_lower, box_upper, -np.asarray(multipliers))
+    """Proved lower bound of ``c.x``: minus :func:`safe_upper` of ``-c`` with ``-multipliers`` (a minimiser's sign)."""
+    y = -np.asarray(multipliers, float)
+    return -safe_upper(-np.asarray(c, float), matrix, row_lower, row_upper, box_lower, box_upper, y)
 
 
 def is_proved_empty(
@@ -87,7 +95,9 @@ def _value(
 ) -> float:
     """The dual expression, rounded up."""
     with np.errstate(over="ignore", invalid="ignore"):
-        product_lower, product_upper = matvec_bounds(rows.T, y) if y.size else (np.zeros(c.size), np.zeros(c.size))
+        product_lower = product_upper = np.zeros(c.size)
+        if y.size:
+            product_lower, product_upper = matvec_bounds(rows.T, y)
         r_lower, r_upper = c - product_upper, c - product_lower
         r_lower = r_lower - np.abs(r_lower) * _EPS
         r_upper = r_upper + np.abs(r_upper) * _EPS

@@ -65,7 +65,7 @@ class FeasibleSet:
         self._max_rows, self._max_working = max_rows, max_working
         self._rounds = rounds
         self._scale = np.where(prior.rad > 0.0, prior.rad, 1.0)
-        self.rows: MomentumRows | None = None
+        self.rows = MomentumRows.none(prior.size)
         self._scaled = np.empty((0, prior.size))
         self._target = np.empty(0)
         self._gap = np.empty(0)  # smallest distance to a vertex found at the last update, in slacks
@@ -90,7 +90,7 @@ class FeasibleSet:
         reach = np.abs(scaled) @ (self.prior.rad > 0.0)
         useful = reach + np.abs(target) > 1.0
         rows = rows.take(useful)
-        self.rows = rows if self.rows is None else MomentumRows.concatenate([self.rows, rows])
+        self.rows = MomentumRows.concatenate([self.rows, rows])
         self._scaled = np.concatenate([self._scaled, scaled[useful]])
         self._target = np.concatenate([self._target, target[useful]])
         self._gap = np.concatenate([self._gap, np.zeros(len(rows))])
@@ -148,7 +148,9 @@ class FeasibleSet:
                 return LinearBounds(lower, upper, solved, True, _culprit(rows, working, y))
         return LinearBounds(lower, upper, solved, False)
 
-    def _minimise(self, solver: highspy.Highs, index: int, sign: float) -> tuple[str, FloatArray, NDArray[np.int64]]:
+    def _minimise(
+        self, solver: highspy.Highs, index: int, sign: float
+    ) -> tuple[str, FloatArray, NDArray[np.int64]]:
         """Minimise ``sign z_index`` over all rows by taking in broken ones.
 
         Returns:
@@ -164,6 +166,9 @@ class FeasibleSet:
             # A new objective keeps the basis primal feasible, new rows keep it dual feasible.
             status = self._run(solver, "simplex", 4 if attempt == 0 else 1)
             if status == highspy.HighsModelStatus.kInfeasible:
+                if not solver.getDualRay()[1]:  # not every route to this verdict leaves a proof behind
+                    solver.clearSolver()
+                    self._run(solver, "simplex", 1)
                 found = solver.getDualRay()
                 if found[1]:
                     outcome, y = "infeasible", np.array(found[2])
@@ -225,7 +230,7 @@ class FeasibleSet:
         block = self._scaled[new]
         size = block.shape[1]
         # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
-        # solver gets rows that are wider by a little, each by another amount. Its multipliers are tested on the true ones.
+        # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
         wider = 1.0 + _WIDER * self._random.uniform(0.5, 1.0, (2, len(new)))
         solver.addRows(
             len(new),
@@ -241,9 +246,11 @@ class FeasibleSet:
 
     def _shrink_working(self, solver: highspy.Highs) -> None:
         """Drop the working rows that are basic (inactive) in the solver's last basis and far from every vertex."""
-        basis = solver.getBasis()
-        basic = np.array([s == highspy.HighsBasisStatus.kBasic for s in basis.row_status])
         working = np.array(self._working)
+        basis = solver.getBasis()
+        basic = np.array([s == highspy.HighsBasisStatus.kBasic for s in basis.row_status], bool)
+        if not basis.valid or len(basic) != len(working):  # as the interior-point method leaves it
+            basic = np.ones(len(working), bool)
         order = np.argsort(np.where(basic, self._gap[working], -1.0), kind="stable")
         drop = np.sort(order[self._max_working // 2 :])
         drop = drop[basic[drop]]

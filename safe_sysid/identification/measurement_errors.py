@@ -1,4 +1,4 @@
-"""What is declared about the measurements, and what follows for one time step. The only place that reads the noise model."""
+"""What is declared about the measurements, and what follows from it for one step between samples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.measurements import Measurements
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["TORQUE_SOURCES", "MeasurementErrors", "StepStates", "coulomb_sign", "step_states", "torque_interval"]
+__all__ = [
+    "TORQUE_SOURCES",
+    "MeasurementErrors",
+    "StepStates",
+    "coulomb_sign",
+    "step_states",
+    "torque_interval",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -44,7 +52,9 @@ class MeasurementErrors:
     def __post_init__(self) -> None:
         """Broadcast and validate."""
         if self.torque_source not in TORQUE_SOURCES:
-            raise ParameterError(f"torque_source = {self.torque_source!r}: expected one of {', '.join(TORQUE_SOURCES)}")
+            raise ParameterError(
+                f"torque_source = {self.torque_source!r}: expected one of {', '.join(TORQUE_SOURCES)}"
+            )
         for name in ("torque_abs", "torque_rel", "position", "velocity", "acceleration"):
             value = np.array(np.broadcast_to(np.asarray(getattr(self, name), float), (self.n,)))
             if not np.all(np.isfinite(value) & (value >= 0.0)):
@@ -60,16 +70,16 @@ class MeasurementErrors:
     @classmethod
     def from_model(cls, model: RobotModel) -> MeasurementErrors:
         """From the robot's configuration."""
-        m, s = model.settings.measurement, model.settings
+        m = model.settings.measurement
         return cls(
-            model.n,
-            m.torque_source,
-            m.torque_abs,
-            m.torque_rel,
-            m.position_error,
-            m.velocity_error,
-            s.identification.acceleration_bound,
-            model.friction_transition_velocity,
+            n=model.n,
+            torque_source=m.torque_source,
+            torque_abs=per_joint(m.torque_abs, model.n),
+            torque_rel=per_joint(m.torque_rel, model.n),
+            position=per_joint(m.position_error, model.n),
+            velocity=per_joint(m.velocity_error, model.n),
+            acceleration=per_joint(model.settings.identification.acceleration_bound, model.n),
+            transition=model.friction_transition_velocity,
         )
 
 
@@ -84,7 +94,6 @@ class StepStates:
         delta: (m, n) change of position as measured, rad.
         wrong: (m,) whether the measurements contradict the declared acceleration bound.
     """
-
 
     h: FloatArray
     centre: FloatArray
@@ -123,12 +132,15 @@ def step_states(data: Measurements, e: MeasurementErrors) -> StepStates:
     delta = np.diff(data.q, axis=0)
     by_q, by_v = delta / h[:, None], 0.5 * (data.qd[1:] + data.qd[:-1])
     stamp = 2.0 * e.stamp / h[:, None]
-    rho_q = 2.0 * e.position / h[:, None] + (np.abs(by_q) + 2.0 * e.position / h[:, None]) * stamp / (1.0 - stamp)
+    rho_q = 2.0 * e.position / h[:, None] + (np.abs(by_q) + 2.0 * e.position / h[:, None]) * stamp / (
+        1.0 - stamp
+    )
     rho_v = 0.25 * e.acceleration * (h[:, None] + 2.0 * e.stamp) + e.velocity
     use_q = rho_q <= rho_v
     jump = np.abs(np.diff(data.qd, axis=0))
     wrong = np.any(np.abs(by_q - by_v) > (rho_q + rho_v) * (1.0 + 1e-9) + 1e-12, axis=1) | np.any(
-        jump > (e.acceleration * (h[:, None] + 2.0 * e.stamp) + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12, axis=1
+        jump > (e.acceleration * (h[:, None] + 2.0 * e.stamp) + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12,
+        axis=1,
     )
     return StepStates(
         h=h,

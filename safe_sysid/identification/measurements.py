@@ -61,8 +61,8 @@ class Measurements:
         """Number of joints."""
         return int(self.q.shape[1])
 
-    def __getitem__(self, part: slice) -> Measurements:
-        """Samples by index slice, in order of arrival."""
+    def __getitem__(self, part: slice | NDArray) -> Measurements:
+        """Samples by slice, index array or mask, in order of arrival."""
         return Measurements(self.stamps[part], self.q[part], self.qd[part], self.effort[part])
 
     def between(self, start: float, end: float) -> Measurements:
@@ -75,7 +75,9 @@ class Measurements:
         """One log from several, in the order given."""
         if not parts:
             raise ParameterError("Measurements.concatenate: no parts: expected at least one")
-        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort")))
+        return cls(
+            *(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort"))
+        )
 
 
 class Screen:
@@ -108,7 +110,9 @@ class Screen:
             raise ParameterError(f"Measurements.q: {measurements.n} joints: expected {n}")
         stamps, q, qd, effort = measurements.stamps, measurements.q, measurements.qd, measurements.effort
         with np.errstate(invalid="ignore"):
-            finite = np.isfinite(stamps) & np.all(np.isfinite(q) & np.isfinite(qd) & np.isfinite(effort), axis=1)
+            finite = np.isfinite(stamps) & np.all(
+                np.isfinite(q) & np.isfinite(qd) & np.isfinite(effort), axis=1
+            )
         out: list[tuple[list[int], list[FloatArray], bool]] = []
         for k in range(len(stamps)):
             stamp = float(stamps[k])

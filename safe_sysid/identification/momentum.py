@@ -14,7 +14,7 @@ mean torque over the step before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,23 +68,22 @@ class MomentumRows:
     @classmethod
     def concatenate(cls, parts: list[MomentumRows]) -> MomentumRows:
         """All rows of several sets."""
-        arrays = [np.concatenate([getattr(p, name) for p in parts]) for name in _ROW_FIELDS]
-        return cls(*arrays, rejected_acceleration=sum(p.rejected_acceleration for p in parts))
+        arrays = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _ROW_FIELDS}
+        return cls(**arrays, rejected_acceleration=sum(p.rejected_acceleration for p in parts))
 
     def take(self, which: NDArray) -> MomentumRows:
         """Rows by index or mask."""
-        return MomentumRows(*(getattr(self, name)[which] for name in _ROW_FIELDS))
+        return MomentumRows(**{name: getattr(self, name)[which] for name in _ROW_FIELDS})
 
     @classmethod
-    def none(cls, n: int, rejected: int = 0) -> MomentumRows:
-        """No rows of an arm with n joints."""
+    def none(cls, size: int, rejected: int = 0) -> MomentumRows:
+        """No rows over ``size`` parameters."""
         zero = np.empty(0)
         parts = np.empty((0, len(ERROR_CAUSES)))
-        return cls(np.empty((0, 14 * n)), zero, zero, zero, parts, zero, zero, np.empty(0, np.int64), rejected)
+        return cls(np.empty((0, size)), zero, zero, zero, parts, zero, zero, np.empty(0, np.int64), rejected)
 
 
 _ROW_FIELDS = ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint")
-
 
 
 def momentum_rows(
@@ -118,12 +117,11 @@ def momentum_rows(
     good &= last - first >= (2 if ramp > 0.0 else 1)  # a ramp up and down needs a sample in between
     first, last = first[good], last[good]
     if not first.size:
-        return MomentumRows.none(n, rejected)
+        return MomentumRows.none(14 * n, rejected)
     chunk = max(1, _CHUNK // int(np.max(last - first)))
     source = _Source(kin, data, steps, errors, ramp)
     parts = [source.rows(box, first[i : i + chunk], last[i : i + chunk]) for i in range(0, len(first), chunk)]
-    rows = MomentumRows.concatenate(parts)
-    return MomentumRows(*(getattr(rows, name) for name in _ROW_FIELDS), rejected_acceleration=rejected)
+    return replace(MomentumRows.concatenate(parts), rejected_acceleration=rejected)
 
 
 class _Source:
@@ -139,7 +137,9 @@ class _Source:
         self.rate = momentum_rate_regressor(kin, steps.centre, steps.mean)[:, :, rigid].reshape(-1, self.flat)
         self.momentum = None
         if ramp > 0.0:
-            self.momentum = momentum_regressor(kin, steps.centre, steps.mean)[:, :, rigid].reshape(-1, self.flat)
+            self.momentum = momentum_regressor(kin, steps.centre, steps.mean)[:, :, rigid].reshape(
+                -1, self.flat
+            )
         self.sign = coulomb_sign(steps.mean, steps.rho, steps.h, errors)
         self.torque, self.noise = torque_interval(data.effort[1:], errors)
 

@@ -1,8 +1,8 @@
 r"""Proved error of each momentum equation, one function for each cause.
 
-Notation: phi the test function, ``phi_k`` and ``s_k`` its mean and slope on step k of duration h; c the mid position and
-u the estimated mean velocity at which a step is evaluated; A the declared acceleration bound, so that velocities have
-Lipschitz constant A and positions a Lipschitz derivative; V bounds ``|qd|`` in the window. ``p`` and ``f`` are the
+Notation: phi the test function, ``phi_k`` and ``s_k`` its mean and slope on step k of duration h; c the mid position
+and u the estimated mean velocity at which a step is evaluated; A the declared acceleration bound: velocities have
+Lipschitz constant A, positions a Lipschitz derivative; V bounds ``|qd|`` in the window. ``p`` and ``f`` are the
 inertial parts of momentum and of its rate, see :mod:`safe_sysid.identification.remainders`.
 """
 
@@ -48,7 +48,10 @@ class WindowFacts:
             inside: (W, L) which of them are not padding.
             phi: (W, L+1) test function at the samples.
             area: (W, L) its integral over each step, zero on padding.
-            steps: all steps of the run; sign, torque, noise: (m, n) of the steps.
+            steps: all steps of the run.
+            sign: (m, n) sign of the velocity, 0 if not certain.
+            torque: (m, n) middle of the torque interval, N m.
+            noise: (m, n) its half width, N m.
         """
         h = np.where(inside, steps.h[index], 1.0)
         rise = np.where(inside, np.diff(phi, axis=1), 0.0)
@@ -98,7 +101,9 @@ def row_errors(
 
     parts = np.zeros((*v.shape, len(ERROR_CAUSES)))
     parts[..., 0] = s.noise  # half width of every step's torque interval, weighted by phi
-    parts[..., 1] = fc * s.unknown  # |friction| <= Fc while the sign is not certain; the column holds the rest
+    parts[..., 1] = (
+        fc * s.unknown
+    )  # |friction| <= Fc while the sign is not certain; the column holds the rest
     parts[..., 2] = _rate_quadrature(s, near, far)
     parts[..., 3] = _momentum_error(s, e, ia, near, far, end)
     parts[..., 4] = _viscous_error(s, e, fv)
@@ -122,7 +127,12 @@ def _rate_quadrature(s: WindowFacts, near: MotionBounds, far: MotionBounds) -> F
 
 
 def _momentum_error(
-    s: WindowFacts, e: MeasurementErrors, ia: FloatArray, near: MotionBounds, far: MotionBounds, end: MotionBounds
+    s: WindowFacts,
+    e: MeasurementErrors,
+    ia: FloatArray,
+    near: MotionBounds,
+    far: MotionBounds,
+    end: MotionBounds,
 ) -> FloatArray:
     """Error of the momentum terms.
 
@@ -143,7 +153,9 @@ def _viscous_error(s: WindowFacts, e: MeasurementErrors, fv: FloatArray) -> Floa
     return fv * (e.position * s.mean_change[:, None] + e.acceleration * s.slope_h3[:, None] / 12.0)
 
 
-def _stamp_error(s: WindowFacts, e: MeasurementErrors, ia: FloatArray, v: FloatArray, size: FloatArray) -> FloatArray:
+def _stamp_error(
+    s: WindowFacts, e: MeasurementErrors, ia: FloatArray, v: FloatArray, size: FloatArray
+) -> FloatArray:
     """Every step's duration is off by at most 2 stamp errors: as much of each integrand, over all steps.
 
     ``size`` bounds all torques together; on ramps the mean velocity of the rotor term is off in proportion.

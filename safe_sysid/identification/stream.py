@@ -66,7 +66,9 @@ class MomentumStream:
         self._kin, self._errors = model.kinematics, errors
         self._screen = Screen(model.continuous, _GAP / model.settings.measurement.rate_hz)
         self._cutters = [WindowCutter((length,), stride) for length in windows]
-        self._ramps = ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
+        self._ramps = (
+            ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
+        )
         self._rejected_windows = 0
 
     @property

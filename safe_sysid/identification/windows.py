@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 def weights(stamps: FloatArray, ramp: float) -> FloatArray:
-    """Test function at the samples (.., m+1) of windows: 1, or rising from 0 over ``ramp`` s and falling to 0 at the end.
+    """Test function at the samples (.., m+1) of windows: 1, or rising from 0 over ``ramp`` s, back to 0 at the end.
 
     Without a ramp the momentum at both ends enters with the measured velocity. With one, only its mean over the ramp
     enters, and a mean velocity follows from positions: the velocity error then matters no more.
@@ -48,7 +48,9 @@ class WindowCutter:
             stride: start of the next window after that of the last, in lengths: 1 is back to back.
         """
         if not lengths or not all(length > 0.0 for length in lengths) or not 0.0 < stride <= 1.0:
-            raise ParameterError(f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1")
+            raise ParameterError(
+                f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1"
+            )
         self._stride = stride
         self._pending = [_Pending(length) for length in lengths]
         self._tail: Measurements | None = None

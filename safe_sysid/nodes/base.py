@@ -20,23 +20,26 @@ from std_srvs.srv import Trigger
 from safe_sysid.nodes.messages import Refused
 from safe_sysid.nodes.parameters import CommonOptions
 
-__all__ = ["ERROR", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
+__all__ = ["ERROR", "HISTORY", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 LATCHED = QoSProfile(
     depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
 STREAM = QoSProfile(depth=500, reliability=ReliabilityPolicy.RELIABLE)
+#: A stream that a node which starts later sees from its beginning: what lock-step needs.
+HISTORY = QoSProfile(
+    depth=500, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+)
 _PERIOD, _RECENT = 0.5, 5.0
 
 
-def measurement_qos(lockstep: bool, depth: int = 5) -> QoSProfile:
-    """Of ``joint_states``: sensor data, or in lock-step a stream that loses nothing, even before a node is there."""
-    if lockstep:
-        return QoSProfile(
-            depth=4000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-        )
-    return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
+def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> QoSProfile:
+    """Of ``joint_states``: sensor data; in lock-step a stream that loses nothing, ``history`` for who must see its start."""
+    if not lockstep:
+        return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
+    durability = DurabilityPolicy.TRANSIENT_LOCAL if history else DurabilityPolicy.VOLATILE
+    return QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE, durability=durability)
 
 
 class BaseNode(Node):

@@ -13,7 +13,7 @@ from trajectory_msgs.msg import JointTrajectory
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, LATCHED, OK, STREAM, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.lockstep import LockstepGate
 from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, Refused
 from safe_sysid.nodes.parameters import declare, number
@@ -54,6 +54,7 @@ class ControllerNode(BaseNode):
         self._nominal = {"": self.model.arm_prior.mid}
         self._latest, self._energy = self._core.box.identity, 0.0
         self._waiting: JointSample | None = None
+        self._answer: Float64MultiArray | None = None
         self._arrival, self._started_waiting = 0, 0.0
         self._q_last: np.ndarray | None = None
         self._last_stamp, self._last_arrival, self._ticks, self._plans = 0, 0, 0, 0
@@ -77,7 +78,7 @@ class ControllerNode(BaseNode):
     def _topics(self) -> None:
         lockstep = self.options.lockstep
         self._commands = self.create_publisher(Float64MultiArray, "effort_command", 1)
-        self._references = self.create_publisher(JointState, "reference", STREAM)
+        self._references = self.create_publisher(JointState, "reference", HISTORY)
         self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
         self._announce()
         self.listen(JointTrajectory, "plan", self._on_plan, LATCHED)
@@ -93,6 +94,9 @@ class ControllerNode(BaseNode):
     def _on_measurement(self, msg: JointState) -> None:
         arrival = time.perf_counter_ns()
         sample = self._reader.read(msg)
+        if self.options.lockstep and sample.stamp_ns == self._last_stamp:
+            self._say_again()
+            return
         if sample.stamp_ns <= self._last_stamp:
             raise Refused("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
         if not self.options.lockstep and sample.stamp_ns > time.time_ns() + _FUTURE:
@@ -102,6 +106,11 @@ class ControllerNode(BaseNode):
             self.period.add(1e-9 * (arrival - self._last_arrival))
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
+
+    def _say_again(self) -> None:
+        """The plant has not heard the last answer, for it was not connected yet."""
+        if self._waiting is None and self._answer is not None:
+            self._commands.publish(self._answer)
 
     def _on_plan(self, msg: JointTrajectory) -> None:
         self._gate.put_plan(messages.read_plan(msg, self.model.joint_names))
@@ -119,11 +128,12 @@ class ControllerNode(BaseNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now)
+        if self._gate.missing(sample.stamp_ns):
+            return
         for bounds in self._gate.due_bounds(sample.stamp_ns):
             self._offer_bounds(bounds, now)
-        if not self._gate.missing(sample.stamp_ns):
-            self._waiting = None
-            self._tick(sample, now)
+        self._waiting = None
+        self._tick(sample, now)
 
     def _check_patience(self) -> None:
         if self._waiting is None or time.monotonic() - self._started_waiting < self.options.patience:
@@ -166,7 +176,8 @@ class ControllerNode(BaseNode):
         out = core.step(now, q, sample.qd)
         self._energy = out.energy
         if out.torque is not None or self.options.lockstep:
-            self._commands.publish(self._command.fill(sample.stamp_ns, out.torque))
+            self._answer = self._command.fill(sample.stamp_ns, out.torque)
+            self._commands.publish(self._answer)
         done, self._ticks = time.perf_counter_ns(), self._ticks + 1
         if out.announce is not None:
             self._announce()
@@ -185,9 +196,9 @@ class ControllerNode(BaseNode):
 
     def _unwrap(self, q: np.ndarray) -> np.ndarray:
         """Continuous joints on the branch next to where they were."""
-        if self._q_last is not None:
-            turns = np.round((self._q_last - q) / (2.0 * np.pi))
-            q = np.where(self.model.continuous & (turns != 0.0), q + 2.0 * np.pi * turns, q)
+        if self._q_last is not None and np.abs(self._q_last - q).max() > np.pi:
+            turns = np.where(self.model.continuous, np.round((self._q_last - q) / (2.0 * np.pi)), 0.0)
+            q = q + 2.0 * np.pi * turns
         self._q_last = q
         return q
 

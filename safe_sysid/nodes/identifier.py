@@ -40,7 +40,7 @@ class IdentifierNode(BaseNode):
         self._reader = messages.JointReader(self.model.joint_names)
         self._samples: list[JointSample] = []
         self._update_ns = to_ns(self.model.settings.identification.update_s)
-        self._batch, self._batch_end, self._piece_end = 1, 0, 0
+        self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
         self._updates: list[dict[str, Any]] = []
         self._latest: UpdateResult | None = None
         self._epoch = self._core.box.epoch
@@ -48,7 +48,7 @@ class IdentifierNode(BaseNode):
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
-        qos = measurement_qos(self.options.lockstep, depth=2000)  # callbacks may be late, samples must not be lost
+        qos = measurement_qos(self.options.lockstep, depth=2000, history=True)  # late callbacks must not lose samples
         self.listen(JointState, "joint_states", self._on_measurement, qos)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
@@ -64,8 +64,9 @@ class IdentifierNode(BaseNode):
 
     def _on_measurement(self, msg: JointState) -> None:
         sample = self._reader.read(msg)
-        if not self._running:
-            return
+        if not self._running or (self.options.lockstep and sample.stamp_ns == self._last_stamp):
+            return  # in lock-step the plant says again what was not answered
+        self._last_stamp = sample.stamp_ns
         if not self._batch_end:
             self._time.seconds(sample.stamp_ns)
             start = 0 if self.options.lockstep else sample.stamp_ns

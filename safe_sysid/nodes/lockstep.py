@@ -40,9 +40,9 @@ class LockstepGate:
     def due_plans(self, stamp: int) -> list[PlanAnswer]:
         """Answers to be offered at this tick, in order of arrival; each is returned once.
 
-        Those for a hand-over that is waited for stay until then; any other is for the controller to judge at once.
+        While plans are awaited each is offered at its start, otherwise at once.
         """
-        due = [answer for answer in self._plans if answer.start_ns != self._hand_over or stamp >= self._hand_over]
+        due = [answer for answer in self._plans if self._hand_over is None or answer.start_ns <= stamp]
         self._plans = [answer for answer in self._plans if answer not in due]
         return due
 
@@ -56,7 +56,7 @@ class LockstepGate:
             self._hand_over += self._t_plan
 
     def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
-        """Answers to be taken at this tick; each is returned once."""
+        """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""
         due = [answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)]
         self._bounds = [answer for answer in self._bounds if answer not in due]
         for answer in due:
@@ -68,17 +68,20 @@ class LockstepGate:
         return batch * self._update + self._take_after
 
     def missing(self, stamp: int) -> list[str]:
-        """What this tick waits for; ask after the due answers were taken."""
+        """What this tick waits for; ask after the due plans were offered."""
         out = []
         if self._hand_over is not None and stamp >= self._hand_over:
             out.append(f"the plan for {self._hand_over / 1e9:.3f} s")
-        if self._batch is not None and stamp >= self._due_time(self._batch):
+        if self._batch is not None and stamp >= self._due_time(self._batch) and not self._has(self._batch):
             out.append(f"the bounds of batch {self._batch}")
         return out
+
+    def _has(self, batch: int) -> bool:
+        return any(answer.batch == batch for answer in self._bounds)
 
     def give_up(self, stamp: int) -> None:
         """Wait no more for those that are missing at this tick."""
         if self._hand_over is not None and stamp >= self._hand_over:
             self._hand_over = None
-        if self._batch is not None and stamp >= self._due_time(self._batch):
+        if self._batch is not None and stamp >= self._due_time(self._batch) and not self._has(self._batch):
             self._batch = None

@@ -5,7 +5,6 @@ Joints are matched by name, never by index. Reading raises :class:`Refused` and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -135,7 +134,7 @@ class JointReader:
         if len(values) != len(self._names):
             raise Refused("wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints")
         vector = np.frombuffer(values)[self._index]
-        if not math.isfinite(vector.sum()) and not np.all(np.isfinite(vector)):
+        if not np.isfinite(vector).all():
             joint = int(np.flatnonzero(~np.isfinite(vector))[0])
             raise Refused("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
         return vector
@@ -340,8 +339,9 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
         text = f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
         raise Refused("bounds out of order", text)
     try:
-        box = ParameterBox(lower, upper, epoch, seq)
-    except ParameterError as error:
+        with np.errstate(over="raise", invalid="raise"):
+            box = ParameterBox(lower, upper, epoch, seq)
+    except (ParameterError, FloatingPointError) as error:
         raise Refused("bad bounds", str(error)) from None
     return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch)
 

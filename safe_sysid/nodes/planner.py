@@ -16,12 +16,13 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import LATCHED, OK, STREAM, WARN, BaseNode
+from safe_sysid.nodes.base import HISTORY, LATCHED, OK, STREAM, WARN, BaseNode
 from safe_sysid.nodes.markers import path_markers, scene_markers
 from safe_sysid.nodes.messages import JointSample
 from safe_sysid.nodes.parameters import declare, number
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.planning.optimise import Budget
 from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, hand_over_state
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
@@ -32,6 +33,8 @@ __all__ = ["PlannerNode", "main"]
 _RESERVE = 0.1
 #: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
 _SAME, _SETTLED = 1e-7, 50_000_000
+#: Real time: so many failures to plan in a run.
+_ATTEMPTS = 4
 
 
 class PlannerNode(BaseNode):
@@ -48,10 +51,12 @@ class PlannerNode(BaseNode):
         scene = self.options.load_scene(self.model)
         gains = design_gains(self.model, self.options.lockstep)
         self._core = Planner(self.model, scene, gains, options=PlannerOptions(cost=cost), seed=self.options.seed)
+        self._warm_up()
         self._time = TimeBase(self.options.lockstep)
         self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
         self._boxes: dict[str, ParameterBox] = {}
         self._trigger: JointSample | None = None
+        self._hopeless, self._attempts = "", _ATTEMPTS  # box that no plan was found for
         self._offered: Plan | None = None  # the last that was published
         self._start_ns, self._sequence = 0, 0
         self._information, self._calibration = np.zeros((10, 10)), None
@@ -61,9 +66,15 @@ class PlannerNode(BaseNode):
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         self._markers.publish(scene_markers(scene))
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
-        self.listen(JointState, "reference", self._on_reference, STREAM)
+        self.listen(JointState, "reference", self._on_reference, HISTORY if self.options.lockstep else STREAM)
         self.serve("start", self._serve_start)
         self.serve("stop", self._serve_stop)
+
+    def _warm_up(self) -> None:
+        """Compile (or load) the kernels with a plan that nobody gets."""
+        rest = np.zeros((3, self.model.n))
+        rest[0] = self.model.settings.home
+        self._core.plan_next(rest, 0.0, self.model.arm_prior, 0, budget=Budget(1, 1))
 
     # -- inputs -------------------------------------------------------------------------------------------------
 
@@ -84,7 +95,7 @@ class PlannerNode(BaseNode):
     def _is_time(self, sample: JointSample) -> bool:
         """At rest for the first plan; at the hand-over to the last plan for the next one."""
         if self._offered is None:
-            return not np.any(sample.qd)
+            return not np.any(sample.qd) and sample.frame_id != self._hopeless
         return sample.stamp_ns >= self._start_ns
 
     def _lost(self, sample: JointSample) -> bool:
@@ -161,8 +172,14 @@ class PlannerNode(BaseNode):
 
     def _no_plan(self, start: int, box: ParameterBox, reason: str) -> None:
         self._publisher.publish(messages.empty_plan_message(start, box.identity, self.model.joint_names))
-        self._running, self._text = False, f"no plan for {self._time.seconds(start):.3f} s: {reason}"
+        self._text = f"no plan for {self._time.seconds(start):.3f} s: {reason}"
         self.get_logger().warning(self._text)
+        if self.options.lockstep:
+            self._running = False
+        else:  # once at rest, with a smaller box, it may work
+            self._offered, self._hopeless, self._left = None, box.identity, self._left + 1
+            self._attempts -= 1
+            self._running = self._attempts > 0
 
     def _failed(self, text: str) -> None:
         self.refuse("planning", "failed", text)
@@ -174,6 +191,7 @@ class PlannerNode(BaseNode):
         if self._running:
             return "planning already"
         self._running, self._left, self._offered, self._trigger = True, self._plans, None, None
+        self._hopeless, self._attempts = "", _ATTEMPTS
         return None
 
     def _serve_stop(self) -> str | None:

@@ -27,6 +27,8 @@ __all__ = ["PlantNode", "main"]
 #: rad/s; slower is at rest, for a plant that goes on without its controller.
 _REST = 1e-4
 _REST_TIME = 0.5
+#: Lock-step: a state that was not answered for so long is published again, s.
+_AGAIN = 0.5
 
 
 class PlantNode(BaseNode):
@@ -39,20 +41,19 @@ class PlantNode(BaseNode):
         self._plant = self._build()
         n = self.model.n
         self._commands, self._torque = 0, None
-        self._stamp, self._origin = 0, 0 if options.lockstep else time.time_ns()
+        self._stamp, self._origin, self._deadline = 0, 0, 0
         self._late, self._delay = Histogram(), Histogram()
         self._skipped, self._missed, self._held = 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
         self._writer, self._clock_message = messages.JointStateWriter(self.model.joint_names), Clock()
-        self._states = self.create_publisher(JointState, "joint_states", measurement_qos(options.lockstep))
+        self._states = self.create_publisher(JointState, "joint_states", measurement_qos(options.lockstep, history=True))
         self._clocks, self._clock_wanted = None, False
         if options.lockstep:
             self._clocks = self.create_publisher(Clock, "/clock", 10)
-            self.every(0.25, self._look_for_listeners)
+            self.every(0.25, self._look_around)
         self.listen(Float64MultiArray, "effort_command", self._on_command, 1)
         if options.lockstep:
             self._step(None)
-        self._deadline = time.monotonic_ns()
 
     def _build(self) -> Plant:
         model, options, settings = self.model, self.options, self.model.settings
@@ -101,20 +102,25 @@ class PlantNode(BaseNode):
             self._clocks.publish(self._clock_message)
         self._states.publish(self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort))
 
-    def _look_for_listeners(self) -> None:
-        """Simulated time costs a tenth of a step: told only where someone listens."""
+    def _look_around(self) -> None:
+        """Lock-step: does anyone want the time, which costs a tenth of a step? Was the last state heard, and the answer?"""
         self._clock_wanted = self._clocks.get_subscription_count() > 0
+        if not self._alone and time.monotonic() - self._answered > _AGAIN:
+            self._states.publish(self._writer.message)
 
     def spin_some(self, executor: object) -> None:
         """Lock-step: wait for commands, or go on alone when none comes. Real time: step when it is time."""
         if self.options.lockstep and not self._alone:
             executor.spin_once(timeout_sec=0.1)
             waited = time.monotonic() - self._answered
-            if self._commands and waited > self.options.patience:
+            # The controller may be waiting itself, for as long as its patience lasts.
+            if self._commands and waited > 2.0 * self.options.patience:
                 self.refuse("lock-step", "no command", f"waited {waited:.1f} s; going on alone, the drives brake")
                 self._alone, self._deadline, self._rest_since = True, time.monotonic_ns(), self._plant.time
             return
         now = time.monotonic_ns()
+        if not self._deadline:
+            self._origin, self._deadline = time.time_ns(), now + self._period  # a stamp is its step's deadline
         if now < self._deadline:
             executor.spin_once(timeout_sec=1e-9 * (self._deadline - now))
         elif self.options.lockstep:

@@ -1,7 +1,7 @@
-"""The certificate of one plan: every constraint, for every instant, tracking error and parameter, or the reason why not.
+"""The certificate of one plan: every constraint, for every instant, error and parameter, or the reason why not.
 
-Recomputed from the knots alone, in outward-rounded arithmetic, by code that shares nothing with the optimiser. It rests
-on the controller's tracking theorem, whose hypotheses along this plan it checks as well (family ``tracking``).
+Recomputed from the knots alone, in outward-rounded arithmetic, by code that shares nothing with the optimiser. It
+rests on the controller's tracking theorem, whose hypotheses along this plan it checks as well (family ``tracking``).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains, tracking_margins
 from safe_sysid.errors import PlanError
-from safe_sysid.trajectories.plan import Plan
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.torque import TorqueEnclosure, enclose_torque
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
+from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FAMILIES", "Certificate", "FamilyMargin", "start_check", "verify_plan"]
@@ -148,9 +148,7 @@ def start_check(
     q = np.asarray(q, float)
     if q.shape != (model.n,) or not np.all(np.isfinite(q)):
         return [f"start pose {q.tolist()}: expected {model.n} finite joint angles"]
-    certificate, torque, clearance = _certify(
-        QuinticTrajectory.hold(q), model, box, scene, gains, 1, margin
-    )
+    certificate, torque, clearance = _certify(QuinticTrajectory.hold(q), model, box, scene, gains, 1, margin)
     reasons = []
     for family in FAMILIES:
         margins = certificate.margins[family]
@@ -280,10 +278,11 @@ def _tracking(
         else:
             columns.append(values)
             names += [f"{hypothesis} of {joint}" for joint in model.joint_names]
-    # The measure was weighted with the gains' inertia: the box must not know better that it is too large.
-    rotor = box.lower[12 * n : 13 * n] - gains.inertia_lower
-    columns.append(np.broadcast_to(rotor, (cells.count, n)))
-    names += [f"rotor inertia of {joint}" for joint in model.joint_names]
+    # The measure was weighted with the gains' inertia: it must be a lower bound for this box, too.
+    rotor = box.lower[12 * n : 13 * n] / gains.inertia_lower - 1.0
+    for j in np.flatnonzero(~(rotor >= 0.0)):
+        columns.append(np.full((cells.count, 1), rotor[j]))
+        names.append(f"rotor inertia of {model.joint_names[j]}")
     return np.concatenate(columns, axis=1), tuple(names)
 
 
@@ -300,7 +299,11 @@ def _conclude(
         # argmin finds NaN first, if there is one.
         cell, column = np.unravel_index(int(np.argmin(values)), values.shape)
         families[family] = FamilyMargin(
-            family, float(values[cell, column]), _UNITS[family], float(cells.grid[cell]), labels[family][column]
+            family,
+            float(values[cell, column]),
+            _UNITS[family],
+            float(cells.grid[cell]),
+            labels[family][column],
         )
     bad = [str(f) for f in families.values() if not f.ok]
     status = "certified" if not bad else "not certified: " + ", ".join(bad)

@@ -30,17 +30,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.planning.effort import box_effort_kernel, inertia_share_kernel
 from safe_sysid.planning.family import Sampler, TrajectoryFamily
 from safe_sysid.planning.proximity import (
     BallCover,
     box_distance_kernel,
     cover,
-    inertia_share_kernel,
     pair_distance_kernel,
 )
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import kinematics_kernel, slotine_li_kernel
+from safe_sysid.robot.regressors import kinematics_kernel
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["FAMILIES", "FastConstraints", "Margins", "Obstacles"]
@@ -98,6 +98,7 @@ class FastConstraints:
         samples: number of times looked at, ends included.
         blocks: number of pieces of time; each gives one entry per margin, its worst sample.
         reserve: per family what is taken off the raw margin (same shape), in its unit.
+        scale: per family a typical size, by which margins are divided for the optimiser.
     """
 
     model: RobotModel
@@ -110,12 +111,16 @@ class FastConstraints:
     blocks: int = 5
     reserve: Margins = field(default_factory=dict)
     sampler: Sampler = field(init=False, repr=False)
+    scale: Margins = field(init=False, repr=False)
+    _edges: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Precompute; fill the reserve with first guesses where none is given."""
         # Not the very end: there the trajectory is at rest already, and its last jerk would be missed.
         times = np.linspace(0.0, self.family.duration * (1.0 - 1e-9), self.samples)
         object.__setattr__(self, "sampler", self.family.sampler(times))
+        object.__setattr__(self, "scale", self._typical())
+        object.__setattr__(self, "_edges", np.linspace(0, self.samples, self.blocks + 1).astype(np.int64))
         guess = self._first_reserve()
         guess.update(self.reserve)
         object.__setattr__(self, "reserve", guess)
@@ -137,8 +142,7 @@ class FastConstraints:
             "self": one + self.clearance_margin,
         }
 
-    @property
-    def scale(self) -> Margins:
+    def _typical(self) -> Margins:
         """Typical size of each margin, by which it is divided for the optimiser."""
         a, limits = self.gains.assumptions, self.model.limits
         one = np.ones(1)
@@ -243,8 +247,7 @@ class FastConstraints:
 
     def _reduce(self, name: str, value: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
         """Worst sample per block of (B, samples, c): scaled (B, blocks c), and its index (B, blocks, c)."""
-        edges = np.linspace(0, self.samples, self.blocks + 1).astype(int)
-        where = np.stack([value[:, a:b].argmin(axis=1) + a for a, b in pairwise(edges)], axis=1)
+        where = np.stack([value[:, a:b].argmin(axis=1) + a for a, b in pairwise(self._edges)], axis=1)
         worst = np.take_along_axis(value, where, axis=1)
         scaled = np.minimum((worst - self.reserve[name]) / self.scale[name], _FAR)
         return scaled.reshape(len(value), -1), where
@@ -266,18 +269,27 @@ class FastConstraints:
             "acceleration": shaped(assume.acceleration - np.abs(qdd)),
             "jerk": shaped(assume.jerk - np.abs(jerk)),
         }
-        regressor = np.empty((len(q), n, 14 * n))
-        slotine_li_kernel(*model.kinematics, q, qd, qd, qdd, model.friction_transition_velocity, regressor)
-        effort = np.abs(regressor @ self.box.mid) + np.abs(regressor) @ self.box.rad
-        out["torque"] = shaped(limits.torque - effort)
-        size = np.sqrt(np.einsum("kjp,j->kp", np.square(regressor), 1.0 / self.gains.inertia_lower))
-        out["tracking"] = shaped(assume.uncertainty - size @ self.box.rad)
         kin = model.kinematics
+        effort, measure = np.empty((len(q), n)), np.empty(len(q))
+        box_effort_kernel(
+            *kin,
+            q,
+            qd,
+            qdd,
+            model.friction_transition_velocity,
+            self.box.mid,
+            self.box.rad,
+            self.gains.inertia_lower,
+            effort,
+            measure,
+        )
+        out["torque"] = shaped(limits.torque - effort)
+        out["tracking"] = shaped(assume.uncertainty - measure)
         r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
         kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
         share = np.empty(len(q))
         spare = np.maximum(assume.inertia_upper - self.box.upper[12 * n : 13 * n], 1e-9)
-        inertia_share_kernel(kin.axis, r, p, self.box.lower, self.box.upper, spare, share)
+        inertia_share_kernel(kin.axis, r, p, self.box.mid, self.box.rad, spare, share)
         out["inertia"] = shaped(1.0 - share)
         # Distances have exact slopes, so of the perturbed parameters only the first one is needed.
         looked_at = slice(0, self.samples if gradient else len(q))

@@ -100,7 +100,7 @@ class ConditionCost:
     def _rows(self, regressor: FloatArray) -> FloatArray:
         if self.window > 1:
             regressor = regressor.reshape(-1, self.window, *regressor.shape[1:]).mean(axis=1)
-        return regressor * np.sqrt(self.horizon / len(regressor))
+        return regressor * float(np.sqrt(self.horizon / len(regressor)))
 
     def information(self, k: FloatArray) -> FloatArray:
         """What the horizon of trajectory k will add, (10, 10), unscaled columns."""

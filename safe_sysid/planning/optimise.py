@@ -9,7 +9,7 @@ speed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from safe_sysid.planning.certificate import Certificate
 from safe_sysid.planning.constraints import FAMILIES, FastConstraints, Margins
 from safe_sysid.planning.cost import Cost
 
@@ -34,6 +35,8 @@ _FEASIBLE = -1e-3
 #: A certified plan is only replaced by a candidate whose cost is lower by this much.
 _WORTHWHILE = 0.02
 _LOCAL_ITERATIONS = 12
+#: Parameters closer than this are one candidate.
+_SAME = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class Verdict:
 
     certified: bool
     margins: Mapping[str, FloatArray] = field(default_factory=dict)
-    certificate: object = None
+    certificate: Certificate | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -86,12 +89,15 @@ class PlanProblem:
         cost, constraints: to minimise; to keep >= 0.
         starts: (R, n) directions to begin from besides the gentlest; the first may be a warm start.
         keep: how many starts, best first, are optimised.
+        calibrated: whether the constraints' reserves come from a certificate; if not, the gentlest trajectory is
+            certified first, which calibrates them and gives something to fall back on.
     """
 
     cost: Cost
     constraints: FastConstraints
     starts: FloatArray
     keep: int = 6
+    calibrated: bool = False
 
     @property
     def n(self) -> int:
@@ -155,7 +161,7 @@ class _Search:
     """Bookkeeping of one search: budget used, best iterate of the running local optimisation."""
 
     def __init__(self, problem: PlanProblem, budget: Budget) -> None:
-        self.problem, self.budget = problem, budget
+        self.problem, self.budget, self.began = problem, budget, budget.clock()
         self.iterations, self.certify_time = 0, 0.0
         self.slowest_certificate = 0.0
         self.attempts: list[Attempt] = []
@@ -163,14 +169,34 @@ class _Search:
     def exhausted(self) -> bool:
         return self.iterations >= self.budget.iterations or self.budget.stopped(self.slowest_certificate)
 
-    def certify(self, certify: Callable[[FloatArray], Verdict], k: FloatArray, cost: float) -> Verdict:
+    def exploration_ends(self) -> bool:
+        """Two local solutions' worth of iterations, or half, and half of the time stay for after certificates."""
+        deadline = self.budget.deadline
+        kept = min(2 * _LOCAL_ITERATIONS, self.budget.iterations // 2)
+        late = deadline is not None and self.budget.clock() > 0.5 * (self.began + deadline)
+        return late or self.exhausted() or self.iterations + kept > self.budget.iterations
+
+    def certify(self, certify: Callable[[FloatArray], Verdict], k: FloatArray, cost: float) -> Attempt:
         before = self.budget.clock()
         verdict = certify(k)
         spent = self.budget.clock() - before
         self.certify_time += spent
         self.slowest_certificate = max(self.slowest_certificate, spent)
         self.attempts.append(Attempt(k, cost, verdict))
-        return verdict
+        return self.attempts[-1]
+
+    def improve(
+        self, constraints: FastConstraints, starts: list[FloatArray], most: int
+    ) -> tuple[float, FloatArray] | None:
+        """Best local solution from the first ``most`` starts under new margins."""
+        found = []
+        for k in starts[:most]:
+            if self.exhausted():
+                break
+            result = self.local(constraints, k)
+            if result is not None:
+                found.append(result)
+        return min(found, key=lambda item: item[0]) if found else None
 
     def local(self, constraints: FastConstraints, k: FloatArray) -> tuple[float, FloatArray] | None:
         """SLSQP from k; the best iterate that keeps the fast margins, or None. Its status is not looked at."""
@@ -227,33 +253,38 @@ def _gentlest(problem: PlanProblem) -> FloatArray:
     return best
 
 
-def _screen(problem: PlanProblem, gentlest: FloatArray) -> list[tuple[float, FloatArray]]:
-    """Every start, shortened towards the gentlest until the fast margins hold; by cost."""
-    found = []
+def _screen(problem: PlanProblem, gentlest: FloatArray, budget: Budget) -> list[FloatArray]:
+    """Every start, shortened towards the gentlest until the fast margins hold; by cost, hopeless ones last."""
+    feasible, hopeless = [], []
     for start in problem.starts:
-        ks = gentlest + np.outer(_LADDER, np.clip(start, -1.0, 1.0) - gentlest)
-        margins = problem.constraints.batch(ks).min(axis=1)
-        good = np.flatnonzero(margins >= 0.0)
-        k = ks[good[0]] if good.size else ks[-1]
-        found.append((problem.cost.value(k) + (0.0 if good.size else 1e3), k))
-    return sorted(found, key=lambda item: item[0])
-
-
-def candidates(problem: PlanProblem, budget: Budget) -> Iterator[tuple[float, FloatArray]]:
-    """Locally optimal (cost, k), best first, that keep the fast margins. Nothing is certified yet."""
-    yield from _candidates(_Search(problem, budget), problem)
-
-
-def _candidates(search: _Search, problem: PlanProblem) -> list[tuple[float, FloatArray]]:
-    found: list[tuple[float, FloatArray]] = []
-    for _, k in _screen(problem, _gentlest(problem))[: problem.keep]:
-        # Two local solutions' worth of iterations stay for what the certificates will ask for.
-        if found and (
-            search.exhausted() or search.iterations + 2 * _LOCAL_ITERATIONS > search.budget.iterations
-        ):
+        if budget.stopped():
             break
-        result = search.local(problem.constraints, k)
-        if result is not None and not any(np.abs(result[1] - other).max() < 0.02 for _, other in found):
+        for length in _LADDER:
+            k = gentlest + length * (np.clip(start, -1.0, 1.0) - gentlest)
+            if problem.constraints.values(k).min() >= 0.0:
+                feasible.append((problem.cost.value(k), k))
+                break
+        else:
+            hopeless.append(k)
+    return [k for _, k in sorted(feasible, key=lambda item: item[0])] + hopeless
+
+
+def candidates(problem: PlanProblem, budget: Budget) -> list[tuple[float, FloatArray]]:
+    """Locally optimal (cost, k), best first, that keep the fast margins. Nothing is certified yet."""
+    return _explore(_Search(problem, budget), problem.constraints, _gentlest(problem))
+
+
+def _explore(
+    search: _Search, constraints: FastConstraints, gentlest: FloatArray
+) -> list[tuple[float, FloatArray]]:
+    """Local solutions from the best starts, in half of the time and with what may be spent before certificates."""
+    problem = replace(search.problem, constraints=constraints)
+    found: list[tuple[float, FloatArray]] = []
+    for k in _screen(problem, gentlest, search.budget)[: problem.keep]:
+        if search.exploration_ends():
+            break
+        result = search.local(constraints, k)
+        if result is not None and not any(np.abs(result[1] - other).max() < _SAME for _, other in found):
             found.append(result)
     return sorted(found, key=lambda item: item[0])
 
@@ -261,50 +292,50 @@ def _candidates(search: _Search, problem: PlanProblem) -> list[tuple[float, Floa
 def solve(problem: PlanProblem, certify: Callable[[FloatArray], Verdict], budget: Budget) -> SearchResult:
     """Find a certified k of low cost.
 
-    Candidates are certified best first. A failure calibrates the fast margins and sends the candidate back to the
-    optimiser; three failures in a row halve the way to the gentlest trajectory. A success calibrates too: if that
-    frees enough, a bolder candidate is tried while the budget lasts.
+    An uncalibrated problem's gentlest trajectory comes first, then candidates, best first. A failure calibrates the
+    fast margins and sends the candidate back to the optimiser; if that does not help, it is moved to where the
+    calibrated margins hold, and at last half way back to the gentlest. A success calibrates too: if that frees enough,
+    a bolder candidate is tried while the budget lasts.
     """
-    began = budget.clock()
     search = _Search(problem, budget)
     constraints = problem.constraints
     gentlest = _gentlest(problem)
-    pool = _candidates(search, problem)
     best: Attempt | None = None
+    if not problem.calibrated and not budget.stopped():
+        first = search.certify(certify, gentlest, problem.cost.value(gentlest))
+        best = first if first.verdict.certified else None
+        if first.verdict.margins:
+            constraints = _calibrated(problem.constraints, gentlest, first.verdict)
+            gentlest = constraints.restore(gentlest)
+    pool = _explore(search, constraints, gentlest)
     proposal = pool[0] if pool else (problem.cost.value(gentlest), gentlest)
     failures = 0
-    while len(search.attempts) < budget.certificates and not budget.stopped(search.slowest_certificate):
-        cost, k = proposal
-        verdict = search.certify(certify, k, cost)
-        if verdict.certified:
-            failures = 0
-            if best is None or cost < best.cost:
-                best = search.attempts[-1]
-        else:
-            failures += 1
+    while (
+        len(search.attempts) < budget.certificates
+        and not budget.stopped(search.slowest_certificate)
+        and not any(np.array_equal(proposal[1], old.k) for old in search.attempts)
+        and (best is None or proposal[0] < best.cost - _WORTHWHILE)
+    ):
+        attempt = search.certify(certify, proposal[1], proposal[0])
+        k, verdict = attempt.k, attempt.verdict
+        if verdict.certified and (best is None or attempt.cost < best.cost):
+            best = attempt
+        failures = 0 if verdict.certified else failures + 1
         if verdict.margins:
             constraints = _calibrated(problem.constraints, k, verdict)
         if not pool:
             # The first guess of the reserves left nothing; with the certificate's own margins there may be room.
-            pool = _candidates(search, replace(problem, constraints=constraints))
+            pool = _explore(search, constraints, constraints.restore(k))
             improved = pool[0] if pool else None
         else:
-            improved = _improve(search, constraints, [k, *(other for _, other in pool)], verdict.certified)
-        if improved is not None and verdict.margins and (verdict.certified or failures < 3):
-            proposal = improved
-        elif verdict.certified:
+            improved = search.improve(
+                constraints, [k, *(other for _, other in pool)], 3 if verdict.certified else 2
+            )
+        following = _next_proposal(problem, constraints, attempt, improved, failures, gentlest, best)
+        if following is None:
             break
-        else:
-            # The margins do not lead out of it: half way back to what is known to be safer.
-            anchor = gentlest if best is None else best.k
-            k = anchor + 0.5 * (k - anchor)
-            k = anchor.copy() if np.abs(k - anchor).max() < 1e-3 else k
-            proposal = (problem.cost.value(k), k)
-        if best is not None and proposal[0] >= best.cost - _WORTHWHILE:
-            break
-        if any(np.array_equal(proposal[1], attempt.k) for attempt in search.attempts):
-            break
-    total = budget.clock() - began
+        proposal = following
+    total = budget.clock() - search.began
     failed = [attempt for attempt in search.attempts if not attempt.verdict.certified]
     return SearchResult(
         best=best,
@@ -318,6 +349,30 @@ def solve(problem: PlanProblem, certify: Callable[[FloatArray], Verdict], budget
     )
 
 
+def _next_proposal(
+    problem: PlanProblem,
+    constraints: FastConstraints,
+    attempt: Attempt,
+    improved: tuple[float, FloatArray] | None,
+    failures: int,
+    gentlest: FloatArray,
+    best: Attempt | None,
+) -> tuple[float, FloatArray] | None:
+    """(cost, k) to certify next, or None: after a success only what is better, after failures ever gentler ones."""
+    verdict, k = attempt.verdict, attempt.k
+    if improved is not None and verdict.margins and failures < 3:
+        return improved
+    if verdict.certified:
+        return None
+    if verdict.margins and failures < 4:
+        restored = constraints.restore(k)
+        if np.abs(restored - k).max() > 0.0 and constraints.values(restored).min() >= 0.0:
+            return problem.cost.value(restored), restored
+    anchor = gentlest if best is None else best.k
+    k = anchor + 0.5 * (k - anchor) if np.abs(k - anchor).max() > 2.0 * _SAME else anchor
+    return problem.cost.value(k), k
+
+
 def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -> FastConstraints:
     calibrated = constraints.calibrate(k, verdict.margins)
     scale = calibrated.scale
@@ -328,20 +383,6 @@ def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -
             if name in verdict.margins
         }
     )
-
-
-def _improve(
-    search: _Search, constraints: FastConstraints, starts: list[FloatArray], certified: bool
-) -> tuple[float, FloatArray] | None:
-    """Best local solution under calibrated margins; after a failure one start is enough, after a success try three."""
-    found = []
-    for k in starts[: 3 if certified else 1]:
-        if search.exhausted():
-            break
-        result = search.local(constraints, k)
-        if result is not None:
-            found.append(result)
-    return min(found, key=lambda item: item[0]) if found else None
 
 
 def _worst_family(constraints: FastConstraints, verdict: Verdict) -> str:

@@ -69,7 +69,7 @@ class PlannerOptions:
     cost: Literal["condition", "information", "width"] = "information"
     samples: int = 128
     window: int = 1
-    starts: int = 48
+    starts: int = 32
     keep: int = 6
     certificates: int = 5
 
@@ -252,7 +252,7 @@ class Planner:
             ends = (previous.trajectory.knots[-1, 0], previous.trajectory.knots[0, 0])
             for i, end in enumerate(ends[: self.options.starts]):
                 starts[i] = np.clip(family.parameter(end), -1.0, 1.0)
-        return PlanProblem(cost, constraints, starts, self.options.keep)
+        return PlanProblem(cost, constraints, starts, self.options.keep, calibration is not None)
 
     def _condition(
         self, family: TrajectoryFamily, box: ParameterBox, executed: FloatArray | None, horizon: float
@@ -300,7 +300,7 @@ class Planner:
         began = budget.clock()
         start = frozen_array(start_state, (3, self.model.n), "plan start state")
         if previous is not None:
-            _check_connection(start, start_time, previous)
+            _check_connection(start, start_time, previous, self.model.joint_names)
         at_rest = not np.any(start[1:])
         if at_rest:
             reasons = tuple(self._start_refusals(start[0], box))
@@ -315,49 +315,41 @@ class Planner:
             return Plan(family.trajectory(k), start_time, self.settings.t_p, box.identity, sequence, k)
 
         found = solve(problem, lambda k: self._certify(plan_of(k), box), budget)
-        numbers = {
-            "iterations": found.iterations,
-            "certificates": len(found.attempts),
-            "wall_time": budget.clock() - began,
-            "optimise_time": budget.clock() - began - found.certify_time,
-            "certify_time": found.certify_time,
-        }
-        if found.best is None:
-            status = PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN
-            certificate = found.attempts[-1].verdict.certificate if found.attempts else None
-            learned = self._learned(found, problem, box, calibration, None)
-            return PlannerResult(
-                status, certificate=certificate, reasons=_why(found), calibration=learned, **numbers
-            )
-        k = found.best.k
+        best = found.best
+        shared = PlannerResult(
+            PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN,
+            certificate=found.attempts[-1].verdict.certificate if found.attempts else None,
+            iterations=found.iterations,
+            certificates=len(found.attempts),
+            wall_time=budget.clock() - began,
+            optimise_time=budget.clock() - began - found.certify_time,
+            certify_time=found.certify_time,
+            calibration=self._learned(found, problem, box, calibration),
+        )
+        if best is None:
+            return replace(shared, reasons=_why(found))
         report = self._condition(family, box, executed_information, self.settings.t_p)
-        return PlannerResult(
-            PlanStatus.PLANNED,
-            plan=plan_of(k),
-            certificate=found.best.verdict.certificate,
-            cost=found.best.cost,
-            condition=report.condition(k),
-            information=report.information(k),
-            calibration=self._learned(found, problem, box, calibration, k),
-            **numbers,
+        return replace(
+            shared,
+            status=PlanStatus.PLANNED,
+            plan=plan_of(best.k),
+            certificate=best.verdict.certificate,
+            cost=best.cost,
+            condition=report.condition(best.k),
+            information=report.information(best.k),
         )
 
     def _learned(
-        self,
-        found: SearchResult,
-        problem: PlanProblem,
-        box: ParameterBox,
-        before: Calibration | None,
-        k: FloatArray | None,
+        self, found: SearchResult, problem: PlanProblem, box: ParameterBox, before: Calibration | None
     ) -> Calibration:
         """What to hand to the next call."""
-        same = before is not None and before.epoch == box.epoch
-        prior = before.prior if same else box
-        information = before.information if same else np.zeros((box.size, box.size))
-        if k is not None and isinstance(problem.cost, InformationCost):
+        if before is None or before.epoch != box.epoch:
+            before = Calibration({}, np.zeros((box.size, box.size)), box.epoch, box)
+        information = before.information
+        if found.best is not None and isinstance(problem.cost, InformationCost):
             executed = replace(problem.cost, horizon=self.settings.t_p)
-            information = information + executed.information(k)
-        return Calibration(found.reserve, information, box.epoch, prior)
+            information = information + executed.information(found.best.k)
+        return Calibration(found.reserve, information, box.epoch, before.prior)
 
 
 def _why(found: SearchResult) -> tuple[str, ...]:
@@ -368,7 +360,7 @@ def _why(found: SearchResult) -> tuple[str, ...]:
     return (tried + worst, *found.attempts[-1].verdict.reasons)
 
 
-def _check_connection(start: FloatArray, start_time: float, previous: Plan) -> None:
+def _check_connection(start: FloatArray, start_time: float, previous: Plan, names: Sequence[str]) -> None:
     there = previous.trajectory.state(start_time - previous.start_time)[:3]
     gap = np.abs(start - there)
     # Position, velocity and acceleration of one trajectory differ by rounding only.
@@ -376,7 +368,7 @@ def _check_connection(start: FloatArray, start_time: float, previous: Plan) -> N
         order, joint = np.unravel_index(int(np.argmax(gap)), gap.shape)
         what = ("position", "velocity", "acceleration")[int(order)]
         raise PlanError(
-            f"plan start at {start_time} s: {what} of joint {int(joint)} is {start[order, joint]!r}, "
+            f"plan start at {start_time} s: {what} of {names[int(joint)]} is {start[order, joint]!r}, "
             f"the plan under way is at {there[order, joint]!r}: expected them to connect"
         )
 

@@ -1,4 +1,4 @@
-"""Cheap geometry for the optimiser: signed distances of balls to boxes with gradients, and the joint inertia's size.
+"""Cheap signed distances for the optimiser: bodies as balls, obstacles as boxes. Approximate, with gradients.
 
 The certificate uses the true convex bodies; this only has to point the right way. What it gets wrong at a candidate is
 measured against the certificate there and added as a reserve, see :mod:`safe_sysid.planning.constraints`.
@@ -14,9 +14,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.robot.model import Body
-from safe_sysid.robot.regressors import cross
 
-__all__ = ["BallCover", "box_distance_kernel", "cover", "inertia_share_kernel", "pair_distance_kernel"]
+__all__ = ["BallCover", "box_distance_kernel", "cover", "pair_distance_kernel"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -117,31 +116,35 @@ def _slope(
 
 @njit(cache=True)
 def _box_distance(
-    point: FloatArray, rotation: FloatArray, centre: FloatArray, half: FloatArray, normal: FloatArray
-):
-    """Signed distance of a point to a box and its gradient (in ``normal``)."""
-    local, outside = np.empty(3), np.empty(3)
-    inside, square, worst = -1e30, 0.0, 0
+    point: FloatArray,
+    rotation: FloatArray,
+    centre: FloatArray,
+    half: FloatArray,
+    normal: FloatArray,
+    work: FloatArray,
+) -> float:
+    """Signed distance of a point to a box and its gradient (in ``normal``); ``work`` (3,)."""
+    inside, square, worst, sign = -1e30, 0.0, 0, 1.0
     for i in range(3):
-        local[i] = 0.0
+        x = 0.0
         for c in range(3):
-            local[i] += rotation[c, i] * (point[c] - centre[c])
-        gap = abs(local[i]) - half[i]
+            x += rotation[c, i] * (point[c] - centre[c])
+        gap = abs(x) - half[i]
         if gap > inside:
-            inside, worst = gap, i
-        outside[i] = max(gap, 0.0) * (1.0 if local[i] >= 0.0 else -1.0)
-        square += outside[i] * outside[i]
+            inside, worst, sign = gap, i, (1.0 if x >= 0.0 else -1.0)
+        work[i] = 0.0
+        if gap > 0.0:
+            work[i] = gap if x >= 0.0 else -gap
+            square += gap * gap
     if square > 0.0:
         distance = np.sqrt(square)
         for i in range(3):
-            outside[i] /= distance
+            work[i] /= distance
     else:
         distance = inside
-        for i in range(3):
-            outside[i] = 0.0
-        outside[worst] = 1.0 if local[worst] >= 0.0 else -1.0
+        work[worst] = sign
     for i in range(3):
-        normal[i] = rotation[i, 0] * outside[0] + rotation[i, 1] * outside[1] + rotation[i, 2] * outside[2]
+        normal[i] = rotation[i, 0] * work[0] + rotation[i, 1] * work[1] + rotation[i, 2] * work[2]
     return distance
 
 
@@ -160,27 +163,39 @@ def box_distance_kernel(
     value: FloatArray,
     slope: FloatArray,
 ) -> None:
-    """Smallest distance ball to box at each of N samples, less the tracking error's reach; and d/dq (N, n)."""
-    n = axis.shape[0]
+    """Smallest distance ball to box at each of N samples, less the tracking error's reach there; and d/dq (N, n)."""
     world = np.empty((joint.shape[0], 3))
-    normal, row = np.empty(3), np.empty(n)
+    normal, work = np.empty(3), np.empty(3)
+    around = np.empty(box_half.shape[0])
+    for o in range(box_half.shape[0]):
+        around[o] = np.sqrt(box_half[o, 0] ** 2 + box_half[o, 1] ** 2 + box_half[o, 2] ** 2)
     for k in range(r.shape[0]):
         _place(r[k], p[k], joint, centre, world)
         value[k] = 1e3
         slope[k] = 0.0
+        nearest, box = -1, -1
         for b in range(joint.shape[0]):
             if joint[b] < 0:
                 continue
             for o in range(box_half.shape[0]):
-                d = _box_distance(world[b], box_rotation[o], box_centre[o], box_half[o], normal) - radius[b]
-                if d >= value[k]:
+                # A ball outside of the box's circumscribed sphere by more than the best so far needs no closer look.
+                reach = value[k] + radius[b] + around[o]
+                square = 0.0
+                for i in range(3):
+                    square += (world[b, i] - box_centre[o, i]) ** 2
+                if reach > 0.0 and square >= reach * reach:
                     continue
-                for i in range(n):
-                    row[i] = _slope(r[k], p[k], axis, i, world[b], normal) if i <= joint[b] else 0.0
-                    d -= e_bound[i] * abs(row[i])
+                d = (
+                    _box_distance(world[b], box_rotation[o], box_centre[o], box_half[o], normal, work)
+                    - radius[b]
+                )
                 if d < value[k]:
-                    value[k] = d
-                    slope[k] = row
+                    value[k], nearest, box = d, b, o
+        if nearest >= 0:
+            _box_distance(world[nearest], box_rotation[box], box_centre[box], box_half[box], normal, work)
+            for i in range(joint[nearest] + 1):
+                slope[k, i] = _slope(r[k], p[k], axis, i, world[nearest], normal)
+                value[k] -= e_bound[i] * abs(slope[k, i])
 
 
 @njit(cache=True)
@@ -199,67 +214,31 @@ def pair_distance_kernel(
     """Smallest distance of ball pairs at each of N samples, less the tracking error's reach; and d/dq (N, n)."""
     n = axis.shape[0]
     world = np.empty((joint.shape[0], 3))
-    normal, row = np.empty(3), np.empty(n)
+    normal = np.empty(3)
     for k in range(r.shape[0]):
         _place(r[k], p[k], joint, centre, world)
         value[k] = 1e3
         slope[k] = 0.0
+        nearest = -1
         for c in range(pairs.shape[0]):
             a, b = pairs[c, 0], pairs[c, 1]
             square = 0.0
             for i in range(3):
-                normal[i] = world[a, i] - world[b, i]
-                square += normal[i] * normal[i]
-            length = np.sqrt(square)
-            d = length - radius[a] - radius[b]
-            if d >= value[k] or length < 1e-9:
+                square += (world[a, i] - world[b, i]) ** 2
+            reach = value[k] + radius[a] + radius[b]
+            if (reach > 0.0 and square >= reach * reach) or square < 1e-18:
                 continue
-            for i in range(3):
-                normal[i] /= length
-            for i in range(n):
-                row[i] = 0.0
-                if i <= joint[a]:
-                    row[i] += _slope(r[k], p[k], axis, i, world[a], normal)
-                if i <= joint[b]:
-                    row[i] -= _slope(r[k], p[k], axis, i, world[b], normal)
-                d -= e_bound[i] * abs(row[i])
+            d = np.sqrt(square) - radius[a] - radius[b]
             if d < value[k]:
-                value[k] = d
-                slope[k] = row
-
-
-@njit(cache=True)
-def inertia_share_kernel(
-    axis: FloatArray,
-    r: FloatArray,
-    p: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    spare: FloatArray,
-    out: FloatArray,
-) -> None:
-    """``sum_i M_ii / spare_i`` (N,), M the inertia without rotors; each link's share is its largest in the box."""
-    n = axis.shape[0]
-    z, d, v, lin, ang = np.empty(3), np.empty(3), np.empty(3), np.empty(3), np.empty(3)
-    c = np.empty(10)
-    for k in range(r.shape[0]):
-        out[k] = 0.0
-        for i in range(n):
-            for a in range(3):
-                z[a] = r[k, i, a, 0] * axis[i, 0] + r[k, i, a, 1] * axis[i, 1] + r[k, i, a, 2] * axis[i, 2]
-            for link in range(i, n):
-                for a in range(3):
-                    d[a] = p[k, link, a] - p[k, i, a]
-                cross(z, d, v)
-                for a in range(3):
-                    lin[a] = r[k, link, 0, a] * v[0] + r[k, link, 1, a] * v[1] + r[k, link, 2, a] * v[2]
-                    ang[a] = r[k, link, 0, a] * z[0] + r[k, link, 1, a] * z[1] + r[k, link, 2, a] * z[2]
-                cross(lin, ang, v)
-                c[0] = lin[0] ** 2 + lin[1] ** 2 + lin[2] ** 2
-                c[1], c[2], c[3] = 2 * v[0], 2 * v[1], 2 * v[2]
-                c[4], c[6], c[9] = ang[0] ** 2, ang[1] ** 2, ang[2] ** 2
-                c[5], c[7], c[8] = 2 * ang[0] * ang[1], 2 * ang[0] * ang[2], 2 * ang[1] * ang[2]
-                total = 0.0
-                for e in range(10):
-                    total += max(c[e] * lower[10 * link + e], c[e] * upper[10 * link + e])
-                out[k] += max(total, 0.0) / spare[i]
+                value[k], nearest = d, c
+        if nearest >= 0:
+            a, b = pairs[nearest, 0], pairs[nearest, 1]
+            length = value[k] + radius[a] + radius[b]
+            for i in range(3):
+                normal[i] = (world[a, i] - world[b, i]) / length
+            for i in range(n):
+                if i <= joint[a]:
+                    slope[k, i] += _slope(r[k], p[k], axis, i, world[a], normal)
+                if i <= joint[b]:
+                    slope[k, i] -= _slope(r[k], p[k], axis, i, world[b], normal)
+                value[k] -= e_bound[i] * abs(slope[k, i])

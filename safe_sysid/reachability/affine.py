@@ -4,10 +4,10 @@ A form is a float array ``[c, g_1 .. g_K, rho]`` and stands for the set
 
 .. math:: \{ c + \sum_k g_k \epsilon_k + \rho\, u : \epsilon \in E,\ u \in [-1, 1] \},
 
-with the symbols ``epsilon`` shared by all forms of a computation (so correlations survive) and ``u`` private. ``E`` is a
-product of three unit balls: one symbol for time in ``[-1, 1]``, then n (a tracking error) and, if there are more symbols,
-n again (the other one) in Euclidean balls. A zonotope would use boxes: the sum of n errors that cannot all be at their
-worst at once would count in full, up to ``sqrt(n)`` times too much to first order and n times to second.
+with the symbols ``epsilon`` shared by all forms of a computation (so correlations survive) and ``u`` private. ``E`` is
+a product of three unit balls: one symbol for time in ``[-1, 1]``, then n (a tracking error) and, if there are more
+symbols, n again (the other one) in Euclidean balls. A zonotope would use boxes: the sum of n errors that cannot all
+be at their worst at once would count in full, up to ``sqrt(n)`` times too much to first order and n times to second.
 
 An operation's result holds the exact real result for *every* value of the symbols: what it cannot keep (second-order
 terms, rounding) is **added** to ``rho``; nothing is ever assigned over a remainder that an operand brought.
@@ -54,7 +54,7 @@ def _slack(total: float, roundings: int) -> float:
 
 @njit(cache=True)
 def reach(x: FloatArray, n: int) -> float:
-    """``sup |sum g_k eps_k|``, in plain rounding (relative error below ``len(x)`` units): |time| + two Euclidean norms."""
+    """``sup |sum g_k eps_k|``: |time| + two Euclidean norms, in plain rounding (relative error below len(x) units)."""
     last = x.shape[0] - 1
     first, second = 0.0, 0.0
     for k in range(2, min(n + 2, last)):
@@ -152,8 +152,8 @@ def _quadratic(trace: float, squares: float, rank: int, n: int) -> tuple[float, 
 def dot(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
     r"""``out = sum_i x_i y_i`` for forms x, y (m, K + 2); out must not alias.
 
-    With ``M = sum_i g^x_i g^y_i^T`` the second-order part is ``eps^T M eps``: summed over i and symmetrised *before* any
-    absolute value, so that what cancels in a rotated vector does cancel. The time symbol's square lies in [0, 1]; a
+    With ``M = sum_i g^x_i g^y_i^T`` the second-order part is ``eps^T M eps``: summed over i and symmetrised *before*
+    any absolute value, so that what cancels in a rotated vector does cancel. The time symbol's square lies in [0, 1]; a
     ball's own block is bounded by its eigenvalues, blocks between two balls by their Frobenius norm. Cheap if x has
     few symbols (a joint's rotation has two): put the sparse factor first.
     """

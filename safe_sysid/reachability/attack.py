@@ -21,7 +21,14 @@ from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["AttackResult", "attack_clearance", "attack_torque", "body_distance", "sample_symbols", "states_of"]
+__all__ = [
+    "AttackResult",
+    "attack_clearance",
+    "attack_torque",
+    "body_distance",
+    "sample_symbols",
+    "states_of",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -79,7 +86,9 @@ def states_of(
 
 def _desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:
     """(N, 3, n) position, velocity, acceleration: :meth:`QuinticTrajectory.state` for many times."""
-    segment = np.clip(np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2)
+    segment = np.clip(
+        np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2
+    )
     local = (times - trajectory.times[segment])[:, None]
     c = np.moveaxis(trajectory.coefficients[segment], -1, 0)
     out = []
@@ -117,7 +126,7 @@ def attack_torque(
     def values(cell: int, x: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
         """(N, 2 n + 1): torque upward, torque downward, S at N symbols."""
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (len(x), 1)), tracking, x)
-        w = slotine_li_regressor(kin, *motion[:4], friction_transition)
+        w = slotine_li_regressor(kin, motion[0], motion[1], motion[2], motion[3], friction_transition)
         nominal, spread = w @ box.mid + damping * motion[4], np.abs(w) @ box.rad
         measure = np.sqrt((w**2 / np.asarray(inertia_lower)[:, None]).sum(axis=1)) @ box.rad
         return np.concatenate([nominal + spread, spread - nominal, measure[:, None]], axis=1), motion
@@ -129,11 +138,15 @@ def attack_torque(
         goal = np.repeat(np.arange(goals), population)
         rows = np.arange(len(x))
         best = np.full(goals, -np.inf)
-        limit = np.concatenate([enclosure.torque[cell, :, 1], -enclosure.torque[cell, :, 0], enclosure.measure[[cell]]])
+        limit = np.concatenate(
+            [enclosure.torque[cell, :, 1], -enclosure.torque[cell, :, 0], enclosure.measure[[cell]]]
+        )
         for step in range(steps + 1):
             all_values, motion = values(cell, x)
             best = np.maximum(best, all_values.max(axis=0))
-            for found, ranges in zip(motion[1:4], (enclosure.qd, enclosure.qd_a, enclosure.qdd_a), strict=True):
+            for found, ranges in zip(
+                motion[1:4], (enclosure.qd, enclosure.qd_a, enclosure.qdd_a), strict=True
+            ):
                 over = np.maximum(ranges[cell, :, 0] - found, found - ranges[cell, :, 1])
                 excess[2] = max(excess[2], float(over.max()))
             if step == steps:
@@ -153,11 +166,12 @@ def attack_torque(
         width = limit[:n] + limit[n : 2 * n]
         ratios.append((best[:n] + best[n : 2 * n]) / np.where(width > 0.0, width, 1.0))
         shares.append(best[-1] / limit[-1] if limit[-1] > 0.0 else 1.0)
-    return AttackResult(*excess, np.mean(ratios, axis=0), float(np.mean(shares)))
+    worst = [float(x) for x in excess]
+    return AttackResult(worst[0], worst[1], worst[2], np.mean(ratios, axis=0), float(np.mean(shares)))
 
 
 def body_distance(kin: Kinematics, first: Body, second: Body, q: FloatArray) -> float:
-    """coal's distance of two bodies at one configuration, m; negative when they overlap."""
+    """Distance, by coal, of two bodies at one configuration, m; negative when they overlap."""
     rotations, origins = forward_kinematics(kin, q)
     shapes, poses, radius = [], [], 0.0
     for body in (first, second):
@@ -196,7 +210,9 @@ def attack_clearance(
     shapes, pairs = clearance_pairs(model, scene)
     worst, gaps = -np.inf, []
     for cell in np.asarray(which, dtype=int):
-        for p in np.argsort(clearance.bounds[cell])[:nearest]:
+        order = np.argsort(clearance.bounds[cell])
+        # A bound below zero claims nothing that coal's penetration depth could refute.
+        for p in order[clearance.bounds[cell][order] > 0.0][:nearest]:
             a, b = (shapes[i] for i in pairs[p])
             borders = cells.grid[cell : cell + 2][None, :]
 
@@ -213,10 +229,12 @@ def attack_clearance(
                     moved = x.copy()
                     moved[i] += 1e-4
                     slope[i] = distance(moved) - found
-                trial = _project((x - 1.5 * 0.8**step * slope / max(np.linalg.norm(slope), 1e-300))[None, :], n)[0]
+                trial = _project(
+                    (x - 1.5 * 0.8**step * slope / max(float(np.linalg.norm(slope)), 1e-300))[None, :], n
+                )[0]
                 value = distance(trial)
                 if value < found:
                     x, found = trial, value
             worst = max(worst, clearance.bounds[cell, p] - found)
             gaps.append(found - clearance.bounds[cell, p])
-    return float(worst), float(np.median(gaps))
+    return float(worst), float(np.median(gaps)) if gaps else 0.0

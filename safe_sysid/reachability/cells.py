@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import PlanError
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["TrackingSet", "TimeCells", "affine_motion", "time_cells"]
+__all__ = ["TimeCells", "TrackingSet", "affine_motion", "time_cells"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
@@ -60,7 +60,9 @@ class TrackingSet:
         for name, value in zip(names, (e, r, k_r), strict=True):
             if not (np.all(value > 0.0) and np.all(np.isfinite(value))):
                 raise PlanError(f"gains.{name} = {value.tolist()}: expected positive numbers")
-        spread = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
+        spread = (
+            np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
+        )
         return cls(np.maximum(r / k_r, e) * spread * _UP**2, r, k_r)
 
     def enlarged(self, position_error: ArrayLike, velocity_error: ArrayLike) -> TrackingSet:
@@ -104,12 +106,14 @@ class TimeCells:
 
 
 def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
-    """Cut ``[0, duration]`` in ``intervals`` equal cells, cut again at interior knots; the last holds the end's rest."""
+    """Cut ``[0, duration]`` in ``intervals`` equal cells, and at knots; the last one includes the rest at the end."""
     if intervals < 1:
         raise PlanError(f"intervals = {intervals!r}: expected at least 1")
     grid = np.union1d(np.linspace(0.0, trajectory.duration, intervals + 1), trajectory.times)
     count, n = len(grid) - 1, trajectory.n
-    segment = np.clip(np.searchsorted(trajectory.times, 0.5 * (grid[1:] + grid[:-1])) - 1, 0, len(trajectory.times) - 2)
+    segment = np.clip(
+        np.searchsorted(trajectory.times, 0.5 * (grid[1:] + grid[:-1])) - 1, 0, len(trajectory.times) - 2
+    )
     left, right = grid[:-1] - trajectory.times[segment], grid[1:] - trajectory.times[segment]
     x = 0.5 * (left + right)
     half = np.maximum(right - x, x - left) * _UP + np.abs(right) * 4 * _EPS
@@ -134,7 +138,11 @@ def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
             rho = rho + np.abs(bend) + factor[order + 2] * error[..., order + 2] * h * h
         for i in range(order + 3, 6):
             rho = rho + factor[i] * (np.abs(taylor[..., i]) + error[..., i]) * h ** (i - order)
-        rho = rho * _UP**4 + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho) + _KNOT_SLACK * factor[order] * whole
+        rho = (
+            rho * _UP**4
+            + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho)
+            + _KNOT_SLACK * factor[order] * whole
+        )
         forms[:, order] = np.stack([centre, slope, rho], axis=-1)
     return TimeCells(grid, forms)
 

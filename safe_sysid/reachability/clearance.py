@@ -89,16 +89,25 @@ def enclose_clearance(
 
     # Bounding spheres: one point each, direction along the centres.
     spheres = np.array([_bounding_sphere(s) for s in shapes])
-    tasks = np.empty((count, len(pairs), 3), dtype=np.int64)
-    tasks[..., 0], tasks[..., 1:] = np.arange(count)[:, None], index
-    tasks = tasks.reshape(-1, 3)
+    tasks = np.column_stack([np.repeat(np.arange(count), len(pairs)), np.tile(index, (count, 1))])
     cell, a, b = tasks.T
-    pose_r, pose_p = rotations[cell, frames[a], frames[b], ..., 0], origins[cell, frames[a], frames[b], ..., 0]
+    pose_r, pose_p = (
+        rotations[cell, frames[a], frames[b], ..., 0],
+        origins[cell, frames[a], frames[b], ..., 0],
+    )
     towards = pose_p + np.einsum("tij,tj->ti", pose_r, spheres[b, :3]) - spheres[a, :3]
     bounds = np.full(len(tasks), -np.inf)
     one_each = np.arange(len(shapes) + 1)
     separation_kernel(
-        rotations, origins, spheres[:, :3].copy(), one_each, frames, spheres[:, 3].copy(), tasks, towards, bounds
+        rotations,
+        origins,
+        spheres[:, :3].copy(),
+        one_each,
+        frames,
+        spheres[:, 3].copy(),
+        tasks,
+        towards,
+        bounds,
     )
 
     close = np.flatnonzero(~(bounds > near))
@@ -106,9 +115,13 @@ def enclose_clearance(
         points = np.concatenate([s.points for s in shapes])
         first = np.concatenate([[0], np.cumsum([len(s.points) for s in shapes])])
         radius = np.array([s.radius for s in shapes])
-        directions = _propose([coal_core(s) for s in shapes], a[close], b[close], pose_r[close], pose_p[close])
+        directions = _propose(
+            [coal_core(s) for s in shapes], a[close], b[close], pose_r[close], pose_p[close]
+        )
         sharper = bounds[close]
-        separation_kernel(rotations, origins, points, first, frames, radius, tasks[close], directions, sharper)
+        separation_kernel(
+            rotations, origins, points, first, frames, radius, tasks[close], directions, sharper
+        )
         bounds[close] = sharper
     return Clearance(bounds.reshape(count, len(pairs)) - _ROUNDING, names, is_self)
 
@@ -143,7 +156,12 @@ def coal_core(body: Body) -> tuple[Any, FloatArray, FloatArray, float]:
     along = farthest / half if half > 0.0 else np.array([0.0, 0.0, 1.0])
     side = np.cross(along, np.eye(3)[int(np.argmin(np.abs(along)))])
     side /= np.linalg.norm(side)
-    return coal.Capsule(_CORE, max(2.0 * half, 1e-9)), np.stack([side, np.cross(along, side), along], axis=1), centre, _CORE
+    return (
+        coal.Capsule(_CORE, max(2.0 * half, 1e-9)),
+        np.stack([side, np.cross(along, side), along], axis=1),
+        centre,
+        _CORE,
+    )
 
 
 def _propose(
@@ -153,7 +171,7 @@ def _propose(
     rotations: FloatArray,
     origins: FloatArray,
 ) -> FloatArray:
-    """coal's normals (T, 3) from A to B, in A's frame, for the middle poses of B in A."""
+    """Normals (T, 3), by coal, from A to B, in A's frame, for the middle poses of B in A."""
     request, result = coal.DistanceRequest(), coal.DistanceResult()
     first, second = coal.Transform3s(np.eye(3), np.zeros(3)), coal.Transform3s(np.eye(3), np.zeros(3))
     out = np.zeros((len(a), 3))

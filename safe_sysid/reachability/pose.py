@@ -31,7 +31,7 @@ def _pose_kernel(
     rotations: FloatArray,
     origins: FloatArray,
 ) -> None:
-    """Fill ``rotations`` (M, n+1, n+1, 3, 3, K+2) and ``origins`` (M, n+1, n+1, 3, K+2), entries [m, a, b] with a <= b."""
+    """Fill ``rotations`` (M, n+1, n+1, 3, 3, K+2), ``origins`` (M, n+1, n+1, 3, K+2), entries [m, a, b] with a <= b."""
     cells, n, size = q.shape
     rot, inv = np.zeros((n, 3, 3, size)), np.zeros((n, 3, 3, size))
     work, step = np.zeros((2, size)), np.zeros(size)
@@ -62,14 +62,14 @@ def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> 
 
     Returns:
         Rotations (M, n+1, n+1, 3, 3, K+2) and origins (M, n+1, n+1, 3, K+2), K = 1 + n; entry [m, a, b] is frame b
-        in frame a for a <= b (0 is the world), other entries are NaN. The private parts of a rotation's *rows* are balls.
+        in frame a for a <= b (0 is the world), others are NaN. The private parts of a rotation's *rows* are balls.
     """
     (q,) = affine_motion(cells, tracking, with_r=False)
     count, n, size = q.shape
     parts, error, stretch = rotation_parts(kin)
     rotations = np.full((count, n + 1, n + 1, 3, 3, size), np.nan)
     origins = np.full((count, n + 1, n + 1, 3, size), np.nan)
-    _pose_kernel(parts, error, stretch, kin.translation, q, rotations, origins)
+    _pose_kernel(parts, error, stretch, np.array(kin.translation), q, rotations, origins)
     return rotations, origins
 
 
@@ -87,5 +87,5 @@ def _point_kernel(rotations: FloatArray, origins: FloatArray, points: FloatArray
 def point_ranges(rotations: FloatArray, origins: FloatArray, points: FloatArray) -> FloatArray:
     """(M, P, 3, 2): boxes that hold the points (P, 3) of one frame, from its poses (M, 3, 3, K+2) and (M, 3, K+2)."""
     out = np.empty((len(origins), len(points), 3, origins.shape[-1]))
-    _point_kernel(np.ascontiguousarray(rotations), np.ascontiguousarray(origins), np.ascontiguousarray(points), out)
+    _point_kernel(np.array(rotations), np.array(origins), np.array(points, dtype=float), out)
     return form_ranges(out, out.shape[-1] - 3)

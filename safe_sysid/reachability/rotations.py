@@ -1,8 +1,8 @@
 r"""Joint rotations and three-vectors of affine forms whose private remainder is a ball.
 
-A vector is an array (3, K + 2) whose three remainders are *equal*, rho: the private part is any vector of length at most
-rho (so each component's is at most rho: components may be used as forms of their own). A rotation leaves that ball as it
-is; component-wise remainders would grow by up to ``sqrt(3)`` with every joint, which for nine joints is a factor 100.
+A vector is an array (3, K + 2) whose three remainders are *equal*, rho: the private part is any vector of length at
+most rho (so each component's is at most rho: components may be used as forms of their own). A rotation leaves that
+ball as it is; component-wise remainders would grow by up to ``sqrt(3)`` with every joint: a factor 100 for nine.
 
 Rotation matrices are ``R(q) = A_0 + A_1 cos q + A_2 sin q`` with the A's nearly exact.
 """

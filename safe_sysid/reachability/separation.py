@@ -82,11 +82,9 @@ def separation_kernel(
 ) -> None:
     """``out[t] = max(out[t], bound)`` for tasks (T, 3) of cell, shape A, shape B and directions (T, 3) in A's frame.
 
-    Args:
-        rotations, origins: from :func:`relative_poses`.
-        points, first: all shapes' points (P, 3); shape s has rows ``first[s] : first[s + 1]``.
-        frames, radius: (S,) frame index of each shape (0 the world, j + 1 joint j) and its radius, m.
-        tasks, directions, out: as above; a NaN bound stays NaN.
+    ``rotations`` and ``origins`` come from :func:`relative_poses`; ``points`` (P, 3) are all shapes', of which shape s
+    has rows ``first[s] : first[s + 1]``; ``frames`` (S,) is each shape's frame (0 the world, j + 1 joint j), ``radius``
+    (S,) its radius in m. A NaN bound stays NaN.
     """
     work = np.zeros((5, origins.shape[-1]))
     for t in range(tasks.shape[0]):

@@ -88,10 +88,12 @@ def enclose_torque(
         ParameterError: sizes do not match, or an inertia bound is not positive.
     """
     n = len(kin.axis)
-    damping = np.ascontiguousarray(np.broadcast_to(np.asarray(damping, float), (n,)))
+    damping = np.array(np.broadcast_to(np.asarray(damping, float), (n,)))
     inertia = np.broadcast_to(np.asarray(inertia_lower, float), (n,))
     if box.size != 14 * n or len(tracking.e) != n:
-        raise ParameterError(f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}")
+        raise ParameterError(
+            f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}"
+        )
     if not np.all(inertia > 0.0):
         raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
     q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
@@ -100,22 +102,21 @@ def enclose_torque(
     r_form = np.zeros_like(q)
     r_form[:, np.arange(n), 2 + n + np.arange(n)] = tracking.r
     parts, error, stretch = rotation_parts(kin)
+    # Copies of frozen arrays: numba would compile everything once more for read-only ones.
     nominal, spread, measure = np.empty((count, n, size)), np.empty((count, n, size)), np.empty(count)
     regressor = np.zeros((count, n, 14 * n, 2)) if want_regressor else np.zeros((1, 1, 1, 2))
     torque_kernel(
         parts,
         error,
         stretch,
-        kin.translation,
-        kin.axis,
-        kin.gravity,
+        *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)),
         q,
         qd,
         qd_a,
         qdd_a,
         _sign_range(rates, friction_transition),
-        np.ascontiguousarray(box.mid),
-        np.ascontiguousarray(box.rad),
+        np.array(box.mid),
+        np.array(box.rad),
         damping,
         r_form,
         _UP / inertia,
@@ -156,6 +157,8 @@ def _sign_range(rates: FloatArray, transition: float) -> FloatArray:
     """Range of the friction sign ``sat(v / transition)`` (monotone) over velocity ranges (..., 2)."""
     if transition > 0.0:
         ratio = rates / transition
-        widened = np.stack([ratio[..., 0] - np.abs(ratio[..., 0]) * _EPS, ratio[..., 1] + np.abs(ratio[..., 1]) * _EPS], -1)
+        widened = np.stack(
+            [ratio[..., 0] - np.abs(ratio[..., 0]) * _EPS, ratio[..., 1] + np.abs(ratio[..., 1]) * _EPS], -1
+        )
         return np.clip(widened, -1.0, 1.0)
     return np.sign(rates)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from safe_sysid.report.files import replacing
@@ -27,7 +28,6 @@ _MATH = dict(
         strict=True,
     )
 )
-_WORDS = ("mass", *("first moment",) * 3, *("inertia",) * 6)
 _MAX_POINTS = 4000  # per line: a pixel cannot show more
 
 
@@ -85,7 +85,7 @@ def plot_bounds(
         axis.set_ylim(low - pad, high + pad)
         axis.set_xlim(0.0, times[-1] or 1.0)
         unit = PAYLOAD_UNITS[i].replace("^2", "²")
-        axis.set_title(f"{_WORDS[i]} ${_MATH[PAYLOAD_NAMES[i]]}$  [{unit}]", fontsize=10.5, loc="left")
+        axis.set_title(f"${_MATH[PAYLOAD_NAMES[i]]}$  [{unit}]", fontsize=11, loc="left")
         axis.set_title(f"{share:.0f} % of prior", fontsize=9, loc="right", color=_BOUND)
         _style(axis)
     for axis in axes[-1]:
@@ -148,7 +148,7 @@ def plot_torques(
 def plot_safety(
     path: str | Path,
     clearance: tuple[FloatArray, FloatArray],
-    certified: float | None,
+    certified: FloatArray,
     tracking_time: FloatArray,
     position_share: FloatArray,
     energy_share: FloatArray,
@@ -161,7 +161,7 @@ def plot_safety(
     Args:
         path: of the PNG file.
         clearance: times (C,) s and distances (C,) m.
-        certified: m, smallest distance that the certificates promise.
+        certified: (C,) m, what the certificates promise at these times; NaN where they say nothing.
         tracking_time: (K,) s.
         position_share: (K, n) |e| over its bound.
         energy_share: (K,) V over V_max.
@@ -177,8 +177,8 @@ def plot_safety(
     if np.any(finite):
         top.axhspan(-1e3, 0.0, color=_LIMIT, alpha=0.10, lw=0)
         top.axhline(0.0, color=_LIMIT, lw=1.3, ls="--", label="contact")
-        if certified is not None:
-            top.axhline(1e3 * certified, color=_INK, lw=1.1, ls="-.", label="smallest certified clearance")
+        if np.any(np.isfinite(certified)):
+            top.plot(time, 1e3 * certified, color=_INK, lw=1.1, ls="-.", label="certified clearance")
         top.plot(time[finite], 1e3 * distance[finite], color=_BOUND, lw=1.4, label="measured clearance")
         k = int(np.argmin(np.where(finite, distance, np.inf)))
         top.plot(time[k], 1e3 * distance[k], "o", color=_BOUND, ms=5)
@@ -199,6 +199,7 @@ def plot_safety(
         energy = np.maximum(100.0 * energy_share[kept], floor)
         bottom.plot(tracking_time[kept], energy, color=_INK, lw=1.3, alpha=0.8, label=r"$V / V_{\max}$")
     bottom.set_yscale("log")
+    bottom.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     worst = 100.0 * max(float(np.max(position_share, initial=0.0)), float(np.max(energy_share, initial=0.0)))
     bottom.set_ylim(0.01, max(300.0, 2.0 * worst))
     bottom.set_title("true tracking error  [% of its proved bound]", fontsize=10.5, loc="left")
@@ -207,7 +208,8 @@ def plot_safety(
         _plan_lines(axis, plan_starts)
         axis.set_xlim(*span)
         _style(axis)
-        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
     _save(figure, path)
 
 

@@ -233,6 +233,7 @@ class Summary(_Model):
     seed: int
     noise: Noise
     mode: Literal["lockstep", "real-time"]
+    warnings: list[str]
     exit: Exit
 
     @model_validator(mode="after")

@@ -15,12 +15,20 @@ __all__ = ["parameter_table", "print_report", "safety_table"]
 
 def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
     """Truth, bounds and widths of the ten parameters."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    table.add_column("parameter")
-    table.add_column("unit")
-    for name in ("truth", "lower", "nominal", "upper", "width", "prior width", "share"):
-        table.add_column(name, justify="right")
-    table.add_column("holds", justify="center")
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold underline",
+        box=None,  # it must fit into 80 columns
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    table.add_column("parameter", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    for name in ("truth", "lower", "nominal", "upper", "width", "prior", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("holds", justify="center", no_wrap=True)
     for row in rows:
         truth = "?" if row.truth is None else _number(row.truth)
         holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[
@@ -35,8 +43,8 @@ def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
             _number(row.lower),
             _number(row.nominal),
             _number(row.upper),
-            _number(row.upper - row.lower, sign=False),
-            _number(row.prior_upper - row.prior_lower, sign=False),
+            _number(row.upper - row.lower),
+            _number(row.prior_upper - row.prior_lower),
             Text(f"{share:.1f} %", style=style),
             holds,
         )
@@ -45,9 +53,19 @@ def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
 
 def safety_table(summary: Summary) -> Table:
     """Worst uses of limits and proved bounds, violations, timing."""
-    table = Table(title="safety record", title_justify="left", title_style="bold", show_header=False)
-    table.add_column("what")
-    table.add_column("worst", justify="right")
+    table = Table(
+        title="safety record",
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        padding=(0, 2),
+        collapse_padding=True,
+        pad_edge=False,
+    )
+
+    table.add_column("what", no_wrap=True)
+    table.add_column("worst", justify="right", no_wrap=True)
     table.add_column("where")
     safety = summary.safety
     nearest = safety.clearance
@@ -80,9 +98,9 @@ def safety_table(summary: Summary) -> Table:
         f"{looked.plans} plans",
     )
     timing, loop = summary.timing, summary.timing.controller
-    if loop.compute_us is not None:
-        table.add_row("controller computes", *_quantiles(loop.compute_us))
     if summary.mode == "real-time":
+        if loop.compute_us is not None:
+            table.add_row("controller computes", *_quantiles(loop.compute_us))
         for name, quantiles in (("period", loop.period_us), ("latency", loop.latency_us)):
             if quantiles is not None:
                 table.add_row(f"1 kHz loop: {name}", *_quantiles(quantiles))
@@ -100,14 +118,19 @@ def safety_table(summary: Summary) -> Table:
 def print_report(console: Console, summary: Summary) -> None:
     """Both tables and every finding."""
     joint = f"last link, hand and payload ({summary.payload}), frame of the last joint of {summary.robot}"
+    console.print()
     console.print(parameter_table(summary.parameters, joint))
+    console.print()
     console.print(safety_table(summary))
+    console.print()
     for finding in summary.safety.findings:
         console.print(Text(f"violation  {finding}", style="bold red"))
+    for warning in summary.warnings:
+        console.print(Text(f"note  {warning}", style="yellow"), soft_wrap=True)
 
 
-def _number(value: float, sign: bool = True) -> str:
-    return f"{value:{' ' if sign else ''}.4f}"
+def _number(value: float) -> str:
+    return f"{value:.4f}".replace("-0.0000", "0.0000")
 
 
 def _use(use: Use | None) -> tuple[str, str]:

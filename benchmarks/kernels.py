@@ -1,0 +1,131 @@
+"""Times of the parts that must be fast, each beside a named peer in the same run; medians over runs.
+
+    python benchmarks/kernels.py [--runs 7] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+from rich.console import Console
+from rich.table import Table
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.robust import RobustLaw
+from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import (
+    momentum_rate_regressor,
+    momentum_regressor,
+    slotine_li_regressor,
+    torque_regressor,
+)
+from safe_sysid.robot.scene import load_scene
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+SAMPLES = 7500
+
+
+def median(function: Callable[[], object], runs: int, repeat: int = 1) -> float:
+    """Median over runs of the mean time of a call, s; one call before to compile."""
+    function()
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        for _ in range(repeat):
+            function()
+        times.append((time.perf_counter() - began) / repeat)
+    return float(np.median(times))
+
+
+def peer_model(model: RobotModel) -> pin.Model:
+    """The same chain in Pinocchio."""
+    kin, out = model.kinematics, pin.Model()
+    for j in range(model.n):
+        placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
+        out.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j])
+        theta = model.theta_nominal[10 * j : 10 * j + 10]
+        out.appendBodyToJoint(j + 1, pin.Inertia.FromDynamicParameters(np.array(theta)), pin.SE3.Identity())
+    return out
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--robot", default="kinova_gen3")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    model = load_robot(options.robot)
+    kin, n, rng = model.kinematics, model.n, np.random.default_rng(0)
+    q, qd, qd_a, qdd = rng.uniform(-2, 2, (4, SAMPLES, n))
+    peer = peer_model(model)
+    data = peer.createData()
+
+    def ours() -> None:
+        slotine_li_regressor(kin, q, qd, qd_a, qdd)
+        torque_regressor(kin, q, qd, qdd)
+        momentum_regressor(kin, q, qd)
+        momentum_rate_regressor(kin, q, qd)
+
+    def theirs() -> None:
+        # Pinocchio's torque regressor alone, once per sample: W only, of the four.
+        for k in range(SAMPLES):
+            pin.computeJointTorqueRegressor(peer, data, q[k], qd[k], qdd[k])
+
+    gains = design_gains(model, lockstep=True)
+    law = RobustLaw(kin, gains, model.friction_transition_velocity)
+    home = np.array(model.settings.home)
+    reference = np.stack([home, 0 * home, 0 * home])
+    box = model.arm_prior
+
+    def rnea() -> None:
+        pin.rnea(peer, data, q[0], qd[0], qdd[0])
+
+    rows: list[tuple[str, float, str, float]] = [
+        (
+            f"all four regressors, {SAMPLES} samples",
+            median(ours, options.runs),
+            f"Pinocchio's torque regressor alone, {SAMPLES} calls",
+            median(theirs, options.runs),
+        ),
+        (
+            "one step of the robust law",
+            median(lambda: law.step(home, 0 * home, reference, box.mid, box.rad), options.runs, 1000),
+            "pin.rnea once",
+            median(rnea, options.runs, 1000),
+        ),
+    ]
+    for name in ("open", "six_boxes"):
+        scene = load_scene(name)
+        start = scene.start_for(model)
+        trajectory = QuinticTrajectory.to_rest(np.stack([start, 0 * start, 0 * start]), start + 0.1, 3.0)
+        plan = Plan(trajectory, 0.0, 1.5, box.identity, 0, np.zeros(n))
+        certificate = median(lambda p=plan, s=scene: verify_plan(p, model, box, s, gains), options.runs)  # type: ignore[misc]
+
+        def sampled(t: QuinticTrajectory = trajectory) -> None:
+            # What a plan costs to *sample*: 1000 instants, inverse dynamics at the nominal only, no obstacles.
+            for s in np.linspace(0.0, 3.0, 1000):
+                x = t.state(float(s))
+                pin.rnea(peer, data, x[0], x[1], x[2])
+
+        rows.append((f"certificate of a plan, {name}", certificate, "1000 samples of rnea", median(sampled, options.runs)))
+    table = Table(title=f"{options.robot}, medians of {options.runs} runs")
+    for column in ("ours", "time", "beside it", "time", "ratio"):
+        table.add_column(column)
+    for what, mine, other, yours in rows:
+        table.add_row(what, f"{mine * 1e3:.3f} ms", other, f"{yours * 1e3:.3f} ms", f"{mine / yours:.2f}")
+    Console(width=140).print(table)
+    if options.json:
+        options.json.write_text(json.dumps([dict(zip(("ours", "s", "peer", "peer_s"), row, strict=True)) for row in rows]))
+
+
+if __name__ == "__main__":
+    main()

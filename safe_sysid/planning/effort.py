@@ -1,0 +1,135 @@
+"""Torque and inertia over a whole parameter box at many states, for the optimiser: compiled, no guarantee."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.robot.regressors import cross, slotine_li_kernel
+
+__all__ = ["box_effort_kernel", "inertia_share_kernel"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def box_effort_kernel(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    qdd: FloatArray,
+    transition: float,
+    mid: FloatArray,
+    rad: FloatArray,
+    inertia_lower: FloatArray,
+    effort: FloatArray,
+    measure: FloatArray,
+) -> None:
+    """Largest |torque| over the box, ``effort`` (N, n), and ``S = sum_p rad_p |W_p|_*``, ``measure`` (N,).
+
+    The regressor of one state at a time stays in the cache; as a batch it would be megabytes.
+    """
+    n, size = axis.shape[0], mid.shape[0]
+    regressor = np.empty((1, n, size))
+    square = np.empty(size)
+    for k in range(q.shape[0]):
+        one = slice(k, k + 1)
+        slotine_li_kernel(
+            rotation, translation, axis, gravity, q[one], qd[one], qd[one], qdd[one], transition, regressor
+        )
+        square[:] = 0.0
+        for j in range(n):
+            middle, spread, weight = 0.0, 0.0, 1.0 / inertia_lower[j]
+            row = regressor[0, j]
+            for p in range(size):
+                middle += row[p] * mid[p]
+                spread += abs(row[p]) * rad[p]
+                square[p] += row[p] * row[p] * weight
+            effort[k, j] = abs(middle) + spread
+        measure[k] = 0.0
+        for p in range(size):
+            measure[k] += rad[p] * np.sqrt(square[p])
+
+
+@njit(cache=True)
+def _largest_eigenvalue(matrix: FloatArray, x: FloatArray, y: FloatArray) -> float:
+    """Of a symmetric positive semidefinite matrix, by power iteration: good to a few per cent or better."""
+    n = matrix.shape[0]
+    x[:] = 1.0
+    value = 0.0
+    for _ in range(15):
+        length = 0.0
+        for i in range(n):
+            y[i] = 0.0
+            for j in range(n):
+                y[i] += matrix[i, j] * x[j]
+            length += y[i] * y[i]
+        length = np.sqrt(length)
+        if length == 0.0:
+            return 0.0
+        value = length / np.sqrt(np.sum(x * x))
+        for i in range(n):
+            x[i] = y[i] / length
+    return value
+
+
+@njit(cache=True)
+def inertia_share_kernel(
+    axis: FloatArray,
+    r: FloatArray,
+    p: FloatArray,
+    mid: FloatArray,
+    rad: FloatArray,
+    spare: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Largest eigenvalue (N,) of ``D^-1/2 M D^-1/2``, D = diag(spare), M the inertia without rotors, over the box.
+
+    As :func:`safe_sysid.robot.magnitudes.inertia_share` bounds it at a point: middle plus norm of the spread.
+    """
+    n = axis.shape[0]
+    z, d, v = np.empty((n, 3)), np.empty(3), np.empty(3)
+    lin, ang, c = np.empty((n, 3)), np.empty((n, 3)), np.empty(10)
+    u, w = np.empty(3), np.empty(3)
+    centre, spread = np.empty((n, n)), np.empty((n, n))
+    x, y = np.empty(n), np.empty(n)
+    for k in range(r.shape[0]):
+        centre[:, :] = 0.0
+        spread[:, :] = 0.0
+        for i in range(n):
+            for a in range(3):
+                z[i, a] = r[k, i, a, 0] * axis[i, 0] + r[k, i, a, 1] * axis[i, 1] + r[k, i, a, 2] * axis[i, 2]
+        for link in range(n):
+            first = 10 * link
+            for i in range(link + 1):
+                for a in range(3):
+                    d[a] = p[k, link, a] - p[k, i, a]
+                cross(z[i], d, v)
+                for a in range(3):
+                    rot = r[k, link]
+                    lin[i, a] = rot[0, a] * v[0] + rot[1, a] * v[1] + rot[2, a] * v[2]
+                    ang[i, a] = rot[0, a] * z[i, 0] + rot[1, a] * z[i, 1] + rot[2, a] * z[i, 2]
+                for j in range(i + 1):
+                    cross(lin[i], ang[j], u)
+                    cross(lin[j], ang[i], w)
+                    s, t = ang[i], ang[j]
+                    c[0] = lin[i, 0] * lin[j, 0] + lin[i, 1] * lin[j, 1] + lin[i, 2] * lin[j, 2]
+                    c[1], c[2], c[3] = u[0] + w[0], u[1] + w[1], u[2] + w[2]
+                    c[4], c[6], c[9] = s[0] * t[0], s[1] * t[1], s[2] * t[2]
+                    c[5] = s[0] * t[1] + s[1] * t[0]
+                    c[7] = s[0] * t[2] + s[2] * t[0]
+                    c[8] = s[1] * t[2] + s[2] * t[1]
+                    for e in range(10):
+                        centre[i, j] += c[e] * mid[first + e]
+                        spread[i, j] += abs(c[e]) * rad[first + e]
+        for i in range(n):
+            for j in range(i + 1):
+                scale = 1.0 / np.sqrt(spare[i] * spare[j])
+                centre[i, j] *= scale
+                spread[i, j] *= scale
+                centre[j, i], spread[j, i] = centre[i, j], spread[i, j]
+        out[k] = _largest_eigenvalue(centre, x, y) + _largest_eigenvalue(spread, x, y)

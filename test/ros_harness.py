@@ -1,0 +1,175 @@
+"""Real node processes for tests: started on the test run's own ROS domain, watched, always ended; and a node that listens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+#: Longest wait for anything, s: a loaded machine that compiles the kernels first.
+PATIENCE = 120.0
+
+
+class NodeProcess:
+    """One node of the package, with its output in a file."""
+
+    def __init__(self, name: str, parameters: dict[str, Any], directory: Path, namespace: str = "") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name, self._log = name, directory / f"{name}.log"
+        file = directory / f"{name}.yaml"
+        # JSON is YAML; a file, because a command line would take text in braces for a map.
+        file.write_text(json.dumps({"/**": {"ros__parameters": parameters}}))
+        command = [sys.executable, "-m", f"safe_sysid.nodes.{name}", "--ros-args", "--params-file", str(file)]
+        command += ["-r", f"__ns:={namespace}"] if namespace else []
+        with self._log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=dict(os.environ)
+            )
+
+    @property
+    def log(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def wait_ready(self, timeout: float = PATIENCE) -> None:
+        """Until it has said READY."""
+        wait_for(lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name)
+        assert self.process.poll() is None, f"{self.name} ended at once:\n{self.log}"
+
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def end(self, number: int = signal.SIGINT, timeout: float = 10.0) -> tuple[int, float]:
+        """Send a signal and wait; returns exit status and how long it took, s."""
+        began = time.monotonic()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10.0)
+            raise AssertionError(f"{self.name} did not end within {timeout} s:\n{self.log[-2000:]}") from None
+        return status, time.monotonic() - began
+
+
+@contextlib.contextmanager
+def running(
+    directory: Path, nodes: dict[str, dict[str, Any]], overrides: dict[str, Any] | None = None, namespace: str = "", **common: Any
+) -> Iterator[dict[str, NodeProcess]]:
+    """Start nodes (name to parameters), end them whatever happens; nobody needs to wait until they are ready.
+
+    ``common`` are parameters of all of them; logs are written to ``directory``.
+    """
+    shared = {"lockstep": True, "run_dir": str(directory), **common}
+    if overrides:
+        shared["overrides"] = json.dumps(overrides)
+    processes: dict[str, NodeProcess] = {}
+    try:
+        for name, parameters in nodes.items():
+            processes[name] = NodeProcess(name, {**shared, **parameters}, directory, namespace)
+        yield processes
+    finally:
+        alive = [p for p in processes.values() if p.process.poll() is None]
+        for process in alive:
+            process.process.send_signal(signal.SIGINT)
+        for process in alive:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.process.wait(5.0)
+            if process.process.poll() is None:
+                process.process.kill()
+                process.process.wait(10.0)
+
+
+def end_all(processes: dict[str, NodeProcess], number: int = signal.SIGINT) -> dict[str, tuple[int, float]]:
+    """Signal all at once; exit status and duration of each."""
+    began = time.monotonic()
+    for process in processes.values():
+        process.send(number)
+    return {name: (p.process.wait(20.0), time.monotonic() - began) for name, p in processes.items()}
+
+
+def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    """Poll until a condition holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout} s in vain for {what}")
+        time.sleep(0.02)
+
+
+class Probe:
+    """A node in the test's process; spins only while the test waits, so there are no threads."""
+
+    def __init__(self) -> None:
+        self._context = Context()
+        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO, args=["--ros-args"])
+        self.node = Node("probe", context=self._context, use_global_arguments=False, enable_rosout=False)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self.diagnostics: dict[str, DiagnosticStatus] = {}
+        self.listen(DiagnosticArray, "/diagnostics", self._on_diagnostics, 50)
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(0.5)
+        self.node.destroy_node()
+        self._context.try_shutdown()
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            self.diagnostics[status.name.partition(":")[0]] = status
+
+    def listen(self, kind: type, topic: str, callback: Callable[[Any], None], qos: Any = 10) -> None:
+        """Subscribe."""
+        self.node.create_subscription(kind, topic, callback, qos)
+
+    def publisher(self, kind: type, topic: str, qos: Any = 10, readers: int = 1) -> Any:
+        """A publisher that is heard by so many."""
+        publisher = self.node.create_publisher(kind, topic, qos)
+        self.wait(lambda: publisher.get_subscription_count() >= readers, f"a reader of {topic}")
+        return publisher
+
+    def spin(self, seconds: float) -> None:
+        """Handle messages for so long."""
+        deadline = time.monotonic() + seconds
+        while (rest := deadline - time.monotonic()) > 0.0:
+            self._executor.spin_once(timeout_sec=rest)
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+        """Handle messages until a condition holds."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {timeout} s in vain for {what}; diagnostics: {self.summary()}")
+            self._executor.spin_once(timeout_sec=0.05)
+
+    def value(self, node: str, key: str) -> str:
+        """A value of a node's diagnostics; empty if it is not told."""
+        status = self.diagnostics.get(node)
+        return "" if status is None else next((v.value for v in status.values if v.key == key), "")
+
+    def state(self) -> str:
+        """State of the controller, as it tells it."""
+        return self.value("controller", "state")
+
+    def summary(self) -> str:
+        """One line per node."""
+        return "; ".join(f"{name}: {status.message}" for name, status in self.diagnostics.items())

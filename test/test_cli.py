@@ -1,0 +1,246 @@
+"""The command line: answers at once, refuses wrong values in one line and before anything is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import safe_sysid
+from safe_sysid.cli import main
+from safe_sysid.resources import resource_path
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs in an empty directory; starting a process is a failure."""
+    monkeypatch.chdir(tmp_path)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("safe_sysid.demo.processes.NodeProcess.__init__", never)
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that says why, after exit status 2; nothing is left behind."""
+    before = sorted(Path.cwd().rglob("*"))
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("\n")
+    assert error.count("\n") == 1, error
+    assert "Traceback" not in error
+    assert "error: " in error
+    assert sorted(Path.cwd().rglob("*")) == before, "an error leaves no run directory"
+    return error
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"safe-sysid {safe_sysid.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["config", "check", "--help"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: safe-sysid")
+    if arguments[0] == "demo":
+        options = (
+            "payload robot scene seed noise torque-noise velocity-error arm plans lockstep real-time json out"
+        )
+        assert [name for name in options.split(" ") if f"--{name}" not in text] == []
+
+
+def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["--version"]])
+def test_nothing_heavy_is_imported_to_answer(arguments: list[str]) -> None:
+    program = (
+        "import sys; from safe_sysid.cli import main; main(ARGUMENTS); "
+        "heavy = {'numpy', 'numba', 'pinocchio', 'rclpy', 'mujoco', 'matplotlib', 'rich', 'pydantic'}; "
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    ).replace("ARGUMENTS", repr(arguments))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_first_line_comes_at_once(tmp_path: Path) -> None:
+    """Before anything is imported that takes long; here it ends in an error soon after."""
+    command = [sys.executable, "-u", "-m", "safe_sysid", "demo", "--payload", "3.5lb"]
+    began = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True
+    ) as run:
+        line = run.stdout.readline()
+        first = time.monotonic() - began
+        _, error = run.communicate(timeout=120)
+    assert "kinova_gen3 grips '3.5lb'" in line
+    assert first < 2.0
+    assert run.returncode == 2
+    assert "expected one of 4lb, 5lb, 6lb, 7lb, 8lb" in error
+
+
+NUMBERS = "2.5,0,0,0.14,0.02,0,0.02,0,0,0.02"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("brick", ["'brick'", "4lb, 5lb, 6lb, 7lb, 8lb", "ten numbers"]),
+        ("9lb", ["'9lb'", "4lb, 5lb, 6lb, 7lb, 8lb"]),
+        ("1,2,3", ["3 numbers", "expected ten"]),
+        (NUMBERS.replace("2.5", "heavy"), ["m = 'heavy'", "expected a number"]),
+        (NUMBERS.replace("2.5", "nan"), ["m = 'nan'", "finite"]),
+        (NUMBERS.replace("2.5", "-1"), ["m = -1.0 kg", "positive"]),
+        (NUMBERS.replace("2.5", "60"), ["m = ", "outside the prior", "[1.2, 5.2]"]),
+        (NUMBERS.replace("0.14", "0.9"), ["mcz", "outside the prior"]),
+        ("2.5,0,0,0.14,0.02,0,0.02,0,0,0.9", ["not physically consistent", "triangle inequality"]),
+        ("2.5,0,0,0.14,-0.02,0,0.02,0,0,0.02", ["not physically consistent", "negative principal moment"]),
+        ("missing.urdf", ["missing.urdf", "no such file"]),
+    ],
+)
+def test_payloads_that_cannot_be(value: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, "demo", f"--payload={value}")
+    for word in words:
+        assert word in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--robot", "ur99"], ["'ur99'", "kinova_gen3"]),
+        (["--robot", "missing.yaml"], ["missing.yaml"]),
+        (["--scene", "kitchen"], ["'kitchen'", "open, six_boxes"]),
+        (["--scene", "missing.yaml"], ["missing.yaml"]),
+        (["--noise", "loud"], ["'loud'", "uniform"]),
+        (["--arm", "left"], ["'left'", "corner"]),
+        (["--seed", "-1"], ["--seed", "'-1'", "from 0"]),
+        (["--seed", "1.5"], ["--seed", "whole number"]),
+        (["--plans", "0"], ["--plans", "from 1"]),
+        (["--torque-noise", "0.05"], ["--torque-noise", "two numbers"]),
+        (["--torque-noise", "0.05,1.0"], ["torque_rel", "< 1"]),
+        (["--torque-noise", "nan,0.1"], ["--torque-noise", "finite"]),
+        (["--velocity-error", "-0.1"], ["--velocity-error", ">= 0"]),
+        (["--velocity-error", "10"], ["no tracking bound exists", "lower"]),
+        (["--lockstep", "--real-time"], ["--real-time", "not allowed with"]),
+        (["--timeout", "soon"], ["--timeout", "a number"]),
+        (["--gravity", "0"], ["--gravity"]),
+    ],
+)
+def test_options_that_cannot_be(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(capsys, "demo", *arguments)
+    for word in words:
+        assert word in error
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'dance'" in refused(capsys, "dance")
+
+
+def test_a_start_pose_inside_an_obstacle(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = {"name": "trap", "boxes": [{"name": "crate", "xyz": [0.4, 0.0, 0.4], "size": [0.5, 0.5, 0.5]}]}
+    Path("trap.yaml").write_text(yaml.safe_dump(scene))
+    error = refused(capsys, "demo", "--scene", "trap.yaml")
+    assert "may not start in scene trap" in error
+    assert "crate" in error
+
+
+def test_a_start_pose_that_takes_too_much_torque(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stretched out horizontally with anything in the hand that the prior allows."""
+    Path("stretched.yaml").write_text(
+        yaml.safe_dump({"name": "stretched", "start": [0.0, 1.5708, 0.0, 0.0, 0.0, 0.0, 0.0], "boxes": []})
+    )
+    error = refused(capsys, "demo", "--scene", "stretched.yaml")
+    assert "joint_2" in error
+    assert "beyond the limit of 56.7 N m" in error
+
+
+def test_output_that_would_overwrite(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("old").mkdir()
+    Path("old/summary.json").write_text("{}")
+    assert "not empty" in refused(capsys, "demo", "--out", "old")
+    assert "is a directory" in refused(capsys, "demo", "--json", "old")
+    Path("file").write_text("")
+    assert "file" in refused(capsys, "demo", "--out", "file")
+
+
+def test_declared_bounds_become_overrides_of_every_node() -> None:
+    import json
+
+    from safe_sysid.demo.options import DemoOptions, prepare
+    from safe_sysid.demo.supervisor import NODES, node_parameters
+
+    options = DemoOptions(
+        torque_noise=(0.2, 0.01), velocity_error=1e-5, arm="corner", noise="adversarial", plans=2
+    )
+    setup = prepare(options)
+    measurement = setup.model.settings.measurement
+    assert (measurement.torque_abs, measurement.torque_rel, measurement.velocity_error) == (0.2, 0.01, 1e-5)
+    for node in NODES:
+        parameters = node_parameters(setup, node)
+        assert json.loads(parameters["overrides"]) == {
+            "measurement": {"torque_abs": 0.2, "torque_rel": 0.01, "velocity_error": 1e-5}
+        }
+        # What the nodes must find out is told to the plant alone.
+        assert ({"payload", "noise", "arm"} <= set(parameters)) == (node == "plant")
+        assert ({"payload", "noise", "arm"} & set(parameters) == set()) == (node != "plant")
+    assert setup.run_dir.name.endswith("-8lb-0")
+    assert setup.run_dir.parent == Path.cwd() / "runs"
+    second = prepare(options)
+    assert second.run_dir != setup.run_dir
+
+
+def test_config_check(capsys: pytest.CaptureFixture[str]) -> None:
+    # In real time the gains are wider than in lock-step: whatever the verdict, it names joints and numbers.
+    status = main(["config", "check", "kinova_gen3"])
+    out, error = capsys.readouterr()
+    assert "robot kinova_gen3: 7 joints" in out
+    assert "proved tracking error" in out
+    assert (status == 0) == ("can be held" in out) == (error == "")
+
+
+def test_config_check_names_file_key_value_and_expectation(capsys: pytest.CaptureFixture[str]) -> None:
+    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
+    assert "velocity: 1.7453" in text
+    Path("broken.yaml").write_text(text.replace("velocity: 1.7453", "velocity: fast", 1), encoding="utf-8")
+    assert main(["config", "check", "broken.yaml"]) == 2
+    error = capsys.readouterr().err
+    for word in ("broken.yaml", "joints.joint_1.velocity", "'fast'", "expected"):
+        assert word in error
+    assert main(["config", "check", "nothing"]) == 2
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_config_check_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["config", "check", "six_boxes"])
+    assert "scene six_boxes: 6 boxes" in capsys.readouterr().out
+    Path("scene.yaml").write_text("boxes: [{name: a, xyz: [0, 0, 0], size: [0, 1, 1]}]")
+    assert main(["config", "check", "scene.yaml"]) == 2
+    assert "size" in capsys.readouterr().err
+
+
+def test_environment_of_the_nodes_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    from safe_sysid.demo.domain import own_domain, ros_environment
+
+    monkeypatch.setenv("ROS_LOCALHOST_ONLY", "0")
+    monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1")
+    with own_domain() as one, own_domain() as two:
+        assert one != two
+        assert 1 <= one <= 100
+        assert str(one) != os.environ.get("ROS_DOMAIN_ID")
+        environment = ros_environment(one, Path("log"))
+    assert environment["ROS_DOMAIN_ID"] == str(one)
+    assert environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    assert not {"ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS"} & set(environment)

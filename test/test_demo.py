@@ -1,0 +1,302 @@
+"""``safe-sysid demo`` as a user has it: four processes, real topics; and what happens when one of them is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from safe_sysid.demo.processes import ProcessDiedError, ProcessGroup
+from safe_sysid.demo.shared_memory import mapped_segments
+from safe_sysid.report.summary import Summary
+from safe_sysid.resources import resource_path
+
+pytestmark = [
+    pytest.mark.ros,
+    pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="needs rclpy"),
+]
+
+SHM = Path("/dev/shm")
+
+
+class Demo:
+    """A demo in a process of its own."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.began = time.monotonic()
+        self.segments: set[str] = set()
+        self.lines: list[str] = []
+        # A shell's background job ignores SIGINT, and so does what it starts: the demo must not care.
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "safe_sysid", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            text=True,
+            env={**os.environ, "TERM": "dumb"},
+            start_new_session=True,
+        )
+
+    def read_until(self, word: str) -> None:
+        """Read output up to a line with this word."""
+        for line in self.process.stdout:
+            self.lines.append(line)
+            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+            if word in line:
+                return
+        raise AssertionError(f"no {word!r} in:\n{self.output}")
+
+    def finish(self) -> int:
+        """Exit status, once the rest of the output is read."""
+        for line in self.process.stdout:
+            self.lines.append(line)
+            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+        return self.process.wait(timeout=10.0)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def nodes(self) -> dict[str, int]:
+        """Living processes that this demo has started, by name."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                zombie = ") Z " in (entry / "stat").read_text()
+            except (OSError, ValueError):
+                continue
+            if f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode() in environment and not zombie:
+                found[words[words.index(b"safe_sysid.demo.child") + 1].decode()] = int(entry.name)
+        return found
+
+    def left(self) -> set[str]:
+        """The middleware's shared memory that this demo had, still there although nobody uses it."""
+        others = mapped_segments(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return {name for name in self.segments - others if (SHM / name).exists()}
+
+
+def wait_for(condition: object, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[object]:
+    """Start demos; none outlives its test."""
+    demos: list[Demo] = []
+
+    def begin(*arguments: str) -> Demo:
+        demos.append(Demo(tmp_path, *arguments))
+        return demos[-1]
+
+    yield begin
+    for demo in demos:
+        if demo.process.poll() is None:
+            demo.process.kill()
+            demo.process.wait()
+        for pid in demo.nodes().values():
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
+    """A short run from beginning to end."""
+    directory = tmp_path_factory.mktemp("demo")
+    demo = Demo(
+        directory, "--plans", "2", "--payload", "6lb", "--seed", "5", "--out", "here", "--json", "also.json"
+    )
+    status = demo.finish()
+    assert status == 0, demo.output
+    return demo, directory
+
+
+def test_the_run_succeeds_and_says_what_it_does(run: tuple[Demo, Path]) -> None:
+    demo, _ = run
+    for words in (
+        "kinova_gen3 grips '6lb' in scene open; uniform noise, seed 5, lock-step",
+        "starting controller, planner, identifier",
+        "plant is ready",
+        "arm is holding",
+        "plan 1 of 2",
+        "plan 2 of 2",
+        "certified for box 0:0",
+        "self_clearance",
+        "bounds 0:1 at",
+        "arm is tracking",
+        "arm is braking",
+        "every bound held, nothing was violated",
+    ):
+        assert words in demo.output, demo.output
+    assert demo.output.count("\x1b[") == 0, "no escape codes where nobody can draw"
+
+
+def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
+    demo, directory = run
+    out = directory / "here"
+    names = {path.name for path in out.iterdir()}
+    assert {
+        "summary.json", "plant.npz", "controller.npz", "identifier.json", "planner.json",
+        "bounds.png", "torques.png", "safety.png", "log", "parameters",
+    } == names  # fmt: skip
+    assert {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"} == {
+        path.name for path in (out / "log").iterdir()
+    }
+    assert (directory / "also.json").read_text() == (out / "summary.json").read_text()
+    assert demo.nodes() == {}
+    assert len(demo.segments) > 5
+    assert demo.left() == set()
+
+
+def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
+    summary = Summary.model_validate(json.loads((run[1] / "here" / "summary.json").read_text()))
+    assert summary.exit.status == 0
+    assert summary.violations.total == 0
+    assert (summary.payload, summary.seed, summary.mode) == ("6lb", 5, "lockstep")
+    assert [plan.status for plan in summary.plans] == ["planned", "planned"]
+    for plan in summary.plans:
+        assert all(m.smallest is None or m.smallest >= 0.0 for m in plan.margins.values())
+    evidence = summary.safety.evidence
+    assert evidence.tracking_ticks > 6000
+    assert evidence.updates >= 4
+    assert summary.parameters[0].width_share < 0.5, "two trajectories tell a lot about the mass"
+    assert all(row.holds for row in summary.parameters)
+    for use in (summary.safety.torque, summary.safety.velocity, summary.safety.position):
+        assert 0.0 < use.percent < 100.0
+    assert 0.0 < summary.safety.tracking_position.percent < 100.0
+
+
+def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
+    """The same logs with one number changed: the judge must see it."""
+    from safe_sysid.control.design import design_gains
+    from safe_sysid.demo.evaluation import evaluate
+    from safe_sysid.demo.logs import read_logs
+    from safe_sysid.robot import load_robot
+
+    model = load_robot("kinova_gen3")
+    gains = design_gains(model, lockstep=True)
+    logs = read_logs(run[1] / "here", model.n)
+    assert logs.missing == ()
+    logs.plant.q[3000, 1] -= 2.0 * gains.e_bound[1]
+    logs.plant.applied[4000, 1] = 57.0
+    result = evaluate(logs, model, gains, lambda q: (0.2, None))
+    assert (result.violations.tracking, result.violations.torque) == (1, 1)
+    part = model.arm_prior.payload_slice
+    theta = logs.plant.theta_true
+    theta[part.start] = 0.5 * (theta[part.start] + model.arm_prior.payload_lower[0])
+    assert evaluate(logs, model, gains, lambda q: (0.2, None)).violations.bounds > 0
+
+
+def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -> None:
+    folder = run[1] / "here" / "parameters"
+    for path in folder.iterdir():
+        text = path.read_text()
+        assert ("payload" in text) == (path.stem == "plant")
+        assert ("6lb" in text) == (path.stem == "plant")
+    with np.load(run[1] / "here" / "controller.npz") as log:
+        assert "theta_true" not in log.files
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "status", "word"),
+    [
+        ("starting controller", signal.SIGINT, 130, "interrupted"),
+        ("arm is holding", signal.SIGINT, 130, "interrupted"),
+        ("controller is ready", signal.SIGTERM, 143, "terminated"),
+    ],
+)
+def test_ctrl_c_ends_everything(start: object, moment: str, number: int, status: int, word: str) -> None:
+    demo = start("--payload", "4lb")
+    demo.read_until(moment)
+    assert wait_for(lambda: len(demo.nodes()) >= 3, 10.0)
+    began = time.monotonic()
+    demo.process.send_signal(number)
+    assert demo.finish() == status
+    assert time.monotonic() - began < 12.0
+    assert demo.nodes() == {}
+    assert demo.left() == set()
+    assert word in demo.output
+    assert "Traceback" not in demo.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["planner", "controller"])
+def test_a_killed_process_fails_the_run_with_its_name_and_last_lines(
+    start: object, victim: str, tmp_path: Path
+) -> None:
+    demo = start("--out", "here")
+    demo.read_until("arm is holding")
+    os.kill(demo.nodes()[victim], signal.SIGKILL)
+    assert demo.finish() == 1
+    assert f"{victim} was killed by SIGKILL" in demo.output
+    assert f"READY {victim}" in demo.output.partition(f"{victim} was killed by SIGKILL")[2], "its last lines"
+    assert demo.nodes() == {}
+    assert demo.left() == set()
+    data = json.loads((tmp_path / "here" / "summary.json").read_text())
+    assert data["exit"]["status"] == 1
+    assert victim in data["exit"]["reason"]
+    assert sum(data["violations"].values()) == 0
+
+
+@pytest.mark.slow
+def test_no_process_outlives_a_killed_demo(start: object) -> None:
+    demo = start()
+    demo.read_until("all four work")
+    assert len(demo.nodes()) == 4
+    demo.process.kill()
+    assert wait_for(lambda: not demo.nodes(), 10.0)
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_start_is_reported(start: object, tmp_path: Path) -> None:
+    """The corner of the tolerances together with a payload at the edge of the prior: only the plant can find out."""
+    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
+    settings = yaml.safe_load(text)
+    settings["urdf"] = str(resource_path("urdf/kinova_gen3.urdf"))
+    # Friction so steep that the simulator refuses it; everything that the parent checks is fine.
+    settings["friction_transition_velocity"] = 1e-7
+    (tmp_path / "steep.yaml").write_text(yaml.safe_dump(settings))
+    demo = start("--robot", "steep.yaml")
+    assert demo.finish() == 1, demo.output
+    assert "plant ended with exit status 2; its last lines" in demo.output
+    assert "Coulomb friction" in demo.output
+
+
+def test_a_process_that_ignores_everything_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded waits: three signals, then it is gone."""
+    (tmp_path / "safe_sysid_stubborn.py").write_text(
+        "import signal, sys, time\n"
+        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+        "print('READY stubborn', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setattr("safe_sysid.demo.processes._ESCALATION", ((2, 0.3), (15, 0.3), (9, 5.0)))
+    popen = subprocess.Popen
+
+    def stubborn(command: list[str], **options: object) -> subprocess.Popen:
+        return popen([sys.executable, str(tmp_path / "safe_sysid_stubborn.py")], **options)
+
+    monkeypatch.setattr("safe_sysid.demo.processes.subprocess.Popen", stubborn)
+    with ProcessGroup() as group:
+        process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
+        assert wait_for(process.check_ready, 10.0)
+        group.check()
+        assert group.stop() == ["stubborn"]
+        assert process.process.poll() == -signal.SIGKILL
+        with pytest.raises(ProcessDiedError, match="stubborn was killed by SIGKILL"):
+            group.check()

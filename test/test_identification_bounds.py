@@ -1,0 +1,241 @@
+"""Safe dual values and the feasible set: bounds hold whatever the multipliers, and are tight with good ones."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from safe_sysid.identification import dual_bounds
+from safe_sysid.identification.dual_bounds import is_proved_empty, safe_lower, safe_upper
+from safe_sysid.identification.feasible_set import FeasibleSet
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.nominal import make_consistent
+from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, is_consistent
+
+
+def polytope(rng, m, p, width=0.1, degenerate=False):
+    """Random rows and box around a point x that satisfies all of them."""
+    x = rng.normal(size=p)
+    box_lower, box_upper = x - rng.uniform(0.1, 1.0, p), x + rng.uniform(0.1, 1.0, p)
+    if degenerate:
+        fixed = rng.random(p) < 0.3
+        box_lower[fixed] = box_upper[fixed] = x[fixed]
+    matrix = rng.normal(size=(m, p)) * 10.0 ** rng.uniform(-3, 3, (m, 1)) * 10.0 ** rng.uniform(-2, 2, p)
+    size = np.abs(matrix).sum(axis=1)
+    slack = width * size * rng.uniform(0.1, 1.0, m)
+    target = matrix @ x + slack * rng.uniform(-0.99, 0.99, m)
+    return x, matrix, target, slack, box_lower, box_upper
+
+
+def exact(c, x):
+    return sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(c, x, strict=True))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["random", "nan", "huge", "solver", "negated", "noisy"]))
+def test_any_multipliers_give_a_bound(seed, kind):
+    rng = np.random.default_rng(seed)
+    m, p = int(rng.integers(0, 12)), int(rng.integers(1, 7))
+    x, matrix, target, slack, lower, upper = polytope(rng, m, p, degenerate=bool(rng.integers(2)))
+    c = rng.normal(size=p) * (rng.random(p) < 0.7)
+    row_lower, row_upper = target - slack * 1.01, target + slack * 1.01
+    if m and rng.random() < 0.3:
+        row_upper[0] = np.inf
+    y = rng.normal(size=m) * 10.0 ** rng.uniform(-5, 5, m)
+    if kind in ("solver", "negated", "noisy") and m:
+        answer = linprog(
+            -c, np.vstack([matrix, -matrix]), np.concatenate([np.minimum(row_upper, 1e6), -row_lower]),
+            bounds=list(zip(lower, upper, strict=True)),
+        )  # fmt: skip
+        if answer.status == 0:
+            y = -answer.ineqlin.marginals[:m] + answer.ineqlin.marginals[m:]
+            y = {"solver": y, "negated": -y, "noisy": y * rng.normal(1, 0.3, m)}[kind]
+    if kind == "nan" and m:
+        y[rng.integers(m)] = rng.choice([np.nan, np.inf, -np.inf])
+    if kind == "huge":
+        y = y * 10.0 ** rng.uniform(50, 300)
+    data = (matrix, row_lower, row_upper, lower, upper)
+    high, low = safe_upper(c, *data, y), safe_lower(c, *data, y)
+    # Exact arithmetic: x is feasible, so its value lies between.
+    assert Fraction(low) <= exact(c, x) <= Fraction(high)
+    prior = sum(abs(float(v)) for v in c * np.maximum(np.abs(lower), np.abs(upper)))
+    assert high <= prior * (1 + 1e-12) + 1e-12  # never worse than the box alone
+    assert not is_proved_empty(*data, y)
+
+
+def test_good_multipliers_make_the_bound_tight():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        _, matrix, target, slack, lower, upper = polytope(rng, 30, 6, width=0.01)
+        c = rng.normal(size=6)
+        row_lower, row_upper = target - slack, target + slack
+        answer = linprog(
+            -c, np.vstack([matrix, -matrix]), np.concatenate([row_upper, -row_lower]),
+            bounds=list(zip(lower, upper, strict=True)),
+        )  # fmt: skip
+        y = -answer.ineqlin.marginals[:30] + answer.ineqlin.marginals[30:]
+        bound = safe_upper(c, matrix, row_lower, row_upper, lower, upper, y)
+        assert bound == pytest.approx(-answer.fun, rel=1e-6, abs=1e-6)
+
+
+def test_rounding_is_on_the_safe_side():
+    """A point polytope: every feasible value is known exactly, and rounding to nearest would cut it."""
+    cut = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        p = 5
+        x = rng.normal(size=p)
+        c, matrix = rng.normal(size=p), rng.normal(size=(3, p))
+        sides = [[exact(row, x) for row in matrix]] * 2
+        row_lower = np.array([np.nextafter(float(s), -np.inf) for s in sides[0]])
+        row_upper = np.array([np.nextafter(float(s), np.inf) for s in sides[1]])
+        y = rng.normal(size=3)
+        high = safe_upper(c, matrix, row_lower, row_upper, x, x, y)
+        assert Fraction(high) >= exact(c, x)
+        naive = y @ np.where(y > 0, row_upper, row_lower) + (c - matrix.T @ y) @ x
+        cut += Fraction(float(naive)) < exact(c, x)
+    assert cut > 10
+
+
+def test_emptiness_needs_a_proof():
+    matrix = np.array([[1.0, 1.0], [1.0, -1.0]])
+    lower, upper = np.zeros(2), np.ones(2)
+    apart = (
+        matrix,
+        np.array([2.5, -9.0]),
+        np.array([9.0, 9.0]),
+        lower,
+        upper,
+    )  # x + y >= 2.5 in the unit square
+    assert is_proved_empty(*apart, np.array([1.0, 0.0]))
+    assert is_proved_empty(*apart, np.array([-1.0, 0.0]))  # either sign convention of the solver's ray
+    assert not is_proved_empty(*apart, np.array([0.0, 1.0]))
+    assert not is_proved_empty(*apart, np.array([np.nan, 0.0]))
+    touching = (matrix, np.array([2.0, -9.0]), np.array([9.0, 9.0]), lower, upper)
+    for y in (1.0, -1.0, 1e9, 1e-9):
+        assert not is_proved_empty(*touching, np.array([y, 0.0]))
+
+
+# --- the set -------------------------------------------------------------------------------------------------------
+
+
+def momentum_rows(matrix, target, slack):
+    m = len(target)
+    zero = np.zeros(m)
+    return MomentumRows(
+        matrix, target, slack, slack, np.zeros((m, 7)), zero + np.arange(m), zero, np.arange(m) % 3
+    )
+
+
+def reference(matrix, target, slack, lower, upper, index):
+    out = []
+    for sign in (1.0, -1.0):
+        c = np.zeros(lower.size)
+        c[index] = sign
+        answer = linprog(
+            c, np.vstack([matrix, -matrix]), np.concatenate([target + slack, -(target - slack)]),
+            bounds=list(zip(lower, upper, strict=True)), method="highs",
+        )  # fmt: skip
+        out.append(sign * answer.fun)
+    return out
+
+
+@pytest.mark.parametrize(("m", "p"), [(5, 8), (60, 12), (900, 30), (3000, 42)])
+def test_set_agrees_with_a_plain_linear_program(m, p):
+    rng = np.random.default_rng(m)
+    x, matrix, target, slack, lower, upper = polytope(rng, m, p, width=0.3, degenerate=True)
+    prior = ParameterBox(lower, upper)
+    polytope_set = FeasibleSet(prior)
+    half = m // 2
+    polytope_set.add(momentum_rows(matrix[:half], target[:half], slack[:half]))
+    index = np.arange(min(p, 10))
+    first = polytope_set.bound(index, prior)
+    polytope_set.add(momentum_rows(matrix[half:], target[half:], slack[half:]))
+    second = polytope_set.bound(index, prior)
+    assert not first.empty
+    assert not second.empty
+    for bounds in (first, second):
+        assert np.all(bounds.lower <= x[index])
+        assert np.all(x[index] <= bounds.upper)
+    for k in index:
+        low, high = reference(matrix, target, slack, lower, upper, k)
+        width = upper[k] - lower[k]
+        assert second.lower[k] <= low + 1e-9
+        assert second.upper[k] >= high - 1e-9
+        # The set stops when another round of rows promises less than a hundredth of the width.
+        assert second.upper[k] - second.lower[k] <= (high - low) + 0.1 * width + 1e-9
+
+
+def test_forgetting_rows_keeps_the_truth():
+    rng = np.random.default_rng(2)
+    x, matrix, target, slack, lower, upper = polytope(rng, 1200, 15, width=0.3)
+    prior = ParameterBox(lower, upper)
+    polytope_set = FeasibleSet(prior, max_rows=150, max_working=100)
+    for part in np.array_split(np.arange(1200), 8):
+        polytope_set.add(momentum_rows(matrix[part], target[part], slack[part]))
+        bounds = polytope_set.bound(np.arange(15), prior)
+        polytope_set.prune()
+        assert len(polytope_set) <= 150 + 300
+        assert np.all((bounds.lower <= x) & (x <= bounds.upper))
+        assert not bounds.empty
+
+
+def test_contradiction_is_proved_and_blamed():
+    rng = np.random.default_rng(7)
+    x, matrix, target, slack, lower, upper = polytope(rng, 80, 6, width=0.02)
+    prior = ParameterBox(lower, upper)
+    polytope_set = FeasibleSet(prior)
+    polytope_set.add(momentum_rows(matrix, target, slack))
+    assert not polytope_set.bound(np.arange(6), prior).empty
+    wrong = matrix[:1] @ x - 200.0 * slack[:1]
+    polytope_set.add(momentum_rows(matrix[:1], wrong, slack[:1]))
+    bounds = polytope_set.bound(np.arange(6), prior)
+    assert bounds.empty
+    assert bounds.culprit in (0, 80)
+
+
+def test_a_solver_that_lies_cannot_make_a_bound_too_tight(monkeypatch):
+    rng = np.random.default_rng(8)
+    x, matrix, target, slack, lower, upper = polytope(rng, 60, 6, width=0.1)
+    prior = ParameterBox(lower, upper)
+    for lie in ("scaled", "random", "nan", "swapped"):
+        polytope_set = FeasibleSet(prior)
+        polytope_set.add(momentum_rows(matrix, target, slack))
+        honest = polytope_set._minimise
+
+        def lying(solver, index, sign, honest=honest, lie=lie):
+            outcome, y, working = honest(solver, index, sign)
+            y = {"scaled": 1.7 * y, "random": rng.normal(size=y.size) / slack[working],
+                 "nan": np.full(y.size, np.nan), "swapped": -y}[lie]  # fmt: skip
+            return ("infeasible" if lie == "swapped" and sign < 0 else outcome), y, working
+
+        monkeypatch.setattr(polytope_set, "_minimise", lying)
+        bounds = polytope_set.bound(np.arange(6), prior)
+        assert not bounds.empty
+        assert np.all((bounds.lower <= x) & (x <= bounds.upper)), lie
+
+
+def test_dual_bounds_import_no_solver():
+    source = Path(dual_bounds.__file__).read_text(encoding="utf-8")
+    assert "highs" not in source.lower().replace("imports no solver", "")
+    assert "scipy" not in source
+
+
+def test_consistent_point_of_a_box():
+    found = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        theta = from_log_cholesky(rng.normal(0, 0.5, 10))
+        rad = rng.uniform(0.01, 0.5, 10) * np.abs(theta)
+        shift = rng.uniform(-1, 1, 10) * rad
+        lower, upper = theta + shift - rad, theta + shift + rad
+        start = np.where(rng.random(10) < 0.5, lower, upper)
+        point, ok = make_consistent(start, lower, upper)
+        assert np.all((lower <= point) & (point <= upper))
+        assert is_consistent(point) or not ok
+        found += ok
+    assert found >= 36

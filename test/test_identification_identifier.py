@@ -1,0 +1,254 @@
+"""The identifier on simulated Kinova logs: truth inside, nested, honest about failure; noise aimed at its bounds."""
+
+import dataclasses
+
+import highspy
+import numpy as np
+import pytest
+from identification_plant import exciting_plans, noisy, simulate
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification import Identifier, MeasurementErrors, Measurements, UpdateStatus, momentum
+from safe_sysid.identification.feasible_set import FeasibleSet
+from safe_sysid.identification.stream import default_ramp, default_windows
+from safe_sysid.robot import ParameterBox, load_robot
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import dumbbell
+
+MODES = ("uniform", "random_sign", "constant", "grow", "shrink")
+PAYLOAD = slice(60, 70)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_robot("kinova_gen3")
+
+
+def log_of(model, seed, payload=8, n_plans=1, mode="uniform", t_f=2.0):
+    rng = np.random.default_rng(seed)
+    theta = draw_truth(model, dumbbell(payload), rng, mode)
+    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=n_plans, t_f=t_f, t_p=1.0)
+    return theta, simulate(
+        model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5
+    )
+
+
+@pytest.fixture(scope="module")
+def case(model):
+    return log_of(model, 0)
+
+
+@pytest.fixture(scope="module")
+def errors(model):
+    return MeasurementErrors.from_model(model)
+
+
+def follow(identifier, data, theta, step=0.5):
+    """Feed a log update by update; the truth must be inside and boxes nested at every one."""
+    last, results = identifier.box, []
+    for start in np.arange(0.0, data.stamps[-1], step):
+        identifier.add(data[(data.stamps > start - (start == 0.0)) & (data.stamps <= start + step)])
+        result = identifier.update()
+        assert result.status is UpdateStatus.OK, result.message
+        assert result.box.contains(theta)
+        assert result.box.is_inside(last)
+        assert result.box.seq == last.seq + 1
+        assert np.all(
+            (result.box.payload_lower <= result.nominal) & (result.nominal <= result.box.payload_upper)
+        )
+        assert np.array_equal(
+            np.delete(result.box.lower, range(60, 70)), np.delete(last.lower, range(60, 70))
+        )
+        last = result.box
+        results.append(result)
+    return results
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_truth_inside_and_boxes_nested_after_every_update(model, errors, case, mode):
+    theta, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), mode)
+    results = follow(Identifier(model, errors), data, theta)
+    prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
+    assert results[-1].widths[0] < 0.5 * prior[0]
+    assert results[-1].nominal_consistent
+
+
+@pytest.mark.parametrize(("dq", "dv"), [(0.0, 5e-3), (1e-4, 1e-3)])
+def test_state_errors_are_carried(model, errors, case, dq, dv):
+    theta, log = case
+    declared = dataclasses.replace(errors, position=dq, velocity=dv)
+    for mode in ("uniform", "random_sign"):
+        data = noisy(log, 0.05, 0.025, np.random.default_rng(2), mode, position=dq, velocity=dv)
+        follow(Identifier(model, declared), data, theta, 1.0)
+
+
+def test_corner_arms_and_light_payloads(model, errors):
+    for seed, payload in ((1, 4), (2, 6)):
+        theta, log = log_of(model, seed, payload, mode="corner", t_f=1.5)
+        follow(
+            Identifier(model, errors),
+            noisy(log, 0.05, 0.025, np.random.default_rng(seed), "grow"),
+            theta,
+            1.5,
+        )
+
+
+def test_noise_aimed_at_a_bound_touches_but_does_not_cross(model, errors, case, monkeypatch):
+    """Signs of the noise follow the multipliers: the bound is pushed onto the truth. With a smaller w it crosses."""
+    theta, log = case
+    a, b, window = 0.05, 0.15, (0.05,)
+    declared = dataclasses.replace(errors, torque_rel=b, acceleration=1.05 * log.largest_acceleration)
+    # The arm itself known exactly (a box with 88 flat sides), and nothing of the payload: only noise is in the way.
+    lower, upper = theta.copy(), theta.copy()
+    lower[PAYLOAD] -= np.array([6.0] + 9 * [2.0])
+    upper[PAYLOAD] += np.array([6.0] + 9 * [2.0])
+    model = dataclasses.replace(model, arm_prior=ParameterBox(lower, upper))
+
+    def aim(data, index, sign):
+        """Signs (N, n) that raise the lower (sign > 0) or lower the upper bound: those of the rows' multipliers."""
+        identifier = Identifier(model, declared, windows=window)
+        identifier.add(data)
+        feasible = identifier._set
+        _, y, working = feasible._minimise(feasible._solver(identifier.box), index, sign)
+        rows = feasible.rows.take(working)
+        signs = np.zeros(log.torque.shape)
+        for value, start, end, joint in zip(y, rows.start, rows.end, rows.joint, strict=True):
+            signs[(log.stamps > start + 1e-6) & (log.stamps < end + 1e-6), joint] += np.sign(value)
+        return np.sign(signs)
+
+    def update(data):
+        identifier = Identifier(model, declared, windows=window)
+        identifier.add(data)
+        return identifier.update()
+
+    attacked = []
+    for index, sign in ((63, 1.0), (60, -1.0)):
+        data = noisy(log, a, b, None, "none", signs=np.zeros(log.torque.shape))
+        distance = []
+        for _ in range(4):
+            result = update(data)
+            assert result.status is UpdateStatus.OK
+            assert result.box.contains(theta)
+            distance.append(abs((result.box.lower if sign > 0 else result.box.upper)[index] - theta[index]))
+            attacked.append(data)
+            data = noisy(log, a, b, None, "none", signs=aim(data, index, sign))
+        assert distance[-1] < 0.12 * distance[0]  # the attack bites
+
+    interval = momentum.torque_interval
+
+    def too_narrow(tau_m, e):
+        middle, half = interval(tau_m, e)
+        return middle, 0.85 * half
+
+    monkeypatch.setattr(momentum, "torque_interval", too_narrow)
+    for data in (attacked[3], attacked[7]):
+        result = update(data)
+        assert result.status is UpdateStatus.EMPTY_SET or not result.box.contains(theta)
+
+
+def test_update_without_data_keeps_the_box(model, errors):
+    identifier = Identifier(model, errors)
+    result = identifier.update()
+    assert result.status is UpdateStatus.NO_DATA
+    assert result.box is identifier.box
+    assert result.box.identity == "0:0"
+
+
+def test_a_payload_that_changes_is_an_empty_set_that_names_joint_and_window(model, errors, case):
+    theta, log = case
+    other, other_log = log_of(model, 0, payload=4)
+    first = noisy(log, 0.05, 0.025, np.random.default_rng(1), "uniform")
+    second = noisy(other_log, 0.05, 0.025, np.random.default_rng(1), "uniform")
+    identifier = Identifier(model, errors)
+    identifier.add(first)
+    good = identifier.update()
+    assert good.box.contains(theta)
+    identifier.add(Measurements(second.stamps + 10.0, second.q, second.qd, second.effort))
+    result = identifier.update()
+    assert result.status is UpdateStatus.EMPTY_SET
+    assert result.box is good.box  # the last set stands
+    assert "joint_" in result.message
+    assert "window" in result.message
+    assert identifier.update().status is UpdateStatus.EMPTY_SET  # and stays so until
+    box = identifier.reset()
+    assert box.identity == "1:0"
+    assert np.array_equal(box.upper, model.arm_prior.upper)
+    identifier.add(second)
+    result = identifier.update()
+    assert result.status is UpdateStatus.OK
+    assert result.box.identity == "1:1"
+    assert result.box.contains(other)
+
+
+def test_a_solver_that_fails_is_said_and_the_last_box_stands(model, errors, case, monkeypatch):
+    theta, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "uniform")
+    identifier = Identifier(model, errors)
+    identifier.add(data[:1000])
+    good = identifier.update()
+    identifier.add(data[1000:])
+    for lie in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInfeasible):
+        monkeypatch.setattr(FeasibleSet, "_run", lambda *_, lie=lie: lie)
+        result = identifier.update()
+        assert result.status is UpdateStatus.SOLVER_FAILED
+        assert result.box is good.box
+    monkeypatch.undo()
+    result = identifier.update()
+    assert result.status is UpdateStatus.OK
+    assert result.box.is_inside(good.box)
+    assert result.box.contains(theta)
+
+
+def test_same_log_same_result(model, errors, case):
+    _, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "uniform")[:800]
+    boxes = []
+    for _ in range(2):
+        identifier = Identifier(model, errors)
+        identifier.add(data)
+        boxes.append(identifier.update().box)
+    assert np.array_equal(boxes[0].lower, boxes[1].lower)
+    assert np.array_equal(boxes[0].upper, boxes[1].upper)
+
+
+def test_bad_samples_are_counted_and_harmless(model, errors, case):
+    theta, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "uniform")
+    effort, qd = data.effort.copy(), data.qd.copy()
+    effort[400, 2] = np.nan
+    qd[700, 1] += 3.0  # a glitch
+    order = np.delete(np.arange(len(data)), np.arange(900, 930))
+    effort[900:931] = 1e3  # what is in the gap must never be used
+    broken = Measurements(data.stamps[order], data.q[order], qd[order], effort[order])
+    identifier = Identifier(model, errors)
+    identifier.add(broken[:899])
+    identifier.add(broken[899:])
+    result = identifier.update()
+    assert result.status is UpdateStatus.OK
+    assert result.box.contains(theta)
+    assert result.rejected["not_finite"] == 1
+    assert result.rejected["gap"] == 1
+    assert result.rejected["acceleration"] >= 1
+    with pytest.raises(ParameterError, match="joints"):
+        identifier.add(Measurements(np.zeros(1), np.zeros((1, 3)), np.zeros((1, 3)), np.zeros((1, 3))))
+
+
+def test_defaults_follow_the_declared_errors(model, errors):
+    assert default_windows(model, errors) == (0.1, 0.02, 0.001)
+    assert default_ramp(0.1, errors) == 0.0
+    noisy_velocity = dataclasses.replace(errors, velocity=1e-3)
+    assert default_windows(model, noisy_velocity)[-1] == 0.002
+    assert default_ramp(0.1, noisy_velocity) > 0.0
+    assert default_ramp(0.1, dataclasses.replace(noisy_velocity, position=1e-3)) == 0.0
+
+
+@pytest.mark.slow
+def test_widths_after_four_exciting_plans(model, errors):
+    rng = np.random.default_rng(5)
+    theta = draw_truth(model, dumbbell(8), rng)
+    plans = exciting_plans(np.array(model.settings.home), rng)
+    log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng)
+    data = noisy(log, 0.05, 0.025, rng, "uniform")
+    widths = follow(Identifier(model, errors), data, theta, 1.5)[-1].widths
+    assert np.all(widths <= np.array([0.75, 0.05, 0.05, 0.16, *[0.36] * 6]))

@@ -1,0 +1,429 @@
+"""Messages to nouns: exact round trips over the wire, and nothing but `Refused` for whatever else may come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, MultiArrayDimension
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from safe_sysid.errors import MessageError
+from safe_sysid.nodes import messages as m
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, transform_inertial
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+JOINTS = ("joint_a", "joint_b", "joint_c")
+N = len(JOINTS)
+P = 14 * N
+
+anything = st.floats(allow_nan=True, allow_infinity=True, width=64)
+finite = st.floats(-1e3, 1e3)
+names = st.one_of(st.sampled_from([*JOINTS, "finger", ""]), st.text(max_size=8))
+
+
+def over_the_wire(message: Any) -> Any:
+    return deserialize_message(serialize_message(message), type(message))
+
+
+def joint_state(
+    position: Any, velocity: Any, effort: Any, joints: Any = JOINTS, stamp: tuple[int, int] = (3, 4)
+) -> JointState:
+    message = JointState(name=list(joints))
+    message.position, message.velocity, message.effort = (
+        [float(x) for x in v] for v in (position, velocity, effort)
+    )
+    message.header.stamp.sec, message.header.stamp.nanosec = stamp
+    return message
+
+
+# -- joint states -----------------------------------------------------------------------------------------------
+
+
+@given(st.permutations([*JOINTS, "finger", "lift"]), st.lists(anything, min_size=15, max_size=15))
+def test_joints_are_matched_by_name_whatever_their_order_and_whoever_else_is_there(
+    order: list[str], numbers: list[float]
+) -> None:
+    values = np.array(numbers).reshape(3, 5)
+    table = dict(zip([*JOINTS, "finger", "lift"], values.T, strict=True))
+    message = over_the_wire(joint_state(*np.array([table[name] for name in order]).T, order))
+    reader = m.JointReader(JOINTS)
+    ours = values[:, :N]
+    if not np.all(np.isfinite(ours)):
+        with pytest.raises(m.Refused, match="not finite: .*joint_[abc]"):
+            reader.read(message)
+        return
+    sample = reader.read(message)
+    assert sample.stamp_ns == 3_000_000_004
+    assert np.array_equal([sample.q, sample.qd, sample.effort], ours)  # a NaN of a finger is nobody's business
+
+
+def test_a_reader_follows_publishers_that_change_their_order() -> None:
+    reader, rows = m.JointReader(JOINTS), np.arange(9.0).reshape(3, 3)
+    for order in ([0, 1, 2], [2, 0, 1], [2, 0, 1], [1, 0, 2]):
+        sample = reader.read(joint_state(*rows[:, order], [JOINTS[i] for i in order]))
+        assert np.array_equal([sample.q, sample.qd, sample.effort], rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"joints": JOINTS[:2]}, "missing joint"),
+        ({"joints": ("joint_a", "joint_b", "Joint_c")}, "missing joint"),
+        ({"joints": ()}, "missing joint"),
+        ({"joints": (*JOINTS, "joint_a")}, "joint named twice"),
+        ({"joints": [f"j{i}" for i in range(100_001)]}, "too long"),
+        ({"position": [0.0] * 2}, "wrong length"),
+        ({"velocity": []}, "wrong length"),
+        ({"effort": [0.0] * 4}, "wrong length"),
+        ({"position": [0.0] * 200_000}, "wrong length"),
+        ({"position": [0.0, np.nan, 0.0]}, "not finite"),
+        ({"velocity": [np.inf, -np.inf, 0.0]}, "not finite"),
+        ({"effort": [0.0, 0.0, np.nan]}, "not finite"),
+        ({"stamp": (0, 0)}, "bad stamp"),
+        ({"stamp": (-1, 0)}, "bad stamp"),
+        ({"stamp": (1, 1_000_000_000)}, "bad stamp"),
+    ],
+)
+def test_a_broken_joint_state_is_refused_with_its_reason_and_the_next_good_one_is_read(
+    change: dict[str, Any], reason: str
+) -> None:
+    reader, good = m.JointReader(JOINTS), {key: [1.0] * 3 for key in ("position", "velocity", "effort")}
+    with pytest.raises(m.Refused) as refused:
+        reader.read(joint_state(**{**good, **change}))
+    assert refused.value.reason == reason
+    assert isinstance(refused.value, MessageError)
+    assert np.array_equal(reader.read(joint_state(**good)).q, np.ones(3))
+
+
+def test_finite_numbers_whose_sum_overflows_are_finite() -> None:
+    sample = m.JointReader(JOINTS).read(joint_state([1.7e308] * 3, [0.0] * 3, [0.0] * 3))
+    assert np.array_equal(sample.q, [1.7e308] * 3)
+
+
+def test_effort_may_be_missing_where_nobody_needs_it() -> None:
+    message = joint_state([1.0] * 3, [2.0] * 3, [])
+    assert m.JointReader(JOINTS, with_effort=False).read(message).effort is None
+    with pytest.raises(m.Refused, match="wrong length"):
+        m.JointReader(JOINTS).read(message)
+
+
+@given(
+    st.lists(names, max_size=6),
+    *[st.lists(anything, max_size=6)] * 3,
+    st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1)),
+)
+def test_any_joint_state_is_read_or_refused(
+    joints: list[str], position: Any, velocity: Any, effort: Any, stamp: tuple[int, int]
+) -> None:
+    message = joint_state(position, velocity, effort, joints, stamp)
+    try:
+        sample = m.JointReader(JOINTS).read(message)
+    except m.Refused as refused:
+        assert refused.reason
+        return
+    assert sample.stamp_ns > 0
+    for values in (sample.q, sample.qd, sample.effort):
+        assert values.shape == (N,)
+        assert np.all(np.isfinite(values))
+
+
+def test_a_written_joint_state_is_read_back_exactly() -> None:
+    rng = np.random.default_rng(1)
+    writer, reader = m.JointStateWriter(JOINTS), m.JointReader(JOINTS)
+    for stamp in (1, 1_700_000_000_123_456_789):
+        rows = rng.normal(size=(3, N))
+        sample = reader.read(over_the_wire(writer.fill(stamp, *rows, frame_id="4:2")))
+        assert (sample.stamp_ns, sample.frame_id) == (stamp, "4:2")
+        assert np.array_equal([sample.q, sample.qd, sample.effort], rows)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 2**63 - 1), st.none() | st.lists(finite, min_size=N, max_size=N))
+def test_commands_survive_the_wire(stamp: int, torque: list[float] | None) -> None:
+    writer = m.CommandWriter(N)
+    message = over_the_wire(writer.fill(stamp, None if torque is None else np.array(torque)))
+    answered, read = m.read_command(message, N)
+    assert answered == stamp
+    assert read is None if torque is None else np.array_equal(read, torque)
+
+
+@given(st.lists(anything, max_size=5), st.lists(st.text(max_size=25), max_size=2))
+def test_any_command_is_read_or_refused(data: list[float], labels: list[str]) -> None:
+    message = Float64MultiArray(data=data)
+    message.layout.dim = [MultiArrayDimension(label=label) for label in labels]
+    try:
+        stamp, torque = m.read_command(message, N)
+    except m.Refused:
+        return
+    assert stamp is None or stamp >= 0
+    assert torque is None or (torque.shape == (N,) and np.all(np.isfinite(torque)))
+
+
+def test_a_command_of_a_stock_publisher_needs_no_label() -> None:
+    stamp, torque = m.read_command(Float64MultiArray(data=[1.0, 2.0, 3.0]), N)
+    assert stamp is None
+    assert np.array_equal(torque, [1.0, 2.0, 3.0])
+
+
+# -- plans ------------------------------------------------------------------------------------------------------
+
+
+def some_plan(seed: int, points: int) -> Plan:
+    rng = np.random.default_rng(seed)
+    knots = rng.normal(size=(points, 3, N))
+    knots[-1, 1:] = 0.0
+    times = np.array([0.0, 1.5, 3.0])[[0, 2] if points == 2 else [0, 1, 2]]
+    return Plan(QuinticTrajectory(times, knots), 7.5, 1.5, "3:14", 2, np.zeros(N))
+
+
+@pytest.mark.parametrize("points", [2, 3])
+def test_a_plan_arrives_bit_for_bit_whatever_the_order_of_joints(points: int) -> None:
+    plan = some_plan(5, points)
+    message = over_the_wire(m.plan_message(plan, JOINTS, 9_876_543_210))
+    message.joint_names = [JOINTS[i] for i in (2, 0, 1)]
+    for point in message.points:
+        for field in ("positions", "velocities", "accelerations"):
+            values = getattr(point, field)
+            setattr(point, field, [values[i] for i in (2, 0, 1)])
+    answer = m.read_plan(message, JOINTS)
+    assert (answer.start_ns, answer.box_identity) == (9_876_543_210, "3:14")
+    received = answer.plan(7.5, 1.5, 2)
+    assert np.array_equal(received.trajectory.knots, plan.trajectory.knots)
+    assert np.array_equal(received.trajectory.times, plan.trajectory.times)
+    assert np.array_equal(received.trajectory.coefficients, plan.trajectory.coefficients)
+    assert received.t_plan == plan.t_plan
+
+
+def test_a_plan_that_no_message_can_carry_exactly_is_not_sent() -> None:
+    knots = np.zeros((2, 3, N))
+    plan = Plan(QuinticTrajectory(np.array([0.0, 1.0 + 1e-13]), knots), 0.0, 0.5, "0:0", 0, np.zeros(N))
+    with pytest.raises(MessageError, match="whole nanoseconds"):
+        m.plan_message(plan, JOINTS, 1)
+
+
+def test_no_plan_is_an_answer() -> None:
+    answer = m.read_plan(over_the_wire(m.empty_plan_message(5, "0:1", JOINTS)), JOINTS)
+    assert (answer.start_ns, answer.box_identity, answer.trajectory) == (5, "0:1", None)
+    with pytest.raises(MessageError):
+        answer.plan(0.0, 1.0, 0)
+
+
+def _break_plan(message: JointTrajectory, how: str) -> None:
+    first, last = message.points[0], message.points[-1]
+    match how:
+        case "joint missing":
+            message.joint_names = list(JOINTS[:2])
+        case "joint too many":
+            message.joint_names = [*JOINTS, "lift"]
+        case "joint twice":
+            message.joint_names = ["joint_a", "joint_b", "joint_b"]
+        case "one point":
+            message.points = [last]
+        case "many points":
+            message.points = [first] * 50 + [last]
+        case "short":
+            first.velocities = [0.0]
+        case "no accelerations":
+            last.accelerations = []
+        case "NaN":
+            last.positions = [0.0, float("nan"), 0.0]
+        case "does not start at 0":
+            first.time_from_start.nanosec = 1
+        case "backwards":
+            last.time_from_start.sec = -3
+        case "does not end at rest":
+            last.velocities = [0.0, 1e-9, 0.0]
+        case "huge":
+            last.positions = [1e308] * N
+            first.positions = [-1e308] * N
+        case "identity":
+            message.header.frame_id = "3:-1"
+        case "no identity":
+            message.header.frame_id = ""
+        case "stamp":
+            message.header.stamp.sec, message.header.stamp.nanosec = 0, 0
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("joint missing", "wrong joints"),
+        ("joint too many", "wrong joints"),
+        ("joint twice", "wrong joints"),
+        ("one point", "wrong length"),
+        ("many points", "wrong length"),
+        ("short", "wrong length"),
+        ("no accelerations", "wrong length"),
+        ("NaN", "not finite"),
+        ("does not start at 0", "bad trajectory"),
+        ("backwards", "bad trajectory"),
+        ("does not end at rest", "bad trajectory"),
+        ("huge", "bad trajectory"),
+        ("identity", "bad identity"),
+        ("no identity", "bad identity"),
+        ("stamp", "bad stamp"),
+    ],
+)
+def test_a_broken_plan_is_refused_with_its_reason(how: str, reason: str) -> None:
+    message = m.plan_message(some_plan(1, 2), JOINTS, 10)
+    _break_plan(message, how)
+    with pytest.raises(m.Refused) as refused:
+        m.read_plan(message, JOINTS)
+    assert refused.value.reason == reason
+
+
+rows = st.lists(anything, max_size=4)
+points = st.builds(
+    lambda a, b, c, sec, nano: (a, b, c, sec, nano),
+    rows,
+    rows,
+    rows,
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 2**32 - 1),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(names, max_size=4) | st.permutations(JOINTS),
+    st.lists(points, max_size=4),
+    st.sampled_from(["0:0", "1:2"]) | st.text(max_size=12),
+    st.integers(0, 2**31 - 1),
+)
+def test_any_plan_is_read_or_refused(joints: list[str], body: list[Any], identity: str, sec: int) -> None:
+    message = JointTrajectory(joint_names=list(joints))
+    message.header.frame_id, message.header.stamp.sec = identity, sec
+    for positions, velocities, accelerations, seconds, nano in body:
+        point = JointTrajectoryPoint(positions=positions, velocities=velocities, accelerations=accelerations)
+        point.time_from_start.sec, point.time_from_start.nanosec = seconds, nano
+        message.points.append(point)
+    try:
+        answer = m.read_plan(message, JOINTS)
+    except m.Refused as refused:
+        assert refused.reason
+        return
+    if answer.trajectory is not None:
+        assert np.all(np.isfinite(answer.trajectory.coefficients))
+        assert answer.plan(0.0, 1.5, 0).trajectory is answer.trajectory
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 999_999_999), st.integers(0, 999_999_999), st.none() | st.integers(0, 10**8), st.data())
+def test_bounds_arrive_bit_for_bit(epoch: int, seq: int, batch: int | None, data: st.DataObject) -> None:
+    three = np.sort(np.array(data.draw(st.lists(finite, min_size=3 * P, max_size=3 * P))).reshape(3, P), axis=0)
+    box = ParameterBox(three[0], three[2], epoch, seq)
+    answer = m.read_bounds(over_the_wire(m.bounds_message(box, three[1], batch)), P)
+    assert answer.box.identity == f"{epoch}:{seq}"
+    assert answer.batch == batch
+    assert np.array_equal([answer.box.lower, answer.nominal, answer.box.upper], three)
+
+
+def _break_bounds(message: Float64MultiArray, how: str) -> None:
+    dim, data = message.layout.dim, message.data
+    match how:
+        case "no layout":
+            message.layout.dim = []
+        case "three dimensions":
+            message.layout.dim = [*dim, MultiArrayDimension(size=1, stride=1)]
+        case "offset":
+            message.layout.data_offset = 1
+        case "wrong rows":
+            dim[0].size = 2
+        case "wrong stride":
+            dim[1].stride = 1
+        case "short":
+            message.data = data[:-1]
+        case "huge":
+            message.data = [0.0] * 200_000
+        case "empty":
+            message.data = []
+        case "NaN":
+            data[P + 3] = float("nan")
+        case "infinite":
+            data[-1] = float("inf")
+        case "upside down":
+            data[0] = 1e6
+        case "identity":
+            dim[0].label = "0:0:0"
+        case "batch":
+            dim[1].label = "batch:x"
+        case "other robot":
+            message.data = [0.0] * 42
+            dim[0].stride, dim[1].size, dim[1].stride = 42, 14, 14
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        *[(how, "bad layout") for how in ("no layout", "three dimensions", "offset", "wrong rows", "wrong stride")],
+        *[(how, "bad layout") for how in ("short", "huge", "empty", "other robot")],
+        *[(how, "not finite") for how in ("NaN", "infinite")],
+        ("upside down", "bounds out of order"),
+        ("identity", "bad identity"),
+        ("batch", "bad label"),
+    ],
+)
+def test_broken_bounds_are_refused_with_their_reason(how: str, reason: str) -> None:
+    box = ParameterBox(-np.ones(P), np.ones(P))
+    message = m.bounds_message(box, np.zeros(P), 1)
+    _break_bounds(message, how)
+    with pytest.raises(m.Refused) as refused:
+        m.read_bounds(message, P)
+    assert refused.value.reason == reason
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.text(max_size=12) | st.just("0:0"), *[st.integers(0, 2**32 - 1)] * 2), max_size=3),
+    st.integers(0, 3),
+    st.lists(anything, max_size=12),
+)
+def test_any_bounds_are_read_or_refused(dim: list[Any], offset: int, data: list[float]) -> None:
+    message = Float64MultiArray(data=data)
+    message.layout.data_offset = offset
+    message.layout.dim = [MultiArrayDimension(label=label, size=a, stride=b) for label, a, b in dim]
+    try:
+        answer = m.read_bounds(message, 4)
+    except m.Refused as refused:
+        assert refused.reason
+        return
+    assert np.all(answer.box.lower <= answer.nominal)
+    assert np.all(answer.nominal <= answer.box.upper)
+
+
+# -- payload ----------------------------------------------------------------------------------------------------
+
+
+def test_the_payload_message_is_the_nominal_in_the_tool_frame() -> None:
+    model = load_robot("kinova_gen3")
+    theta = np.array(model.theta_nominal[60:70])
+    message = m.payload_message(model, theta, 12)
+    i = message.inertia
+    mass, com, inertia = com_and_inertia(theta)
+    rotation, position = model.flange
+    assert i.m == mass
+    assert message.header.frame_id == "end_effector_link"
+    there = np.array([i.com.x, i.com.y, i.com.z])
+    np.testing.assert_allclose(rotation @ there + position, com, atol=1e-12)
+    about = np.array([[i.ixx, i.ixy, i.ixz], [i.ixy, i.iyy, i.iyz], [i.ixz, i.iyz, i.izz]])
+    np.testing.assert_allclose(rotation @ about @ rotation.T, inertia, atol=1e-12)
+    back = transform_inertial(rotation, position, transform_inertial(rotation.T, -rotation.T @ position, theta))
+    np.testing.assert_allclose(back, theta, atol=1e-12)
+
+
+def test_a_nominal_without_mass_is_not_announced() -> None:
+    assert m.payload_message(load_robot("kinova_gen3"), np.zeros(10), 1) is None

@@ -1,0 +1,183 @@
+"""Nodes that are killed in the middle of a motion, told to stop, or started with nonsense: the arm comes to rest, always."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from ros_harness import NodeProcess, Probe, end_all, running
+from sensor_msgs.msg import JointState
+from test_nodes_lockstep import FAST, load, references
+from trajectory_msgs.msg import JointTrajectory
+
+from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes.messages import plan_message
+from safe_sysid.robot import RobotModel, load_robot
+from safe_sysid.simulation.plant import BRAKING
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+pytestmark = pytest.mark.ros
+
+#: Wall time after which a node is taken for dead, s: more than planning takes on a busy machine.
+PATIENCE = 8.0
+
+
+def assert_within_limits(model: RobotModel, plant: dict[str, np.ndarray]) -> None:
+    limits = model.limits
+    assert np.all(plant["q"] > limits.position_lower)
+    assert np.all(plant["q"] < limits.position_upper)
+    assert np.all(np.abs(plant["qd"]) < limits.velocity)
+    assert np.all(np.abs(plant["tau_applied"]) <= limits.torque)
+    assert not np.any(plant["contacts"])
+
+
+def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_holding(tmp_path: Path) -> None:
+    fast = {**FAST, "planner": {**FAST["planner"], "plans": 50}}
+    nodes: dict[str, dict[str, Any]] = {
+        "plant": {"payload": "8lb", "noise": "adversarial"},
+        "controller": {"lockstep_patience_s": PATIENCE},
+        "identifier": {},
+        "planner": {},
+    }
+    gave_up = "refused lock-step: gave up waiting"
+    with running(tmp_path, nodes, fast) as processes, Probe() as probe:
+        seen = references(probe)
+        probe.wait(lambda: probe.state() == "tracking" and np.any(np.abs(seen[-1].qd) > 0.02), "motion")
+        processes["identifier"].end(signal.SIGKILL)
+        probe.wait(lambda: probe.value("controller", gave_up) == "1", "the controller to give up on the identifier")
+        taken = int(probe.value("controller", "plans taken"))
+        probe.wait(lambda: int(probe.value("controller", "plans taken")) >= taken + 2, "more plans")
+        probe.wait(lambda: probe.state() == "tracking" and np.any(np.abs(seen[-1].qd) > 0.02), "motion")
+        processes["planner"].end(signal.SIGKILL)
+        probe.wait(lambda: probe.value("controller", gave_up) == "2", "the controller to give up on the planner")
+        probe.wait(lambda: probe.state() == "holding", "holding")
+        rest = seen[-1].stamp_ns
+        probe.wait(lambda: seen[-1].stamp_ns > rest + 500_000_000, "simulated time to go on")
+        survivors = {name: processes[name] for name in ("plant", "controller")}
+        assert all(status == 0 for status, _ in end_all(survivors).values())
+
+    control, plant, model = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz"), load_robot("kinova_gen3")
+    assert_within_limits(model, plant)
+    states = control["states"][control["state"]]
+    order = [str(states[i]) for i in np.flatnonzero(np.append(True, states[1:] != states[:-1]))]
+    assert order == ["holding", "tracking", "braking", "holding"]
+    assert np.all(np.abs(control["e"]) <= control["e_bound"])
+    assert np.all(np.abs(control["de"]) <= control["de_bound"])
+    assert np.all(np.abs(plant["qd"][-100:]) < 1e-3)
+    assert not np.any(plant["mode"][10:])  # every tick had its command
+
+
+def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(tmp_path: Path) -> None:
+    model, fast = load_robot("kinova_gen3"), {"planner": {"t_f": 2.0, "t_p": 1.9}}
+    controller = {"await_plans": False, "await_bounds": False}
+    nodes: dict[str, dict[str, Any]] = {"plant": {"payload": "8lb", "lockstep_patience_s": 1.0}, "controller": controller}
+    with running(tmp_path, nodes, fast) as processes, Probe() as probe:
+        seen = references(probe)
+        publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
+        probe.wait(lambda: bool(seen), "a reference")
+        start = np.stack([seen[-1].q, np.zeros(7), np.zeros(7)])
+        trajectory = QuinticTrajectory.to_rest(start, start[0] + 0.4, 2.0)
+        plan = Plan(trajectory, 0.0, 1.9, "0:0", 0, np.zeros(7))
+        publisher.publish(plan_message(plan, model.joint_names, seen[-1].stamp_ns + 1_000_000_000))
+        probe.wait(lambda: np.all(np.abs(seen[-1].qd) > 0.3), "the arm to be fast")
+        processes["controller"].end(signal.SIGKILL)
+        probe.wait(lambda: probe.value("plant", "refused lock-step: no command") == "1", "the plant to notice")
+        probe.wait(lambda: "drives hold" in probe.diagnostics["plant"].message, "the drives to hold")
+        killed = probe.value("plant", "time")
+        probe.wait(lambda: probe.value("plant", "time") != killed, "the plant to go on alone")
+
+        def stands() -> bool:
+            before = probe.value("plant", "time")
+            probe.spin(1.2)
+            return probe.value("plant", "time") == before
+
+        probe.wait(stands, "the arm to be at rest")
+        rest = probe.value("plant", "time")
+        probe.diagnostics.pop("controller")
+        (tmp_path / "second").mkdir()
+        second = NodeProcess("controller", {"lockstep": True, **controller, "run_dir": ""}, tmp_path / "second")
+        processes["second"] = second
+        probe.wait(lambda: probe.state() == "holding", "a new controller to take over")
+        probe.wait(lambda: float(probe.value("plant", "time")[:-2]) > float(rest[:-2]) + 0.3, "lock-step to go on")
+        assert "moved by commands" in probe.diagnostics["plant"].message
+        assert processes["plant"].end()[0] == 0
+
+    plant = load(tmp_path / "plant.npz")
+    assert_within_limits(model, plant)
+    alone = np.flatnonzero(plant["mode"][10:] == BRAKING) + 10
+    assert len(alone) > 500
+    assert np.max(np.abs(plant["qd"][alone[0]])) > 0.25
+    assert np.all(np.abs(plant["qd"][alone[-1]]) < 1e-3)
+    assert np.max(np.abs(plant["q"][alone] - plant["q"][alone[0]])) < 0.2  # rad, from 0.37 rad/s
+    moving = np.abs(plant["qd"][alone]).max(axis=1) > 0.01
+    assert np.flatnonzero(moving)[-1] < 1000  # ms
+    assert np.all(np.abs(np.diff(plant["tau_applied"][alone], axis=0)) < 2.0)  # N m per ms: no jolt
+    assert np.all(np.abs(plant["q"][-1] - plant["q"][alone[-1]]) < 0.01)
+
+
+def test_ctrl_c_ends_every_node_within_two_seconds_even_in_the_middle_of_planning(tmp_path: Path) -> None:
+    nodes: dict[str, dict[str, Any]] = {name: {} for name in ("plant", "controller", "identifier", "planner")}
+    with running(tmp_path, nodes) as processes, Probe() as probe:
+        probe.wait(lambda: probe.value("planner", "busy") == "True", "planning")
+        endings = end_all(processes)
+        logs = {name: process.log for name, process in processes.items()}
+    assert all(status == 0 for status, _ in endings.values()), endings
+    assert all(seconds < 2.0 for _, seconds in endings.values()), endings
+    for file in ("plant.npz", "controller.npz", "identifier.json", "planner.json"):
+        assert (tmp_path / file).stat().st_size > 0
+    assert not any("Traceback" in log for log in logs.values()), logs
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) -> None:
+    process = NodeProcess("controller", {"lockstep": True}, tmp_path)
+    try:
+        with Probe() as probe:  # its participant exists: the node is under construction, or just ready
+            probe.wait(lambda: "controller" in probe.node.get_node_names(), "the node to appear")
+            status, seconds = process.end(number)
+    finally:
+        process.process.kill()
+    assert status == 0, process.log
+    assert seconds < 2.0
+
+
+def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
+    cases: dict[str, tuple[str, dict[str, Any], str]] = {
+        "type": ("controller", {"seed": "many"}, "seed = 'many': expected a value of type int"),
+        "robot": ("planner", {"robot": "no_such_arm"}, "no_such_arm"),
+        "json": ("identifier", {"overrides": "{half"}, "overrides = '{half': expected JSON text"),
+        "key": ("identifier", {"overrides": '{"plans": 3}'}, "plans"),
+        "payload": ("plant", {"payload": "heavy"}, "heavy"),
+        "noise": ("plant", {"noise": "pink"}, "noise = 'pink': expected one of none, uniform, adversarial"),
+        "scene": ("plant", {"scene": "no_such_scene"}, "no_such_scene"),
+        "pose": ("plant", {"start_q": "[1, 2]"}, "start_q = '[1, 2]': expected 7 numbers"),
+    }
+    started = {key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()}
+    for key, process in started.items():
+        status = process.process.wait(120.0)
+        last = process.log.strip().splitlines()[-1]
+        assert status == 2, (key, process.log)
+        assert cases[key][2] in last, (key, process.log)
+        assert "Traceback" not in process.log
+
+
+def test_nothing_is_left_in_shared_memory_by_nodes_that_end_in_order(tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        pytest.skip("no /dev/shm on this system")
+    with running(tmp_path, {"controller": {}}) as processes:
+        processes["controller"].wait_ready()
+        pid = processes["controller"].process.pid
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        mine = {word for line in maps.splitlines() for word in line.split() if word.startswith("/dev/shm/")}
+        assert end_all(processes)["controller"][0] == 0
+    left = [name for name in mine if os.path.exists(name)]
+    assert not left

@@ -1,0 +1,138 @@
+"""Real node processes in lock-step over real topics: tracking within the proved bounds, and runs that repeat bit for bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from ros_harness import Probe, end_all, running
+from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory
+
+from safe_sysid.nodes.base import LATCHED, STREAM
+from safe_sysid.nodes.messages import JointReader, JointSample, plan_message
+from safe_sysid.robot import load_robot, momentum_regressor
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+pytestmark = pytest.mark.ros
+
+#: Short trajectories that are planned in a second.
+FAST: dict[str, Any] = {
+    "planner": {"t_f": 1.0, "t_p": 0.5, "intervals": 32, "k_range": 0.1, "iteration_budget": 6, "plans": 2},
+    "identification": {"update_s": 0.5, "take_after_s": 0.3},
+}
+_NOT_COMPARED = ("compute_us", "period_us", "latency_us")
+
+
+def load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as data:
+        return dict(data)
+
+
+def references(probe: Probe, topic: str = "reference") -> list[JointSample]:
+    """Everything that the controller says about its reference from now on."""
+    seen, reader = [], JointReader(load_robot("kinova_gen3").joint_names)
+    probe.listen(JointState, topic, lambda message: seen.append(reader.read(message)), STREAM)
+    return seen
+
+
+def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path) -> None:
+    model = load_robot("kinova_gen3")
+    nodes = {
+        "plant": {"payload": "8lb", "noise": "adversarial", "arm": "corner", "seed": 3},
+        "controller": {"await_plans": False, "await_bounds": False},
+    }
+    with running(tmp_path, nodes) as processes, Probe() as probe:
+        seen = references(probe)
+        publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
+        probe.wait(lambda: bool(seen), "a reference")
+        start, goal = seen[-1].q, seen[-1].q + np.array([0.3, -0.2, 0.25, 0.2, -0.3, 0.25, 0.3])
+        still = np.zeros_like(start)
+        plan = Plan(
+            QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 3.0), 0.0, 1.5, "0:0", 0, still
+        )
+        start_ns = seen[-1].stamp_ns + 2_000_000_000
+        publisher.publish(plan_message(plan, model.joint_names, start_ns))
+        probe.wait(lambda: seen[-1].stamp_ns > start_ns + 3_200_000_000, "the end of the plan")
+        endings = end_all(processes)
+    assert all(status == 0 and seconds < 2.0 for status, seconds in endings.values()), endings
+
+    control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
+    states = control["states"][control["state"]]
+    order = [states[i] for i in np.flatnonzero(np.append(True, states[1:] != states[:-1]))]
+    assert order == ["holding", "tracking", "braking", "holding"]
+    # Row k of the plant is time k ms, the controller's first tick answers the second measurement.
+    rows = np.rint(1e3 * (1e-9 * control["stamp"] - plant["t"][0])).astype(int)
+    assert np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows)))
+    q, qd = plant["q"][rows], plant["qd"][rows]
+    e, de = control["q_d"] - q, control["qd_d"] - qd
+    share = max(np.max(np.abs(e) / control["e_bound"]), np.max(np.abs(de) / control["de_bound"]))
+    r = de + e * np.array(model.settings.controller.K_r)
+    energy = 0.5 * np.sum(r * (momentum_regressor(model.kinematics, q, r) @ plant["theta_true"]), axis=1)
+    print(f"largest share of the error bounds {share:.3f}, of V_max {np.max(energy) / control['V_max']:.4f}")
+    assert share <= 1.0
+    assert np.max(energy) <= control["V_max"]
+    assert np.all(control["energy"] <= energy + 1e-12)  # what the controller knows of V is a lower bound
+    np.testing.assert_allclose(control["q_d"][-1], goal, atol=1e-12)
+    tracked = (start_ns <= control["stamp"]) & (control["stamp"] <= start_ns + 3_000_000_000)
+    expected = plan.trajectory.states(1e-9 * (control["stamp"][tracked] - start_ns))
+    np.testing.assert_allclose(control["q_d"][tracked], expected[:, 0], atol=1e-9)
+    assert np.all(np.abs(plant["tau_applied"]) <= model.limits.torque)
+    assert np.all(np.abs(plant["qd"]) <= model.limits.velocity)
+    assert not np.any(plant["contacts"])
+    # Every command was applied in the period after its measurement, none was lost or late.
+    assert np.array_equal(plant["tau_commanded"][rows[:-1] + 1], control["torque"][:-1])
+
+
+def entries(path: Path, key: str) -> list[dict[str, Any]]:
+    """Entries of a JSON log without what the machine's speed decides."""
+    clock = ("planning_s", "optimise_s", "certify_s", "seconds", "timings")
+    return [{k: v for k, v in e.items() if k not in clock} for e in json.loads(path.read_text())[key]]
+
+
+def test_the_same_seed_gives_the_same_run_bit_for_bit(tmp_path: Path) -> None:
+    """All four nodes, twice at the same time, in each other's way: the machine is busy in different ways."""
+    nodes = {"plant": {"payload": "8lb"}, "controller": {}, "identifier": {}, "planner": {}}
+    first, second = tmp_path / "first", tmp_path / "second"
+    with (
+        running(first, nodes, FAST, namespace="/first", seed=7) as one,
+        running(second, nodes, FAST, namespace="/second", seed=7) as two,
+        Probe() as probe,
+    ):
+        seen = [references(probe, f"/{name}/reference") for name in ("first", "second")]
+        probe.wait(lambda: all(s and s[-1].stamp_ns > 2_900_000_000 for s in seen), "2.9 s of both runs")
+        endings = [*end_all(one).values(), *end_all(two).values()]
+    assert all(status == 0 for status, _ in endings), endings
+
+    for name in ("plant.npz", "controller.npz"):
+        a, b = load(first / name), load(second / name)
+        count = min(len(a["q" if "q" in a else "q_d"]), len(b["q" if "q" in b else "q_d"]))
+        assert count > 2800
+        assert a.keys() == b.keys()
+        for key in a.keys() - set(_NOT_COMPARED):
+            long = a[key].ndim and len(a[key]) >= count
+            x, y = (a[key][:count], b[key][:count]) if long else (a[key], b[key])
+            assert x.tobytes() == y.tobytes(), f"{name}: {key}"
+    plans, updates = ([entries(d / file, key) for d in (first, second)] for file, key in (
+        ("planner.json", "plans"), ("identifier.json", "updates")))  # fmt: skip
+    assert plans[0] == plans[1]
+    count = min(len(updates[0]), len(updates[1]))
+    assert updates[0][:count] == updates[1][:count]
+    # And it was the run that it should be.
+    assert [p["status"] for p in plans[0]] == ["planned", "planned"]
+    assert [p["start_ns"] for p in plans[0]] == [500_000_000, 1_000_000_000]
+    assert count >= 5
+    control, plant = load(first / "controller.npz"), load(first / "plant.npz")
+    assert set(control["states"][control["state"]]) == {"holding", "tracking", "braking"}
+    payload = slice(60, 70)
+    for update in updates[0]:
+        assert np.all(np.array(update["lower"]) <= plant["theta_true"][payload])
+        assert np.all(plant["theta_true"][payload] <= np.array(update["upper"]))
+    assert updates[0][count - 1]["upper"][0] - updates[0][count - 1]["lower"][0] < 1.0

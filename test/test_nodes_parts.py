@@ -1,0 +1,168 @@
+"""The parts of the nodes that need no network: lock-step gate, clock, histogram, recorder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+
+from safe_sysid.nodes.lockstep import LockstepGate
+from safe_sysid.nodes.messages import BoundsAnswer, PlanAnswer
+from safe_sysid.nodes.recorder import Recorder
+from safe_sysid.nodes.time_base import Histogram, TimeBase, to_ns
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories import QuinticTrajectory
+
+FIRST, T_P, U, TAKE = 4, 3, 4, 1  # ticks; "ns" below are ticks
+REST = QuinticTrajectory.hold(np.zeros(2))
+
+
+def plan(start: int, empty: bool = False) -> PlanAnswer:
+    return PlanAnswer(start, "0:0", None if empty else REST)
+
+
+def bounds(batch: int | None) -> BoundsAnswer:
+    return BoundsAnswer(ParameterBox(-np.ones(3), np.ones(3), 0, batch or 0), np.zeros(3), batch)
+
+
+def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True) -> list[tuple[int, str]]:
+    """What is taken at which tick if answers arrive in this order, each at its tick or when the gate waits for it."""
+    gate, taken, queue = LockstepGate(FIRST, T_P, U, TAKE, plans), [], sorted(arrivals, key=lambda a: a[0])
+    for tick in range(1, ticks):
+        while True:
+            while queue and queue[0][0] <= tick:
+                answer = queue.pop(0)[1]
+                gate.put_plan(answer) if isinstance(answer, PlanAnswer) else gate.put_bounds(answer)
+            for answer in gate.due_plans(tick):
+                taken.append((tick, f"plan {answer.start_ns}"))
+                gate.settle_plan(answer, taken=True)
+            if not gate.missing(tick):
+                taken += [(tick, f"batch {answer.batch}") for answer in gate.due_bounds(tick)]
+                break
+            if not queue:
+                return [*taken, (tick, "stuck")]
+            queue[0] = (tick, queue[0][1])  # simulated time stands still: what comes next comes now
+    return taken
+
+
+@given(st.lists(st.integers(0, 9), min_size=8, max_size=8), st.permutations(range(8)))
+def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(delays: list[int], order: list[int]) -> None:
+    # Nothing comes before what it answers: a plan not before the last hand-over, bounds not before their data.
+    answers = [(0, plan(4)), (4, plan(7)), (7, plan(10)), (10, plan(13, empty=True))]
+    answers += [(U * batch, bounds(batch)) for batch in (1, 2, 3, 4)]
+    arrivals = [(answers[i][0] + delays[i], answers[i][1]) for i in order]
+    expected = [(4, "plan 4"), (5, "batch 1"), (7, "plan 7"), (9, "batch 2"), (10, "plan 10"), (13, "plan 13")]
+    assert run(arrivals) == [*expected, (13, "batch 3"), (17, "batch 4")]
+
+
+def test_a_missing_answer_stops_time_at_its_tick() -> None:
+    assert run([(0, bounds(1)), (0, bounds(2))])[-1] == (4, "stuck")
+    assert run([(0, plan(4)), (0, bounds(1)), (0, bounds(2))])[-1] == (7, "stuck")
+    assert run([(0, plan(4, empty=True))])[-1] == (5, "stuck")
+    assert run([(0, bounds(b)) for b in (1, 2, 3, 4)], plans=False)[-1] == (17, "batch 4")
+
+
+def test_a_refused_plan_leaves_its_place_for_another() -> None:
+    gate = LockstepGate(FIRST, T_P, U, 100)
+    foreign, ours = plan(4), plan(4)
+    gate.put_plan(foreign)
+    assert gate.due_plans(3) == []
+    assert gate.due_plans(4) == [foreign]
+    gate.settle_plan(foreign, taken=False)
+    assert gate.missing(4)
+    gate.put_plan(ours)
+    assert gate.due_plans(4) == [ours]
+    gate.settle_plan(ours, taken=True)
+    assert not gate.missing(6)
+    assert gate.missing(7)
+
+
+def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() -> None:
+    gate = LockstepGate(FIRST, T_P, U, 100)
+    other = plan(3)
+    gate.put_plan(other)
+    assert gate.due_plans(2) == []
+    assert gate.due_plans(3) == [other]
+    gate.settle_plan(other, taken=True)
+    assert gate.missing(4)
+
+
+def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
+    gate = LockstepGate(FIRST, T_P, U, 100, await_plans=False)
+    other = plan(9)
+    gate.put_plan(other)
+    assert gate.due_plans(1) == [other]
+    gate.settle_plan(other, taken=True)
+    assert not gate.missing(9)
+
+
+def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
+    gate = LockstepGate(FIRST, T_P, U, TAKE)
+    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"]
+    gate.give_up(5)
+    assert not any(gate.missing(tick) for tick in range(5, 100))
+    late = bounds(1)
+    gate.put_bounds(late)
+    assert gate.due_bounds(9) == [late]
+
+
+def test_a_flood_of_foreign_answers_is_not_hoarded() -> None:
+    gate = LockstepGate(FIRST, T_P, U, TAKE)
+    for i in range(1000):
+        gate.put_plan(plan(4))
+        gate.put_bounds(bounds(50 + i))
+    assert len(gate.due_plans(4)) == 20
+    assert gate.due_bounds(4) == []
+
+
+@given(st.integers(1, 2**62), st.integers(0, 10**13))
+def test_seconds_are_exact_to_the_nanosecond_wherever_the_clock_starts(origin: int, later: int) -> None:
+    clock = TimeBase(lockstep=False)
+    first = clock.seconds(origin)
+    assert 0.0 <= first < 1.0
+    assert clock.ns(clock.seconds(origin + later)) == origin + later
+
+
+def test_in_lockstep_all_nodes_mean_the_same_time() -> None:
+    clock = TimeBase(lockstep=True)
+    assert clock.seconds(1_500_000_000) == 1.5
+    assert clock.origin_ns == 0
+    assert to_ns(1.5) == 1_500_000_000
+
+
+@given(st.lists(st.floats(0.0, 0.04), min_size=1, max_size=300), st.sampled_from([50.0, 90.0, 99.0]))
+def test_percentiles_of_the_histogram_are_right_to_a_bin(times: list[float], percent: float) -> None:
+    histogram = Histogram()
+    for time in times:
+        histogram.add(time)
+    exact = float(np.percentile(times, percent, method="inverted_cdf"))
+    assert exact - 1e-12 <= histogram.percentile(percent) <= exact + 2e-5
+    assert histogram.largest == max(times)
+
+
+def test_an_empty_or_absurd_histogram_is_no_problem() -> None:
+    histogram = Histogram()
+    assert histogram.percentile(99) == 0.0
+    for time in (-1.0, 1e9):
+        histogram.add(time)
+    assert histogram.percentile(99) == 1e9
+    assert "of 2" in str(histogram)
+
+
+def test_the_recorder_keeps_every_row_beyond_its_first_capacity(tmp_path: Path) -> None:
+    log = Recorder({"t": ((), np.int64), "q": ((2,), float), "rest": ((), float)}, capacity=4)
+    rows = np.random.default_rng(0).normal(size=(33, 2))
+    for i, row in enumerate(rows):
+        log.append(t=i, q=row)
+        row[:] = np.nan if i % 2 else row  # the log has its own copy
+    log.save(tmp_path / "x.npz", note=np.array("hello"))
+    with np.load(tmp_path / "x.npz") as data:
+        assert np.array_equal(data["t"], np.arange(33))
+        assert not np.any(np.isnan(data["q"]))
+        assert not np.any(data["rest"])
+        assert str(data["note"]) == "hello"

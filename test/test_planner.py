@@ -1,0 +1,249 @@
+"""The planner with the real certificate: first plans, the next ones, refusals, and when to stop."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import PlanError
+from safe_sysid.planning import (
+    Budget,
+    Planner,
+    PlannerOptions,
+    PlanStatus,
+    bounds_stopped_improving,
+    hand_over_state,
+    verify_plan,
+)
+from safe_sysid.planning.optimise import Verdict
+from safe_sysid.planning.planner import verdict_of
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.scene import load_scene
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def gains(model: RobotModel) -> ControllerGains:
+    return design_gains(model, lockstep=True)
+
+
+def at_rest(q: np.ndarray) -> np.ndarray:
+    return np.stack([q, np.zeros_like(q), np.zeros_like(q)])
+
+
+def shrunk(box: ParameterBox, share: float, seq: int) -> ParameterBox:
+    middle, radius = (
+        0.5 * (box.payload_lower + box.payload_upper),
+        0.5 * (box.payload_upper - box.payload_lower),
+    )
+    return box.with_payload(middle - share * radius, middle + share * radius, seq)
+
+
+@pytest.mark.parametrize("cost", ["information", "condition"])
+@pytest.mark.parametrize("scene_name", ["open", "six_boxes"])
+def test_first_and_second_plan(model: RobotModel, gains: ControllerGains, scene_name: str, cost: str) -> None:
+    """From rest under the prior box, then from half way through it under a smaller one."""
+    scene = load_scene(scene_name)
+    planner = Planner(model, scene, gains, options=PlannerOptions(cost=cost, starts=12, keep=4))
+    box, start = model.arm_prior, at_rest(scene.start_for(model))
+    first = planner.plan_next(start, 10.0, box, 0)
+    assert first.status is PlanStatus.PLANNED, first.reasons
+    assert first.plan is not None
+    assert np.array_equal(first.plan.trajectory.knots[0], start)
+    assert (first.plan.start_time, first.plan.sequence, first.plan.box_identity) == (10.0, 0, box.identity)
+    assert np.abs(first.plan.k).max() > 0.3, "a plan that excites"
+    assert verify_plan(first.plan, model, box, scene, gains).ok
+
+    smaller = shrunk(box, 0.5, 1)
+    second = planner.plan_next(
+        hand_over_state(first.plan),
+        first.plan.hand_over_time,
+        smaller,
+        1,
+        first.plan,
+        first.information,
+        calibration=first.calibration,
+    )
+    assert second.status is PlanStatus.PLANNED, second.reasons
+    assert second.plan is not None
+    t = np.array([0.0])
+    before = first.plan.trajectory.states(t + second.plan.start_time - first.plan.start_time)[0, :3]
+    assert np.abs(second.plan.trajectory.states(t)[0, :3] - before).max() <= 1e-12
+    assert second.plan.box_identity == smaller.identity
+    assert verify_plan(second.plan, model, smaller, scene, gains).ok
+    if cost == "condition":
+        assert second.condition < first.condition
+    else:
+        assert second.cost < first.cost
+
+
+def test_same_seed_same_plans_and_another_seed_others(model: RobotModel, gains: ControllerGains) -> None:
+    scene = load_scene("open")
+    start = at_rest(scene.start_for(model))
+
+    def plan(seed: int) -> np.ndarray:
+        options = PlannerOptions(starts=8, keep=2, certificates=3)
+        result = Planner(model, scene, gains, options=options, seed=seed).plan_next(
+            start, 0.0, model.arm_prior, 0, budget=Budget(40, 3)
+        )
+        assert result.plan is not None
+        return result.plan.k
+
+    assert np.array_equal(plan(1), plan(1))
+    assert not np.array_equal(plan(1), plan(2))
+
+
+def test_start_inside_an_obstacle_is_refused_with_the_culprits(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    """The arm's home pose reaches into the middle post of the published scene."""
+    planner = Planner(model, load_scene("six_boxes"), gains)
+    result = planner.plan_next(at_rest(np.array(model.settings.home)), 0.0, model.arm_prior, 0)
+    assert result.status is PlanStatus.START_REFUSED
+    assert result.plan is None
+    assert any("post_middle" in reason for reason in result.reasons)
+    assert result.certificates == 0
+
+
+def test_start_that_cannot_be_held_is_refused_with_joint_and_torque(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    stretched = np.array([0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    result = Planner(model, load_scene("open"), gains).plan_next(at_rest(stretched), 0.0, model.arm_prior, 0)
+    assert result.status is PlanStatus.START_REFUSED
+    assert any("joint_2" in reason and "N m" in reason for reason in result.reasons)
+
+
+def planner_with(model: RobotModel, gains: ControllerGains, certified: bool) -> Planner:
+    return Planner(
+        model,
+        load_scene("open"),
+        gains,
+        options=PlannerOptions(starts=4, keep=1, certificates=3),
+        certify=lambda plan, box: Verdict(certified, reasons=() if certified else ("because",)),
+        check_start=lambda q, box: (),
+    )
+
+
+def test_nothing_certified_is_a_status_with_reasons(model: RobotModel, gains: ControllerGains) -> None:
+    start = at_rest(np.array(model.settings.home))
+    result = planner_with(model, gains, False).plan_next(start, 0.0, model.arm_prior, 0, budget=Budget(20, 3))
+    assert result.status is PlanStatus.NO_CERTIFIED_PLAN
+    assert result.plan is None
+    assert np.isnan(result.cost)
+    assert "because" in result.reasons
+    assert not np.any(result.information)
+    assert result.calibration is not None
+    assert not np.any(result.calibration.information)
+
+
+def test_stopped_before_anything_was_certified(model: RobotModel, gains: ControllerGains) -> None:
+    start = at_rest(np.array(model.settings.home))
+    planner = planner_with(model, gains, True)
+    stopped = planner.plan_next(start, 0.0, model.arm_prior, 0, budget=Budget(cancelled=lambda: True))
+    assert stopped.status is PlanStatus.STOPPED
+    assert stopped.plan is None
+    late = planner.plan_next(start, 0.0, model.arm_prior, 0, budget=Budget(deadline=-1.0))
+    assert late.status is PlanStatus.STOPPED
+
+
+def test_a_start_that_does_not_connect_is_an_error(model: RobotModel, gains: ControllerGains) -> None:
+    planner = planner_with(model, gains, True)
+    start = at_rest(np.array(model.settings.home))
+    plan = planner.plan_next(start, 5.0, model.arm_prior, 0, budget=Budget(40, 3)).plan
+    assert plan is not None
+    assert np.abs(plan.k).max() > 0.1
+    state = hand_over_state(plan)
+    for order, what in enumerate(("position", "velocity", "acceleration")):
+        wrong = state.copy()
+        wrong[order, 3] += 1e-6
+        with pytest.raises(PlanError, match=f"{what} of joint_4"):
+            planner.plan_next(wrong, plan.hand_over_time, model.arm_prior, 1, plan)
+    with pytest.raises(PlanError, match="connect"):
+        planner.plan_next(state, plan.hand_over_time + 0.01, model.arm_prior, 1, plan)
+    with pytest.raises(Exception, match="shape"):
+        planner.plan_next(state[:2], plan.hand_over_time, model.arm_prior, 1)
+
+
+def test_a_new_payload_forgets_the_old_ones_information(model: RobotModel, gains: ControllerGains) -> None:
+    planner = planner_with(model, gains, True)
+    start = at_rest(np.array(model.settings.home))
+    old = planner.plan_next(start, 0.0, model.arm_prior, 0, budget=Budget(20, 3))
+    assert old.calibration is not None
+    assert np.any(old.calibration.information)
+    again = planner.build_problem(start, model.arm_prior, 1, calibration=old.calibration)
+    assert np.array_equal(again.cost.executed, old.calibration.information)
+    new_box = dataclasses.replace(model.arm_prior, epoch=1)
+    other = planner.build_problem(start, new_box, 1, calibration=old.calibration)
+    assert not np.any(other.cost.executed)
+
+
+def test_verdict_is_the_certificate(model: RobotModel, gains: ControllerGains) -> None:
+    scene = load_scene("six_boxes")
+    planner = planner_with(model, gains, True)
+    plan = planner.plan_next(
+        at_rest(scene.start_for(model)), 0.0, model.arm_prior, 0, budget=Budget(20, 3)
+    ).plan
+    assert plan is not None
+    certificate = verify_plan(plan, model, model.arm_prior, scene, gains, intervals=32)
+    verdict = verdict_of(certificate, gains)
+    assert verdict.certified == certificate.ok
+    for ours, theirs in (
+        ("position", "position"),
+        ("torque", "torque"),
+        ("clearance", "clearance"),
+        ("self", "self_clearance"),
+    ):
+        assert np.min(verdict.margins[ours]) == certificate.families[theirs].smallest
+    shares = dict(
+        zip(certificate.labels["tracking"], certificate.margins["tracking"].min(axis=0), strict=True)
+    )
+    a = gains.assumptions
+    assert verdict.margins["tracking"][0] == pytest.approx(shares["uncertainty"] * a.uncertainty)
+    assert verdict.margins["inertia"][0] == shares["inertia"]
+    for j, name in enumerate(model.joint_names):
+        assert verdict.margins["jerk"][j] == pytest.approx(shares[f"jerk of {name}"] * a.jerk[j])
+        assert verdict.margins["velocity"][j] <= shares[f"velocity of {name}"] * a.velocity[j] + 1e-12
+    assert set(verdict.margins) == {
+        "position",
+        "velocity",
+        "acceleration",
+        "jerk",
+        "torque",
+        "tracking",
+        "inertia",
+        "clearance",
+        "self",
+    }
+
+
+def test_stop_rule(model: RobotModel) -> None:
+    prior = model.arm_prior
+    half, same = shrunk(prior, 0.5, 1), shrunk(prior, 0.4999, 2)
+    assert not bounds_stopped_improving([prior])
+    assert not bounds_stopped_improving([prior, half])
+    assert bounds_stopped_improving([prior, half, same])
+    assert not bounds_stopped_improving([prior, half, same], updates=2)
+    assert bounds_stopped_improving([half, half, half], updates=2)
+    one = half.payload_lower.copy()
+    one[7] += 0.1 * (half.payload_upper - half.payload_lower)[7]
+    assert not bounds_stopped_improving([half, half.with_payload(one, half.payload_upper, 2)])
+    assert not bounds_stopped_improving([half, dataclasses.replace(half, epoch=1)])
+    with pytest.raises(PlanError, match="updates"):
+        bounds_stopped_improving([prior], updates=0)
+
+
+@pytest.mark.parametrize("changes", [{"cost": "speed"}, {"starts": 0}, {"keep": -1}, {"certificates": 0}])
+def test_options_are_checked(changes: dict[str, object]) -> None:
+    with pytest.raises(PlanError, match=f"planner {next(iter(changes))}"):
+        PlannerOptions(**changes)

@@ -1,0 +1,240 @@
+"""Excitation: regressor columns and adjoints against the full recursion, costs against direct linear algebra."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from arm_factory import random_arm
+
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.cost import ConditionCost, payload_scale
+from safe_sysid.planning.excitation import payload_regressor, payload_regressor_gradient, regressor_gradient
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.information import InformationCost
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
+
+
+def states(n: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    return tuple(rng.normal(size=(count, n)) for _ in range(3))
+
+
+def random_family(n: int, rng: np.random.Generator) -> TrajectoryFamily:
+    start = rng.normal(size=(3, n)) * np.array([[1.0], [0.3], [0.3]])
+    return TrajectoryFamily(start, rng.uniform(0.2, 1.0, n), 3.0)
+
+
+def differences(value, k: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    return np.array([(value(k + step * d) - value(k - step * d)) / (2 * step) for d in np.eye(len(k))])
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 9])
+def test_columns_are_those_of_the_full_regressor(n: int) -> None:
+    rng = np.random.default_rng(n)
+    kin, _, _ = random_arm(n, rng)
+    motion = states(n, 20, rng)
+    full = torque_regressor(kin, *motion)[:, :, 10 * (n - 1) : 10 * n]
+    assert np.allclose(payload_regressor(kin, *motion), full, rtol=0, atol=1e-12 * np.abs(full).max())
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_adjoints_are_derivatives(n: int) -> None:
+    rng = np.random.default_rng(10 + n)
+    kin, _, _ = random_arm(n, rng)
+    motion = np.stack(states(n, 5, rng), axis=1)
+    last = rng.normal(size=(5, n, 10))
+    everything = rng.normal(size=(5, n, 14 * n))
+    everything[:, :, 10 * n : 11 * n] = 0.0  # Coulomb columns jump; taken as constant
+
+    def by_sample(x: np.ndarray, regressor, weight: np.ndarray) -> np.ndarray:
+        return (regressor(kin, *(np.ascontiguousarray(x[:, i]) for i in range(3))) * weight).sum(axis=(1, 2))
+
+    for regressor, gradient, weight in (
+        (payload_regressor, payload_regressor_gradient, last),
+        (torque_regressor, regressor_gradient, everything),
+    ):
+        found = gradient(kin, *(np.ascontiguousarray(motion[:, i]) for i in range(3)), weight)
+        for order in range(3):
+            for j in range(n):
+                step = np.zeros_like(motion)
+                step[:, order, j] = 1e-6
+                up, down = (by_sample(motion + s * step, regressor, weight) for s in (1, -1))
+                expected = (up - down) / 2e-6
+                assert np.allclose(found[:, order, j], expected, rtol=1e-6, atol=1e-7 * np.abs(found).max())
+
+
+def condition_cost(rng: np.random.Generator, n: int = 7, **changes: object) -> ConditionCost:
+    kin, _, _ = random_arm(n, rng)
+    a = rng.normal(size=(4, 10))
+    cost = ConditionCost(kin, random_family(n, rng), rng.uniform(0.05, 2.0, 10), 0.01 * a.T @ a, 1.5)
+    return dataclasses.replace(cost, **changes)
+
+
+@pytest.mark.parametrize("window", [1, 8])
+@pytest.mark.parametrize("horizon", [1.5, 3.0])
+def test_condition_number_is_that_of_the_stacked_rows(window: int, horizon: float) -> None:
+    cost = condition_cost(
+        np.random.default_rng(3), window=window, horizon=horizon, executed=np.zeros((10, 10))
+    )
+    k = np.linspace(-0.7, 0.9, 7)
+    t = (np.arange(128) + 0.5) * horizon / 128
+    x = cost.family.trajectory(k).states(t)
+    rows = torque_regressor(cost.kinematics, x[:, 0], x[:, 1], x[:, 2])[:, :, 60:70]
+    rows = rows.reshape(128 // window, window, 7, 10).mean(axis=1).reshape(-1, 10)
+    values = np.linalg.svd(rows * cost.scale, compute_uv=False)
+    exact = values[0] / values[-1]
+    assert cost.condition(k) == pytest.approx(exact, rel=1e-6)
+    # The p-norms overestimate, by less than 10^(1/8) in both extremes together.
+    assert np.log(exact) - 1e-6 <= cost.value(k) <= np.log(exact) + np.log(10.0) / 8
+
+
+def test_windowed_rows_are_the_momentum_equation() -> None:
+    """The mean torque row over a window is (W_m(end) - W_m(start) - integral of W_c) / h for theta_e's columns."""
+    cost = condition_cost(np.random.default_rng(4), samples=1500, window=100, executed=np.zeros((10, 10)))
+    k = np.linspace(0.8, -0.6, 7)
+    trajectory, e = cost.family.trajectory(k), slice(60, 70)
+    rows = cost.rows(k) / np.sqrt(0.1)
+    for i in (0, 7, 14):
+        t = np.linspace(0.1 * i, 0.1 * (i + 1), 2001)
+        x = trajectory.states(t)
+        change = np.diff(momentum_regressor(cost.kinematics, x[[0, -1], 0], x[[0, -1], 1]), axis=0)[0]
+        rate = np.trapezoid(momentum_rate_regressor(cost.kinematics, x[:, 0], x[:, 1]), t, axis=0)
+        assert np.allclose(rows[i], ((change - rate) / 0.1)[:, e], atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [1, 8])
+def test_condition_gradient(window: int) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        cost = condition_cost(rng, window=window)
+        k = rng.uniform(-1, 1, 7)
+        value, gradient = cost.value_and_gradient(k)
+        assert value == pytest.approx(cost.value(k), rel=1e-12)
+        assert np.allclose(
+            gradient, differences(cost.value, k), rtol=1e-4, atol=1e-5 * np.abs(gradient).max()
+        )
+
+
+def test_gradient_exists_at_repeated_singular_values() -> None:
+    """Executed information far above all else, a multiple of the identity: ten equal eigenvalues but for rounding."""
+    cost = condition_cost(np.random.default_rng(5), scale=np.ones(10), executed=1e9 * np.eye(10))
+    k = np.full(7, 0.3)
+    value, gradient = cost.value_and_gradient(k)
+    assert np.isfinite(value)
+    assert np.allclose(gradient, differences(cost.value, k, 1e-4), atol=1e-9)
+    still = condition_cost(np.random.default_rng(6), executed=np.zeros((10, 10)))
+    at_rest = dataclasses.replace(
+        still, family=TrajectoryFamily(still.family.start * [[1], [0], [0]], 0.5, 3.0)
+    )
+    value, gradient = at_rest.value_and_gradient(np.zeros(7))
+    assert np.isfinite(value)
+    assert np.all(np.isfinite(gradient))
+
+
+def test_units_do_not_matter() -> None:
+    """The condition number in scaled columns is the same in kilograms and in grams."""
+    rng = np.random.default_rng(7)
+    cost = condition_cost(rng, executed=np.zeros((10, 10)))
+    lighter = dataclasses.replace(cost, scale=cost.scale * 1000.0)
+    k = rng.uniform(-1, 1, 7)
+    assert lighter.condition(k) == pytest.approx(cost.condition(k), rel=1e-6)
+
+
+def test_executed_information_steers_to_what_is_weak() -> None:
+    """With everything but one parameter known, the cost ranks trajectories by that one."""
+    rng = np.random.default_rng(8)
+    executed = np.diag([1e6] * 9 + [0.0])
+    cost = condition_cost(rng, scale=np.ones(10), executed=executed)
+    ks = rng.uniform(-1, 1, (40, 7))
+    # What k adds about the last parameter when the others are known: the Schur complement.
+    totals = [cost.total(k) for k in ks]
+    told = [g[9, 9] - g[9, :9] @ np.linalg.solve(g[:9, :9], g[:9, 9]) for g in totals]
+    order = np.corrcoef(np.argsort(np.argsort([cost.value(k) for k in ks])), np.argsort(np.argsort(told)))[
+        0, 1
+    ]
+    assert order < -0.95
+
+
+@pytest.fixture(scope="module")
+def gen3() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+def information_cost(model: RobotModel, rng: np.random.Generator, **changes: object) -> InformationCost:
+    size = model.arm_prior.size
+    a = rng.normal(size=(20, size)) / model.arm_prior.rad.clip(1e-3)
+    start = np.stack([np.array(model.settings.home), *(rng.normal(size=(2, model.n)) * 0.2)])
+    cost = InformationCost(
+        model, TrajectoryFamily(start, 0.8, 3.0), model.arm_prior, model.arm_prior, 0.3 * a.T @ a, 1.5
+    )
+    return dataclasses.replace(cost, **changes)
+
+
+@pytest.mark.parametrize("kind", ["information", "width"])
+def test_information_cost_is_the_posterior_of_the_equations(gen3: RobotModel, kind: str) -> None:
+    rng = np.random.default_rng(9)
+    cost = information_cost(gen3, rng, kind=kind, row_weight=0.3)
+    k = rng.uniform(-1, 1, 7)
+    m = gen3.settings.measurement
+    t = (np.arange(60) + 0.5) * 1.5 / 60
+    x = cost.family.trajectory(k).states(t)
+    mean = torque_regressor(gen3.kinematics, x[:, 0], x[:, 1], x[:, 2]).reshape(15, 4, 7, 98).mean(axis=1)
+    error = m.torque_abs + m.torque_rel * np.abs(mean @ gen3.arm_prior.mid)
+    rows = (mean / error[..., None]).reshape(-1, 98)
+    radius = np.maximum(gen3.arm_prior.rad, 1e-9)
+    information = np.diag(radius**-2.0) + cost.executed + 0.3 * rows.T @ rows
+    block = np.linalg.inv(information * np.outer(radius, radius))[60:70, 60:70]
+    expected = 0.05 * (np.linalg.slogdet(block)[1] if kind == "information" else np.log(np.diag(block)).sum())
+    assert cost.value(k) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["information", "width"])
+def test_information_gradient(gen3: RobotModel, kind: str) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        cost = information_cost(gen3, rng, kind=kind)
+        k = rng.uniform(-1, 1, 7)
+        value, gradient = cost.value_and_gradient(k)
+        assert value == pytest.approx(cost.value(k), rel=1e-12)
+        assert np.allclose(
+            gradient, differences(cost.value, k, 1e-5), rtol=1e-4, atol=1e-5 * np.abs(gradient).max()
+        )
+
+
+def test_more_data_never_costs_more(gen3: RobotModel) -> None:
+    rng = np.random.default_rng(11)
+    cost = information_cost(gen3, rng)
+    k = rng.uniform(-1, 1, 7)
+    more = dataclasses.replace(cost, executed=cost.executed + cost.information(rng.uniform(-1, 1, 7)))
+    assert more.value(k) < cost.value(k)
+
+
+def test_scale_keeps_a_column_for_what_is_known(gen3: RobotModel) -> None:
+    box = gen3.arm_prior
+    lower, upper = box.payload_lower.copy(), box.payload_upper.copy()
+    lower[3] = upper[3]
+    scale = payload_scale(box.with_payload(lower, upper))
+    assert np.all(scale > 0.0)
+    assert scale[0] == pytest.approx(0.5 * (upper[0] - lower[0]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"horizon": 3.5}, "horizon"),
+        ({"horizon": 0.0}, "horizon"),
+        ({"samples": 100, "window": 8}, "multiple"),
+        ({"window": 0}, "multiple"),
+    ],
+)
+def test_senseless_settings_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        condition_cost(np.random.default_rng(0), **changes)
+
+
+def test_unknown_kind_is_refused(gen3: RobotModel) -> None:
+    with pytest.raises(PlanError, match="information or width"):
+        information_cost(gen3, np.random.default_rng(0), kind="volume")

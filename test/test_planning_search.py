@@ -1,0 +1,222 @@
+"""The search: only certified parameters come back, budgets and deadlines hold, the same seed gives the same plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.planning.constraints import FastConstraints, Obstacles
+from safe_sysid.planning.cost import ConditionCost, payload_scale
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, Verdict, candidates, solve
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.scene import load_scene
+
+Certify = Callable[[np.ndarray], Verdict]
+
+
+def make_problem(seed: int = 0, calibrated: bool = True, keep: int = 3) -> PlanProblem:
+    model, scene = load_robot("kinova_gen3"), load_scene("open")
+    gains = design_gains(model, lockstep=True)
+    start = np.zeros((3, 7))
+    start[0] = scene.start_for(model)
+    family = TrajectoryFamily(start, 0.785, 3.0)
+    cost = ConditionCost(
+        model.kinematics, family, payload_scale(model.arm_prior), np.zeros((10, 10)), 1.5, samples=32
+    )
+    fast = FastConstraints(
+        model, model.arm_prior, gains, family, Obstacles.build(model, scene), samples=13, blocks=4
+    )
+    fast = fast.with_reserve({name: 0.2 * value for name, value in fast.reserve.items()})
+    starts = np.random.default_rng(seed).uniform(-1, 1, (6, 7))
+    return PlanProblem(cost, fast, starts, keep, calibrated)
+
+
+PROBLEM = make_problem()
+BUDGET = Budget(iterations=40, certificates=4)
+
+
+def stricter(problem: PlanProblem, share: float) -> Certify:
+    """A certifier that asks for more than the optimiser's first guess, seen at four times as many instants."""
+    c = problem.constraints
+    dense = FastConstraints(
+        c.model, c.box, c.gains, c.family, c.obstacles, samples=49, blocks=1, reserve=c.reserve
+    )
+    dense = dense.with_reserve({name: value + share * c.scale[name] for name, value in dense.reserve.items()})
+
+    def certify(k: np.ndarray) -> Verdict:
+        margins = {name: value - dense.reserve[name] for name, value in dense.raw(k).items()}
+        return Verdict(all(np.min(m) >= 0.0 for m in margins.values()), margins)
+
+    return certify
+
+
+def test_finds_what_a_stricter_certifier_accepts() -> None:
+    result = solve(PROBLEM, stricter(PROBLEM, 0.1), BUDGET)
+    assert result.best is not None
+    assert stricter(PROBLEM, 0.1)(result.best.k).certified
+    assert not result.attempts[0].verdict.certified, "the test should make the first guess fail"
+    assert len(result.attempts) <= BUDGET.certificates
+
+
+def test_beats_random_certified_parameters() -> None:
+    certify = stricter(PROBLEM, 0.1)
+    rng = np.random.default_rng(1)
+    costs = []
+    for k in rng.uniform(-1, 1, (60, 7)):
+        shortened = (scale * k for scale in (1.0, 0.7, 0.5, 0.3))
+        costs += [PROBLEM.cost.value(x) for x in shortened if certify(x).certified][:1]
+    assert len(costs) >= 20
+    result = solve(PROBLEM, certify, dataclasses.replace(BUDGET, certificates=6))
+    assert result.best is not None
+    assert result.best.cost < min(costs)
+
+
+def test_candidates_keep_the_fast_margins_best_first() -> None:
+    found = candidates(PROBLEM, BUDGET)
+    assert len(found) >= 2
+    assert [cost for cost, _ in found] == sorted(cost for cost, _ in found)
+    for cost, k in found:
+        assert PROBLEM.cost.value(k) == pytest.approx(cost)
+        assert PROBLEM.constraints.values(k).min() >= -2e-3
+        assert np.all(np.abs(k) <= 1.0)
+
+
+def test_same_seed_and_budget_same_result() -> None:
+    first, second = (solve(make_problem(3), stricter(PROBLEM, 0.1), BUDGET) for _ in range(2))
+    assert [a.cost for a in first.attempts] == [a.cost for a in second.attempts]
+    assert all(np.array_equal(a.k, b.k) for a, b in zip(first.attempts, second.attempts, strict=True))
+    other = solve(make_problem(4), stricter(PROBLEM, 0.1), BUDGET)
+    assert [a.cost for a in first.attempts] != [a.cost for a in other.attempts]
+
+
+def check_only_certified(result: SearchResult, budget: Budget) -> None:
+    certified = [attempt for attempt in result.attempts if attempt.verdict.certified]
+    assert len(result.attempts) <= budget.certificates
+    if result.best is None:
+        assert not certified
+    else:
+        assert result.best in certified
+        assert result.best.cost == min(attempt.cost for attempt in certified)
+
+
+def test_a_certifier_that_rejects_everything_gets_nothing_returned() -> None:
+    result = solve(PROBLEM, lambda k: Verdict(False, reasons=("no",)), BUDGET)
+    assert result.best is None
+    check_only_certified(result, BUDGET)
+    assert len(result.attempts) >= 2
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 1.0), st.sampled_from(["none", "random", "nan", "inf"]))
+def test_never_returns_what_was_not_certified(seed: int, chance: float, kind: str) -> None:
+    """A certifier that says yes and no at random, with margins that are missing, random, NaN or infinite."""
+    rng = np.random.default_rng(seed)
+    asked: list[np.ndarray] = []
+    granted: list[np.ndarray] = []
+
+    def certify(k: np.ndarray) -> Verdict:
+        asked.append(k.copy())
+        ok = bool(rng.random() < chance)
+        if ok:
+            granted.append(k.copy())
+        raw = PROBLEM.constraints.raw(k)
+        value = {"random": 1.0, "nan": np.nan, "inf": np.inf}.get(kind)
+        margins = {} if value is None else {n: value * rng.normal(size=x.shape) for n, x in raw.items()}
+        return Verdict(ok, margins)
+
+    budget = dataclasses.replace(BUDGET, iterations=30, certificates=3)
+    result = solve(dataclasses.replace(PROBLEM, keep=2, calibrated=bool(seed % 2)), certify, budget)
+    check_only_certified(result, budget)
+    assert (result.best is None) == (not granted)
+    if result.best is not None:
+        assert any(np.array_equal(result.best.k, k) for k in granted)
+    assert all(np.all(np.abs(k) <= 1.0) for k in asked)
+
+
+def test_uncalibrated_problem_asks_for_the_gentlest_first() -> None:
+    problem = dataclasses.replace(PROBLEM, calibrated=False)
+    result = solve(problem, stricter(problem, 0.1), BUDGET)
+    assert np.array_equal(result.attempts[0].k, np.zeros(7))
+    assert result.attempts[0].verdict.certified
+    assert result.best is not None
+    assert result.best.cost < result.attempts[0].cost - 1.0
+    # Calibrated by it, the next proposals are not refused.
+    assert all(attempt.verdict.certified for attempt in result.attempts)
+
+
+def test_first_guess_that_leaves_nothing_is_corrected_by_a_certificate() -> None:
+    c = PROBLEM.constraints
+    hopeless = c.with_reserve({"torque": np.asarray(c.model.limits.torque)})
+    problem = dataclasses.replace(PROBLEM, constraints=hopeless)
+    assert candidates(problem, BUDGET) == []
+    result = solve(problem, stricter(PROBLEM, 0.1), BUDGET)
+    assert result.best is not None
+    assert np.abs(result.best.k).max() > 0.1
+
+
+class Clock:
+    """Time that passes by looking at it, and by certifying."""
+
+    def __init__(self, tick: float = 0.001) -> None:
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+@pytest.mark.parametrize("deadline", [0.05, 0.4, 0.8, 2.0])
+def test_deadline(deadline: float) -> None:
+    clock = Clock()
+    began: list[float] = []
+
+    def certify(k: np.ndarray) -> Verdict:
+        began.append(clock.now)
+        clock.now += 0.3
+        return stricter(PROBLEM, 0.1)(k)
+
+    budget = Budget(iterations=10**6, certificates=10**6, deadline=deadline, clock=clock)
+    result = solve(PROBLEM, certify, budget)
+    check_only_certified(result, budget)
+    # The first certificate's length is unknown; no later one is begun that would end after the deadline.
+    assert all(start + 0.3 <= deadline for start in began[1:])
+    assert clock.now <= deadline + 0.3 + 0.05
+    if deadline >= 0.8:
+        assert result.best is not None
+    assert result.certify_time == pytest.approx(0.3 * len(began), abs=0.01 * (1 + len(began)))
+
+
+@pytest.mark.parametrize("after", [0, 5, 40, 200])
+def test_cancellation(after: int) -> None:
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > after
+
+    certificates = 0
+
+    def certify(k: np.ndarray) -> Verdict:
+        nonlocal certificates
+        certificates += 1
+        return stricter(PROBLEM, 0.1)(k)
+
+    result = solve(PROBLEM, certify, Budget(10**6, 50, cancelled=cancelled))
+    check_only_certified(result, Budget(certificates=50))
+    assert asked <= after + 30, "it should stop soon after the first yes"
+    if after == 0:
+        assert certificates == 0
+        assert result.cancelled
+
+
+def test_iteration_budget() -> None:
+    result = solve(PROBLEM, stricter(PROBLEM, 0.1), Budget(iterations=25, certificates=3))
+    assert result.iterations <= 25

@@ -1,0 +1,234 @@
+"""Summary, tables and pictures: complete, readable, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from demo_support import clean_logs, oracle, rig
+from matplotlib.image import imread
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+
+from safe_sysid.demo.evaluation import evaluate
+from safe_sysid.demo.logs import RunLogs
+from safe_sysid.demo.options import DemoOptions, Setup
+from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
+from safe_sysid.demo.summarise import draw_pictures, summarise
+from safe_sysid.demo.supervisor import RunClock
+from safe_sysid.report import summary as schema
+from safe_sysid.report.files import replacing, write_text
+from safe_sysid.report.summary import Exit, Summary, write_summary
+from safe_sysid.report.table import print_report
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.robot.scene import Scene
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def setup_for(run_dir: Path, **options: object) -> Setup:
+    r = rig()
+    start = np.array(r.model.settings.home)
+    return Setup(DemoOptions(**options), r.model, Scene("open"), r.gains, "8lb", start, run_dir)
+
+
+def summary_of(logs: RunLogs, run_dir: Path, reason: str = "", **options: object) -> Summary:
+    setup = setup_for(run_dir, **options)
+    evaluation = evaluate(logs, setup.model, setup.gains, oracle)
+    end = Exit(status=1 if reason else 0, reason=reason)
+    return summarise(setup, logs, evaluation, RunClock(3.0, 4.8, 2.4), ["planner: slow"], end)
+
+
+def test_summary_has_what_was_promised(tmp_path: Path) -> None:
+    write_summary(tmp_path / "deep" / "summary.json", summary_of(clean_logs(), tmp_path))
+    data = json.loads((tmp_path / "deep" / "summary.json").read_text())
+    assert data["schema"] == 1
+    assert [row["name"] for row in data["parameters"]] == list(PAYLOAD_NAMES)
+    assert [row["unit"] for row in data["parameters"]] == list(PAYLOAD_UNITS)
+    columns = {"name", "unit", "truth", "lower", "nominal", "upper", "prior_lower", "prior_upper"}
+    for row in data["parameters"]:
+        assert set(row) == columns
+        assert row["prior_lower"] <= row["lower"] <= row["truth"] <= row["upper"] <= row["prior_upper"]
+    assert data["violations"] == dict.fromkeys(
+        ("position", "velocity", "torque", "clearance", "tracking", "contact", "bounds"), 0
+    )
+    assert len(data["plans"]) == 2
+    assert data["exit"] == {"status": 0, "reason": ""}
+    assert {"timing", "safety", "robot", "scene", "payload", "seed", "noise", "mode"} <= set(data)
+    assert Summary.model_validate(data).violations.total == 0
+
+
+def fields_of(model: type[BaseModel], seen: set[str]) -> set[str]:
+    """Names of all fields, nested ones too."""
+    for name, field in model.model_fields.items():
+        seen.add(field.alias or name)
+    return seen
+
+
+def test_every_field_is_documented() -> None:
+    text = (ROOT / "docs" / "summary_json.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([a-z0-9_]+)`", text))
+    models = [m for m in vars(schema).values() if isinstance(m, type) and issubclass(m, BaseModel)]
+    assert len(models) > 10
+    missing = {name for model in models for name in fields_of(model, set())} - told
+    assert missing == set()
+
+
+def test_summary_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    data = json.loads(summary_of(clean_logs(), tmp_path).to_json())
+    for spoil in (
+        {"extra": 1},
+        {"schema": 2},
+        {"violations": {**data["violations"], "torque": -1}},
+        {"parameters": data["parameters"][:9]},
+        {"parameters": data["parameters"][::-1]},
+        {"parameters": [{**data["parameters"][0], "unit": "g"}, *data["parameters"][1:]]},
+        {"parameters": [{**data["parameters"][0], "lower": float("nan")}, *data["parameters"][1:]]},
+        {"mode": "slow motion"},
+    ):
+        with pytest.raises(ValidationError):
+            Summary.model_validate({**data, **spoil})
+
+
+def test_a_run_without_any_log_still_has_a_summary(tmp_path: Path) -> None:
+    logs = RunLogs(None, None, (), (), ("plant.npz: not written", "controller.npz: not written"))
+    data = json.loads(summary_of(logs, tmp_path, "controller was killed by SIGKILL").to_json())
+    assert data["exit"] == {"status": 1, "reason": "controller was killed by SIGKILL"}
+    for row in data["parameters"]:
+        assert row["truth"] is None
+        assert (row["lower"], row["upper"]) == (row["prior_lower"], row["prior_upper"])
+    assert data["safety"]["torque"] is None
+
+
+def test_real_time_statistics(tmp_path: Path) -> None:
+    logs = clean_logs()
+    logs.plant.mode[100:107] = 1
+    loop = summary_of(logs, tmp_path, lockstep=False).timing.controller
+    assert loop.missed == 7
+    assert loop.period_us is not None
+    assert loop.period_us.p50 == pytest.approx(1000.0)
+    loop = summary_of(logs, tmp_path).timing.controller
+    assert (loop.missed, loop.period_us) == (None, None)  # in lock-step the wall clock says nothing
+
+
+def test_tables_show_everything(tmp_path: Path) -> None:
+    console = Console(width=160, record=True, file=io.StringIO())
+    logs = clean_logs()
+    logs.plant.applied[300, 0] = 60.0
+    print_report(console, summary_of(logs, tmp_path, "violations"))
+    text = console.export_text()
+    for name in PAYLOAD_NAMES:
+        assert re.search(rf"^ *{name} ", text, re.M)
+    for word in (
+        "truth",
+        "nominal",
+        "prior",
+        "30.0 %",
+        "payload - post",
+        "105.8 %",
+        "torque 1",
+        "planner: slow",
+    ):
+        assert word in text
+    assert "violation  torque: joint_1 at 60 N m, limit 56.7" in text
+
+
+def test_tables_fit_a_small_terminal(tmp_path: Path) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    print_report(console, summary_of(clean_logs(), tmp_path))
+    text = console.export_text()
+    assert "…" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert re.search(r"mcz +kg m +-?\d\.\d{4} +-?\d\.\d{4}", text)
+
+
+def is_picture(path: Path) -> bool:
+    """A PNG of a fair size that is not blank."""
+    pixels = imread(path)[..., :3]
+    colours = (255 * pixels).astype(np.int64) @ np.array([1, 256, 65536])
+    return pixels.shape[0] > 400 and pixels.shape[1] > 800 and np.unique(colours).size > 50
+
+
+def test_pictures(tmp_path: Path) -> None:
+    logs = clean_logs()
+    setup = setup_for(tmp_path)
+    names = draw_pictures(setup, logs, evaluate(logs, setup.model, setup.gains, oracle))
+    assert names == ["bounds.png", "torques.png", "safety.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names), "no temporary file is left"
+    assert all(is_picture(tmp_path / name) for name in names)
+
+
+def test_pictures_of_a_run_that_broke_off(tmp_path: Path) -> None:
+    logs = clean_logs()
+    logs = RunLogs(logs.plant, None, (), (), ("controller.npz: not written",))
+    setup = setup_for(tmp_path)
+    names = draw_pictures(setup, logs, evaluate(logs, setup.model, setup.gains, None))
+    assert all(is_picture(tmp_path / name) for name in names)
+    assert (
+        draw_pictures(setup, RunLogs(None, None, (), ()), evaluate(logs, setup.model, setup.gains, None))
+        == []
+    )
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_text(path, "old")
+
+    def half() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o444 == 0o444
+
+
+def run_state(**values: object) -> RunState:
+    settings = SimpleNamespace(identification=SimpleNamespace(update_s=1.5, take_after_s=0.5))
+    state = RunState(settings, 2)
+    for name, value in values.items():
+        setattr(state, name, value)
+    return state
+
+
+def test_a_run_is_over_when_all_of_the_motion_has_been_learnt_from() -> None:
+    from safe_sysid.demo.state import NodeStatus
+
+    state = run_state()
+    holding = {"controller": NodeStatus(0, "holding", {"state": "holding"})}
+
+    def box(batch: int) -> BoxSeen:
+        return BoxSeen(0.0, f"0:{batch}", batch, *(np.zeros(10),) * 3)
+
+    assert not state.finished(True)
+    state.nodes = holding
+    state.time = 1.0
+    assert not state.finished(True)  # holding before the first plan is no end
+    state.plans = [PlanSeen(1.5, 4.5, "0:0")]
+    state.time = 8.0
+    assert not state.finished(True)  # another plan is wanted
+    state.plans.append(PlanSeen(3.0, 6.0, "0:1"))
+    state.time, state.boxes = 6.01, [box(3)]
+    assert not state.finished(True)  # the last batch ends with the motion at 6.0 s
+    state.boxes.append(box(4))
+    assert state.finished(True)
+    state.nodes = {"controller": NodeStatus(0, "braking", {"state": "braking"})}
+    assert not state.finished(True)
+    # Bounds that never come do not keep the run for ever.
+    state.nodes, state.boxes, state.time = holding, [], 6.7
+    assert state.finished(True)
+    # A planner that finds nothing more ends it as well.
+    state = run_state(plans=[PlanSeen(1.5, 4.5, "0:0"), PlanSeen(3.0, None, "0:1")], time=4.6, nodes=holding)
+    state.boxes = [box(3)]
+    assert state.finished(True)
+    assert state.warnings
