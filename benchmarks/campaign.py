@@ -74,7 +74,12 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
         ),
         tuple(
             UpdateEntry(
-                t, u.box.payload_lower, u.nominal, u.box.payload_upper, u.box.identity, u.status.name,
+                t,
+                u.box.payload_lower,
+                u.nominal,
+                u.box.payload_upper,
+                u.box.identity,
+                u.status.name,
                 sum(u.timings.values()),
             )
             for t, u in result.updates
@@ -160,7 +165,9 @@ def table(records: list[dict[str, Any]], console: Console) -> bool:
         console.print(key(r), r.get("error") or (r["violations"], r["gaps"], r["refusals"]), soft_wrap=True)
     for noise in sorted({r["noise"] for r in good}):
         some = [r for r in good if r["noise"] == noise]
-        t = Table(title=f"{noise} noise, {len(some)} runs: final width, median (and over all payloads, worst)")
+        t = Table(
+            title=f"{noise} noise, {len(some)} runs: final width, median (and over all payloads, worst)"
+        )
         for column in ("parameter", "prior", "8 lb median", "all median", "all worst"):
             t.add_column(column, justify="right")
         final = np.array([r["widths"][-1] for r in some])
@@ -169,26 +176,38 @@ def table(records: list[dict[str, Any]], console: Console) -> bool:
             values = (width[i], np.median(heavy[:, i]), np.median(final[:, i]), final[:, i].max())
             t.add_row(name, *(f"{v:.4f}" for v in values))
         console.print(t)
+        planned = np.mean([r["planned"] for r in some])
+        energy, nearest = (
+            max(r["energy_share"] for r in some),
+            min(r["safety"]["clearance"]["smallest_m"] for r in some),
+        )
+        identify, plan = (np.concatenate([r[key] for r in some]) for key in ("identify_s", "plan_s"))
         console.print(
-            f"planned {np.mean([r['planned'] for r in some]):.2f} of 4; V at most {max(r['energy_share'] for r in some):.2%} "
-            f"of V_max; smallest clearance {min(r['safety']['clearance']['smallest_m'] for r in some):.4f} m; "
-            f"identification {np.median(np.concatenate([r['identify_s'] for r in some])):.2f} s, "
-            f"planning {np.median(np.concatenate([r['plan_s'] for r in some])):.2f} s (medians)"
+            f"{planned:.2f} plans a run; V at most {energy:.2%} of V_max; smallest clearance {nearest:.4f} m"
+        )
+        console.print(
+            f"medians: identification {np.median(identify):.2f} s, planning {np.median(plan):.2f} s"
         )
     return not errors and not bad
 
 
 def main() -> int:
     """Run what is missing in the file, then print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--payloads", nargs="+", default=PAYLOADS)
     parser.add_argument("--scenes", nargs="+", default=SCENES)
     parser.add_argument("--noises", nargs="+", default=NOISES)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--arm", default=None, help="draw of the true arm; default: uniform for even seeds, corner for odd")
-    parser.add_argument("--overrides", default="{}", help='JSON of settings, e.g. \'{"measurement.torque_abs": 0.2}\'')
+    parser.add_argument(
+        "--arm", default=None, help="draw of the true arm; default: uniform for even seeds, corner for odd"
+    )
+    parser.add_argument(
+        "--overrides", default="{}", help="JSON of settings, e.g. '{\"measurement.torque_abs\": 0.2}'"
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of an existing file")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """Times of the parts that must be fast, each beside a named peer in the same run; medians over runs.
 
-    python benchmarks/kernels.py [--runs 7] [--json FILE]
+python benchmarks/kernels.py [--runs 7] [--json FILE]
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def peer_model(model: RobotModel) -> pin.Model:
     kin, out = model.kinematics, pin.Model()
     for j in range(model.n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-        out.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j])
+        out.addJoint(
+            j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j]
+        )
         theta = model.theta_nominal[10 * j : 10 * j + 10]
         out.appendBodyToJoint(j + 1, pin.Inertia.FromDynamicParameters(np.array(theta)), pin.SE3.Identity())
     return out
@@ -58,7 +60,9 @@ def peer_model(model: RobotModel) -> pin.Model:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", type=Path)
@@ -116,7 +120,14 @@ def main() -> None:
                 x = t.state(float(s))
                 pin.rnea(peer, data, x[0], x[1], x[2])
 
-        rows.append((f"certificate of a plan, {name}", certificate, "1000 samples of rnea", median(sampled, options.runs)))
+        rows.append(
+            (
+                f"certificate of a plan, {name}",
+                certificate,
+                "1000 samples of rnea",
+                median(sampled, options.runs),
+            )
+        )
     table = Table(title=f"{options.robot}, medians of {options.runs} runs")
     for column in ("ours", "time", "beside it", "time", "ratio"):
         table.add_column(column)
@@ -124,7 +135,9 @@ def main() -> None:
         table.add_row(what, f"{mine * 1e3:.3f} ms", other, f"{yours * 1e3:.3f} ms", f"{mine / yours:.2f}")
     Console(width=140).print(table)
     if options.json:
-        options.json.write_text(json.dumps([dict(zip(("ours", "s", "peer", "peer_s"), row, strict=True)) for row in rows]))
+        options.json.write_text(
+            json.dumps([dict(zip(("ours", "s", "peer", "peer_s"), row, strict=True)) for row in rows])
+        )
 
 
 if __name__ == "__main__":

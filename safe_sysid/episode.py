@@ -170,7 +170,9 @@ class Episode:
         if answer.plan is None:
             self._say(f"plan {sequence}: {answer.status.value}: {'; '.join(answer.reasons)}")
             return
-        self._say(f"plan {sequence}: {answer.certificate.summary()}")  # type: ignore[attr-defined]
+        self._say(
+            f"plan {sequence}: {answer.certificate.summary() if answer.certificate else answer.status.value}"
+        )
 
     def _offer_plan_if_due(self, k: int, per_plan: int, start: float, period: float) -> None:
         """At T_j: hand plan j to the controller, then make plan j + 1 while it is tracked."""

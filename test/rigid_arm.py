@@ -1,4 +1,4 @@
-"""An arm integrated with Pinocchio alone: the plant of the control tests, independent of our regressors and of MuJoCo."""
+"""An arm integrated with Pinocchio alone: the plant of the control tests, independent of our regressors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RigidArm:
         return upper + np.triu(upper, 1).T + np.diag(self._rotor)
 
     def acceleration(self, q: np.ndarray, qd: np.ndarray, torque: np.ndarray) -> np.ndarray:
-        """qdd (n,)."""
+        """Qdd (n,)."""
         friction = self._fc * np.clip(qd / self._v_s, -1, 1) + self._fv * qd + self._beta
         bias = pin.nonLinearEffects(self._model, self._data, q, qd)
         return np.linalg.solve(self.inertia(q), torque - bias - friction)

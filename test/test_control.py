@@ -38,7 +38,7 @@ def draw(model: RobotModel, seed: int, payload: str = "8lb", mode: str = "corner
 
 @given(st.floats(0, 5), st.floats(-1, 1), st.floats(-50, 50), st.floats(1e-6, 10))
 def test_robust_term_lemma(radius: float, share: float, x: float, eps: float) -> None:
-    """x (theta - s) <= eps (|rho| - rho^2 / dtheta), rho = theta - s: the step on which the theorem rests."""
+    """X (theta - s) <= eps (|rho| - rho^2 / dtheta), rho = theta - s: the step on which the theorem rests."""
     if radius == 0.0:
         return
     error = share * radius
@@ -210,7 +210,7 @@ def test_impossible_assumptions_are_refused_with_what_to_relax() -> None:
     with pytest.raises(ParameterError, match="hold_max"):
         design_gains(slow)
     bare = load_robot("kinova_gen3", **{"joints": {"joint_3": {"rotor_inertia": 0.0}}})
-    with pytest.raises(ParameterError, match="joint_3.*rotor inertia"):
+    with pytest.raises(ParameterError, match=r"joint_3.*rotor inertia"):
         design_gains(bare)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -167,17 +166,3 @@ def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
         assert status == 2, (key, process.log)
         assert cases[key][2] in last, (key, process.log)
         assert "Traceback" not in process.log
-
-
-def test_nothing_is_left_in_shared_memory_by_nodes_that_end_in_order(tmp_path: Path) -> None:
-    shared = Path("/dev/shm")
-    if not shared.is_dir():
-        pytest.skip("no /dev/shm on this system")
-    with running(tmp_path, {"controller": {}}) as processes:
-        processes["controller"].wait_ready()
-        pid = processes["controller"].process.pid
-        maps = Path(f"/proc/{pid}/maps").read_text()
-        mine = {word for line in maps.splitlines() for word in line.split() if word.startswith("/dev/shm/")}
-        assert end_all(processes)["controller"][0] == 0
-    left = [name for name in mine if os.path.exists(name)]
-    assert not left

@@ -49,7 +49,7 @@ def shrunk(box: ParameterBox, share: float, seq: int) -> ParameterBox:
     return box.with_payload(middle - share * radius, middle + share * radius, seq)
 
 
-@pytest.mark.parametrize("cost", ["information", "condition"])
+@pytest.mark.parametrize("cost", ["width", "condition"])
 @pytest.mark.parametrize("scene_name", ["open", "six_boxes"])
 def test_first_and_second_plan(model: RobotModel, gains: ControllerGains, scene_name: str, cost: str) -> None:
     """From rest under the prior box, then from half way through it under a smaller one."""

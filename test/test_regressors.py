@@ -56,7 +56,7 @@ def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
 @pytest.mark.parametrize(("n", "seed"), ARMS)
 def test_derivative_of_momentum_minus_rate_is_torque(n: int, seed: int) -> None:
     rng = np.random.default_rng(7000 + 100 * n + seed)
-    kin, _, theta = random_arm(n, rng)
+    kin, _, _ = random_arm(n, rng)
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
     h = 1e-3
     t = np.array([-2, -1, 1, 2])[:, None] * h

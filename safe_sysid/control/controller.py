@@ -180,7 +180,8 @@ class Controller:
         if not np.all(gap <= CONNECTION_TOLERANCE):
             order, joint = np.unravel_index(int(np.argmax(gap)), gap.shape)
             quantity = ("position", "velocity", "acceleration")[order]
-            return f"plan does not connect: {quantity} of {self.model.joint_names[joint]} is off by {gap[order, joint]:.3g}"
+            name = self.model.joint_names[joint]
+            return f"plan does not connect: {quantity} of {name} is off by {gap[order, joint]:.3g}"
         return None
 
     def offer_box(self, box: ParameterBox, now: float) -> str | None:
@@ -243,7 +244,8 @@ class Controller:
 
         Args:
             stamp: of the measurement, s.
-            q, qd: (n,) measured, in the model's joint order, unwrapped to the branch of the reference.
+            q: (n,) measured, in the model's joint order, unwrapped to the branch of the reference, rad.
+            qd: (n,) measured, rad/s.
         """
         out = self._output
         out.torque, out.announce = None, None
@@ -313,20 +315,19 @@ class Controller:
 
     def _advance_plan(self, stamp: float) -> None:
         tolerance = 1e-9
-        if self._next is not None and stamp >= self._next.start_time - tolerance:
-            if self.state in (ControllerState.TRACKING, ControllerState.HOLDING):
-                self._plan, self._next = self._next, None
-                self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
+        takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
+        if self._next is not None and takes and stamp >= self._next.start_time - tolerance:
+            self._plan, self._next = self._next, None
+            self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
         plan = self._plan
         if plan is None:
             return
         if (
             self.state is ControllerState.TRACKING
             and stamp >= plan.hand_over_time - tolerance
-            and self._next is None
+            and plan.t_plan < plan.trajectory.duration
         ):
-            if plan.t_plan < plan.trajectory.duration:
-                self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
+            self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
         if stamp >= plan.end_time:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]

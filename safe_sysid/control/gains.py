@@ -107,8 +107,8 @@ def power_demand(
 ) -> tuple[float, FloatArray]:
     r"""Bound D of the mean over a hold of all of dV/dt but ``-r^T (K_d + Fv) r``, for ``V <= nu^2 / 2``, in W.
 
-    Returns D and a bound (n,) of |qdd|. Follows the proof line by line; ``inf`` where its conditions fail. ``transition`` is the friction transition
-    velocity, rad/s; other arguments as in :class:`ControllerGains`.
+    Returns D and a bound (n,) of |qdd|. Follows the proof line by line; ``inf`` where its conditions fail.
+    ``transition`` is the friction transition velocity, rad/s; other arguments as in :class:`ControllerGains`.
     """
     n = box.n
     lam, h, d = box.lower[12 * n : 13 * n], assume.hold_max, assume.delay_max
@@ -268,8 +268,11 @@ def tracking_margins(
         gains: of the controller.
         kin: of the arm.
         box: that the controller works with.
-        q_mid, q_half: (M, n) enclosure of the true positions per time cell, centre and half width, rad.
-        qd_abs, qdd_d_abs, jerk_d_abs: (M, n) upper bounds of |qd| (true), |qdd_d|, |qddd_d|.
+        q_mid: (M, n) centres of the enclosures of the true positions per time cell, rad.
+        q_half: (M, n) their half widths, rad.
+        qd_abs: (M, n) upper bounds of the true |qd|, rad/s.
+        qdd_d_abs: (M, n) upper bounds of |qdd_d|, rad/s^2.
+        jerk_d_abs: (M, n) upper bounds of |qddd_d|, rad/s^3.
         uncertainty: (M,) upper bounds of S.
 
     Returns:
@@ -277,10 +280,8 @@ def tracking_margins(
     """
     a = gains.assumptions
     spare = a.inertia_upper - box.upper[12 * box.n : 13 * box.n]
-    if np.any(spare <= 0.0):
-        share = np.full(len(q_mid), np.inf)
-    else:
-        share = inertia_share(kin, box, spare, q_mid, q_half)
+    possible = bool(np.all(spare > 0.0))
+    share = inertia_share(kin, box, spare, q_mid, q_half) if possible else np.full(len(q_mid), np.inf)
     return {
         "velocity": 1.0 - qd_abs / a.velocity,
         "acceleration": 1.0 - qdd_d_abs / a.acceleration,

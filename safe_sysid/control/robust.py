@@ -78,9 +78,11 @@ class RobustLaw:
         """Commanded torque (n,) in N m; the array is reused by the next call.
 
         Args:
-            q, qd: (n,) measured.
+            q: (n,) measured, rad.
+            qd: (n,) measured, rad/s.
             reference: (>= 3, n) desired position, velocity, acceleration.
-            mid, rad: (14 n,) of the box worked with now.
+            mid: (14 n,) centre of the box worked with now.
+            rad: (14 n,) its half widths.
         """
         g = self._gains
         np.subtract(reference[0], q, out=self.e)

@@ -105,7 +105,7 @@ class PlantNode(BaseNode):
     def _look_around(self) -> None:
         """Lock-step: does anyone want the time, which costs a tenth of a step? Was the last state heard, and the answer?"""
         self._clock_wanted = self._clocks.get_subscription_count() > 0
-        if not self._alone and time.monotonic() - self._answered > _AGAIN:
+        if time.monotonic() - self._answered > _AGAIN:
             self._states.publish(self._writer.message)
 
     def spin_some(self, executor: object) -> None:

@@ -137,7 +137,7 @@ class ConditionCost:
 
 def midpoints(horizon: float, count: int) -> FloatArray:
     """Midpoints (count,) of equal cells of [0, horizon], s."""
-    return (np.arange(count) + 0.5) * (horizon / count)
+    return np.asarray((np.arange(count) + 0.5) * (horizon / count), dtype=np.float64)
 
 
 def check_horizon(horizon: float, family: TrajectoryFamily) -> None:

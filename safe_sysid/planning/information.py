@@ -118,7 +118,7 @@ class InformationCost:
     horizon: float
     window: float = 0.1
     samples: int = 4
-    kind: Literal["information", "width"] = "information"
+    kind: Literal["information", "width"] = "width"
     row_weight: float = 1.0
     windows: int = field(init=False)
     sampler: Sampler = field(init=False, repr=False)

@@ -66,7 +66,7 @@ class PlannerOptions:
         certificates: at most so many per plan.
     """
 
-    cost: Literal["condition", "information", "width"] = "information"
+    cost: Literal["condition", "information", "width"] = "width"
     samples: int = 128
     window: int = 1
     starts: int = 32

@@ -144,8 +144,8 @@ def inertia_share(
 
     M is H without rotor inertia; a value up to 1 proves ``M <= D``. At q, with theta's midpoint and radius,
     ``lambda_max(M) <= lambda_max(M(mid)) + ||sum_p |dM/dtheta_p| rad_p||``. Away from q: for a unit z,
-    ``sqrt(z^T M z) = (sum_l || sum_k z_k d_k x ||_l^2)^1/2`` is a norm whose derivative with respect to joint j is at most
-    ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 turns everything alike, so it does not count.
+    ``sqrt(z^T M z) = (sum_l || sum_k z_k d_k x ||_l^2)^1/2`` is a norm whose derivative with respect to joint j is at
+    most ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 turns everything alike, so it does not count.
 
     Args:
         kin: of the arm.

@@ -70,7 +70,7 @@ def inertia_matrix(theta: ArrayLike) -> FloatArray:
 
 
 def pseudo_inertia(theta: ArrayLike) -> FloatArray:
-    r"""Pseudo-inertia ``J = \int [x;1][x;1]^T dm`` (4, 4): positive definite iff physically consistent [Wensing2018]."""
+    r"""Pseudo-inertia ``J = \int [x;1][x;1]^T dm`` (4, 4); positive definite iff consistent [Wensing2018]."""
     theta = np.asarray(theta, float)
     inertia = inertia_matrix(theta)
     j = np.empty((4, 4))
