@@ -15,6 +15,7 @@ import itertools
 import json
 import multiprocessing
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
     from safe_sysid.demo.evaluation import evaluate
     from safe_sysid.demo.logs import ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
     from safe_sysid.episode import Episode
+    from safe_sysid.identification.identifier import Identifier
+    from safe_sysid.identification.measurement_errors import MeasurementErrors
+    from safe_sysid.identification.measurements import Measurements
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.robot.scene import load_scene
     from safe_sysid.simulation.assembly import build_plant
@@ -46,7 +50,18 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
         model, payload, scene, case["seed"], noise=case["noise"], draw=case["arm"], actuator=case["actuator"]
     )
     record: dict[str, Any] = dict(case)
-    episode = Episode(model, plant, scene, seed=case["seed"])
+    velocity = case["identifier_velocity_error"]
+    identifier = Identifier(
+        model, replace(MeasurementErrors.from_model(model), velocity=np.full(model.n, velocity))
+    )
+    rng = np.random.default_rng(case["seed"])
+
+    def sensed(data: Measurements) -> Measurements:
+        if case["noise"] == "uniform":
+            return replace(data, qd=data.qd + velocity * rng.uniform(-1, 1, data.qd.shape))
+        return replace(data, qd=data.qd + velocity * rng.choice([-1, 1], data.qd.shape))
+
+    episode = Episode(model, plant, scene, seed=case["seed"], identifier=identifier, sensed=sensed)
     result = episode.run()
     truth = plant.truth()
     none = np.zeros(0)
@@ -129,6 +144,7 @@ def cases(options: argparse.Namespace) -> list[dict[str, Any]]:
             "arm": options.arm or ("corner" if seed % 2 else "uniform"),
             "actuator": "adversarial" if noise == "adversarial" else "random",
             "overrides": overrides,
+            "identifier_velocity_error": options.identifier_velocity_error,
         }
         for seed, scene, noise, payload in itertools.product(
             range(options.seeds), options.scenes, options.noises, options.payloads
@@ -139,7 +155,8 @@ def cases(options: argparse.Namespace) -> list[dict[str, Any]]:
 def key(record: dict[str, Any]) -> str:
     """What makes a case that case."""
     names = ("robot", "payload", "seed", "noise", "scene", "arm", "actuator", "overrides")
-    return json.dumps([record[name] for name in names])
+    velocity = record.get("identifier_velocity_error", 0.0)
+    return json.dumps([*(record[name] for name in names), velocity])
 
 
 def attempt(case: dict[str, Any]) -> dict[str, Any]:
@@ -207,6 +224,12 @@ def main() -> int:
     )
     parser.add_argument(
         "--overrides", default="{}", help="JSON of settings, e.g. '{\"measurement.torque_abs\": 0.2}'"
+    )
+    parser.add_argument(
+        "--identifier-velocity-error",
+        type=float,
+        default=0.0,
+        help="rad/s, of the identifier's velocities only; the controller's stay as configured",
     )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of an existing file")

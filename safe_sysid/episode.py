@@ -75,6 +75,8 @@ class Episode:
         seed: int = 0,
         options: PlannerOptions | None = None,
         progress: Callable[[str], None] | None = None,
+        identifier: Identifier | None = None,
+        sensed: Callable[[Measurements], Measurements] | None = None,
     ) -> None:
         """Prepare.
 
@@ -86,13 +88,16 @@ class Episode:
             seed: of the planner.
             options: of the planner.
             progress: called with a line now and then.
+            identifier: None for one with the configuration's errors.
+            sensed: what the identifier gets for what was measured (a study of worse sensors than the controller's).
         """
         self.model, self.plant = model, plant
         self._planner_settings, self._id_settings = model.settings.planner, model.settings.identification
         self._plans = self._planner_settings.plans if plans is None else plans
         self.gains = design_gains(model, lockstep=True)
         self.controller = Controller(model, self.gains, model.settings.controller.blend_s)
-        self.identifier = Identifier(model)
+        self.identifier = identifier or Identifier(model)
+        self._sensed = sensed or (lambda data: data)
         self.planner = Planner(model, scene, self.gains, options=options, seed=seed)
         self._say = progress or (lambda line: None)
         self.result = EpisodeResult(self.gains)
@@ -195,7 +200,7 @@ class Episode:
 
     def _identify(self, log: dict[str, list], size: int) -> list[ParameterBox]:
         parts = [np.array(log[key][-size:]) for key in ("stamp", "q", "qd", "effort")]
-        self.identifier.add(Measurements(*parts))
+        self.identifier.add(self._sensed(Measurements(*parts)))
         before = self.identifier.box
         update = self.identifier.update()
         now = float(parts[0][-1])

@@ -1,4 +1,4 @@
-"""Real node processes for tests: started on the test run's own ROS domain, watched, always ended; and a node that listens."""
+"""Real node processes for tests, on the test run's own ROS domain, always ended; and a node that listens."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
-#: Longest wait for anything, s: a loaded machine that compiles the kernels first.
-PATIENCE = 120.0
+#: Longest wait for anything, s: on a busy machine, or for kernels to be compiled.
+PATIENCE = 100.0
 
 
 class NodeProcess:
@@ -37,7 +37,11 @@ class NodeProcess:
         command += ["-r", f"__ns:={namespace}"] if namespace else []
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=dict(os.environ)
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ),
             )
 
     @property
@@ -47,7 +51,9 @@ class NodeProcess:
 
     def wait_ready(self, timeout: float = PATIENCE) -> None:
         """Until it has said READY."""
-        wait_for(lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name)
+        wait_for(
+            lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name
+        )
         assert self.process.poll() is None, f"{self.name} ended at once:\n{self.log}"
 
     def send(self, number: int) -> None:
@@ -70,19 +76,27 @@ class NodeProcess:
 
 @contextlib.contextmanager
 def running(
-    directory: Path, nodes: dict[str, dict[str, Any]], overrides: dict[str, Any] | None = None, namespace: str = "", **common: Any
+    directory: Path,
+    nodes: dict[str, dict[str, Any]],
+    overrides: dict[str, Any] | None = None,
+    namespace: str = "",
+    **common: Any,
 ) -> Iterator[dict[str, NodeProcess]]:
-    """Start nodes (name to parameters), end them whatever happens; nobody needs to wait until they are ready.
+    """Start nodes (name to parameters), end them whatever happens.
 
-    ``common`` are parameters of all of them; logs are written to ``directory``.
+    The plant, whose clock it is, starts when the others are ready: kernels may have to be compiled first. ``common``
+    are parameters of all of them; logs are written to ``directory``.
     """
     shared = {"lockstep": True, "run_dir": str(directory), **common}
     if overrides:
         shared["overrides"] = json.dumps(overrides)
     processes: dict[str, NodeProcess] = {}
     try:
-        for name, parameters in nodes.items():
-            processes[name] = NodeProcess(name, {**shared, **parameters}, directory, namespace)
+        for name in sorted(nodes, key=lambda name: name == "plant"):
+            if name == "plant":
+                for process in processes.values():
+                    process.wait_ready()
+            processes[name] = NodeProcess(name, {**shared, **nodes[name]}, directory, namespace)
         yield processes
     finally:
         alive = [p for p in processes.values() if p.process.poll() is None]

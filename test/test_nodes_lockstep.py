@@ -1,8 +1,9 @@
-"""Real node processes in lock-step over real topics: tracking within the proved bounds, and runs that repeat bit for bit."""
+"""Real node processes in lock-step: tracking within the proved bounds, and runs that repeat bit for bit."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip("mujoco")
 
 from ros_harness import Probe, end_all, running
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.base import LATCHED, STREAM
@@ -43,6 +45,27 @@ def references(probe: Probe, topic: str = "reference") -> list[JointSample]:
     return seen
 
 
+def attack(publisher: Any) -> Counter[str]:
+    """Commands that the plant must not obey; how many of each kind it has to tell of."""
+    told: Counter[str] = Counter()
+    for reason, label, data in (
+        ("wrong tick", "1", [40.0] * 7),
+        ("wrong tick", "", [40.0] * 7),
+        ("wrong tick", "9" * 18, [40.0] * 7),
+        ("bad label", "now", [40.0] * 7),
+        ("bad label", "-5", [40.0] * 7),
+        ("wrong length", "1", [40.0] * 6),
+        ("wrong length", "1", [40.0] * 150_000),
+        ("not finite", "1", [float("nan")] * 7),
+        ("not finite", "1", [*[0.0] * 6, float("inf")]),
+    ):
+        message = Float64MultiArray(data=data)
+        message.layout.dim = [MultiArrayDimension(label=label)]
+        publisher.publish(message)
+        told[f"refused effort_command: {reason}"] += 1
+    return told
+
+
 def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path) -> None:
     model = load_robot("kinova_gen3")
     nodes = {
@@ -60,7 +83,13 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
         )
         start_ns = seen[-1].stamp_ns + 2_000_000_000
         publisher.publish(plan_message(plan, model.joint_names, start_ns))
+        probe.wait(lambda: seen[-1].stamp_ns > start_ns + 500_000_000, "motion")
+        told = attack(probe.publisher(Float64MultiArray, "effort_command"))
         probe.wait(lambda: seen[-1].stamp_ns > start_ns + 3_200_000_000, "the end of the plan")
+        for key in told:
+            probe.wait(
+                lambda key=key: probe.value("plant", key) == str(told[key]), f"{told[key]} x {key}", 10.0
+            )
         endings = end_all(processes)
     assert all(status == 0 and seconds < 2.0 for status, seconds in endings.values()), endings
 

@@ -32,7 +32,7 @@ def bounds(batch: int | None) -> BoundsAnswer:
 
 def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True) -> list[tuple[int, str]]:
     """What is taken at which tick if answers arrive in this order, each at its tick or when the gate waits for it."""
-    gate, taken, queue = LockstepGate(FIRST, T_P, U, TAKE, plans), [], sorted(arrivals, key=lambda a: a[0])
+    gate, taken, queue = LockstepGate((FIRST, T_P, U, TAKE), plans), [], sorted(arrivals, key=lambda a: a[0])
     for tick in range(1, ticks):
         while True:
             while queue and queue[0][0] <= tick:
@@ -51,12 +51,21 @@ def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True)
 
 
 @given(st.lists(st.integers(0, 9), min_size=8, max_size=8), st.permutations(range(8)))
-def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(delays: list[int], order: list[int]) -> None:
+def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(
+    delays: list[int], order: list[int]
+) -> None:
     # Nothing comes before what it answers: a plan not before the last hand-over, bounds not before their data.
     answers = [(0, plan(4)), (4, plan(7)), (7, plan(10)), (10, plan(13, empty=True))]
     answers += [(U * batch, bounds(batch)) for batch in (1, 2, 3, 4)]
     arrivals = [(answers[i][0] + delays[i], answers[i][1]) for i in order]
-    expected = [(4, "plan 4"), (5, "batch 1"), (7, "plan 7"), (9, "batch 2"), (10, "plan 10"), (13, "plan 13")]
+    expected = [
+        (4, "plan 4"),
+        (5, "batch 1"),
+        (7, "plan 7"),
+        (9, "batch 2"),
+        (10, "plan 10"),
+        (13, "plan 13"),
+    ]
     assert run(arrivals) == [*expected, (13, "batch 3"), (17, "batch 4")]
 
 
@@ -68,7 +77,7 @@ def test_a_missing_answer_stops_time_at_its_tick() -> None:
 
 
 def test_a_refused_plan_leaves_its_place_for_another() -> None:
-    gate = LockstepGate(FIRST, T_P, U, 100)
+    gate = LockstepGate((FIRST, T_P, U, 100))
     foreign, ours = plan(4), plan(4)
     gate.put_plan(foreign)
     assert gate.due_plans(3) == []
@@ -83,7 +92,7 @@ def test_a_refused_plan_leaves_its_place_for_another() -> None:
 
 
 def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() -> None:
-    gate = LockstepGate(FIRST, T_P, U, 100)
+    gate = LockstepGate((FIRST, T_P, U, 100))
     other = plan(3)
     gate.put_plan(other)
     assert gate.due_plans(2) == []
@@ -93,7 +102,7 @@ def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() ->
 
 
 def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
-    gate = LockstepGate(FIRST, T_P, U, 100, await_plans=False)
+    gate = LockstepGate((FIRST, T_P, U, 100), await_plans=False)
     other = plan(9)
     gate.put_plan(other)
     assert gate.due_plans(1) == [other]
@@ -102,7 +111,7 @@ def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
 
 
 def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
-    gate = LockstepGate(FIRST, T_P, U, TAKE)
+    gate = LockstepGate((FIRST, T_P, U, TAKE))
     assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"]
     gate.give_up(5)
     assert not any(gate.missing(tick) for tick in range(5, 100))
@@ -112,7 +121,7 @@ def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
 
 
 def test_a_flood_of_foreign_answers_is_not_hoarded() -> None:
-    gate = LockstepGate(FIRST, T_P, U, TAKE)
+    gate = LockstepGate((FIRST, T_P, U, TAKE))
     for i in range(1000):
         gate.put_plan(plan(4))
         gate.put_bounds(bounds(50 + i))

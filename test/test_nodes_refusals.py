@@ -1,7 +1,7 @@
 """Garbage on every topic of controller and identifier: refused, counted, told, and not a bit of the motion changes.
 
-The test plays the plant, in lock-step, and runs the same pure controller and identifier beside the real processes on what
-is *good* in the traffic: every torque and every bound must be equal, exactly.
+The test plays the plant, in lock-step, and runs the same pure controller and identifier beside the real processes on
+what is *good* in the traffic: every torque and every bound must be equal, exactly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safe_sysid.identification import Identifier, Measurements
 from safe_sysid.nodes.base import LATCHED, measurement_qos
 from safe_sysid.nodes.messages import (
     BoundsAnswer,
-    Refused,
+    RefusedError,
     bounds_message,
     plan_message,
     read_bounds,
@@ -76,7 +76,12 @@ class Bench:
         self.announced: list[str] = []
         probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
         probe.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
-        probe.listen(Float64MultiArray, "bounds_active", lambda m: self.announced.append(m.layout.dim[0].label), LATCHED)
+        probe.listen(
+            Float64MultiArray,
+            "bounds_active",
+            lambda m: self.announced.append(m.layout.dim[0].label),
+            LATCHED,
+        )
         self.states = probe.publisher(
             JointState, "joint_states", measurement_qos(lockstep=True, history=True), 2
         )
@@ -93,7 +98,7 @@ class Bench:
     def _on_bounds(self, message: Float64MultiArray) -> None:
         try:
             answer = read_bounds(message, self.model.arm_prior.size)
-        except Refused:
+        except RefusedError:
             return  # our own garbage
         self.boxes.setdefault(answer.box.identity, answer)
 
@@ -158,8 +163,14 @@ def bad_states(bench: Bench) -> list[tuple[str, JointState]]:
 
     return [
         ("not finite", message(lambda m: m.velocity.__setitem__(where, float("nan")))),
-        ("missing joint", message(lambda m: setattr(m, "name", [n.replace("joint_3", "joint_33") for n in names]))),
-        ("joint named twice", message(lambda m: setattr(m, "name", [n.replace("thumb", "joint_1") for n in names]))),
+        (
+            "missing joint",
+            message(lambda m: setattr(m, "name", [n.replace("joint_3", "joint_33") for n in names])),
+        ),
+        (
+            "joint named twice",
+            message(lambda m: setattr(m, "name", [n.replace("thumb", "joint_1") for n in names])),
+        ),
         ("wrong length", message(lambda m: m.velocity.pop())),
         ("wrong length", message(lambda m: setattr(m, "position", []))),
         ("bad stamp", message(lambda m: None, 0)),
@@ -199,7 +210,10 @@ def bad_plans(bench: Bench, hand_over: int) -> list[tuple[str, JointTrajectory]]
     state, names = under_way.trajectory.state(under_way.t_plan)[:3], bench.model.joint_names
 
     def message(
-        change: Callable[[JointTrajectory], object] = lambda m: None, row: int = -1, at: int = hand_over, box: str = "0:0"
+        change: Callable[[JointTrajectory], object] = lambda m: None,
+        row: int = -1,
+        at: int = hand_over,
+        box: str = "0:0",
     ) -> JointTrajectory:
         start = state.copy()
         start[max(row, 0), 4] += 1e-6 * (row >= 0)
@@ -233,9 +247,13 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
 
     def check_told(probe: Probe) -> None:
         for key, count in told.items():
-            probe.wait(lambda k=key, c=count: probe.value("controller", k) == str(c), f"{count} x {key}", 10.0)
+            probe.wait(
+                lambda k=key, c=count: probe.value("controller", k) == str(c), f"{count} x {key}", 10.0
+            )
             if "joint_states" in key:
-                probe.wait(lambda k=key, c=count: probe.value("identifier", k) == str(c), f"{count} x {key}", 10.0)
+                probe.wait(
+                    lambda k=key, c=count: probe.value("identifier", k) == str(c), f"{count} x {key}", 10.0
+                )
         assert probe.diagnostics["controller"].level == DiagnosticStatus.WARN
         assert probe.value("controller", "last refusal")
 
@@ -270,7 +288,9 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
         probe.wait(answer.done, "the answer of reset_bounds")
         assert answer.result().success
         assert bench.oracle.reset_box() is None
-        probe.wait(lambda: "1:0" in bench.announced and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes")
+        probe.wait(
+            lambda: "1:0" in bench.announced and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes"
+        )
         send("bounds", bench.bounds, [("not accepted", old)])
         for _ in range(50):
             torque = bench.step(torque)

@@ -17,7 +17,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from safe_sysid.nodes.messages import Refused
+from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import CommonOptions
 
 __all__ = ["ERROR", "HISTORY", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
@@ -35,7 +35,7 @@ _PERIOD, _RECENT = 0.5, 5.0
 
 
 def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> QoSProfile:
-    """Of ``joint_states``: sensor data; in lock-step a stream that loses nothing, ``history`` for who must see its start."""
+    """Of ``joint_states``: sensor data; in lock-step nothing is lost, with ``history`` not even for latecomers."""
     if not lockstep:
         return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
     durability = DurabilityPolicy.TRANSIENT_LOCAL if history else DurabilityPolicy.VOLATILE
@@ -72,7 +72,9 @@ class BaseNode(Node):
 
     # -- callbacks ----------------------------------------------------------------------------------------------
 
-    def listen(self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int) -> None:
+    def listen(
+        self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int
+    ) -> None:
         """Subscribe; a message that ``callback`` refuses, or trips over, is counted and told."""
         self.create_subscription(message_type, topic, self.guarded(topic, callback), qos)
 
@@ -82,7 +84,7 @@ class BaseNode(Node):
         def call(*args: Any) -> Any:
             try:
                 return callback(*args)
-            except Refused as refused:
+            except RefusedError as refused:
                 self.refuse(source, refused.reason, str(refused))
             except Exception as error:  # a node must not die of a message
                 self.refuse(source, type(error).__name__, traceback.format_exc(limit=-4))

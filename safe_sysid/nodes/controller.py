@@ -1,4 +1,4 @@
-"""Controller node: answers every measurement with a torque. States, judgements and the law are in ``safe_sysid.control``."""
+"""Controller node: answers every measurement with a torque. Judgement, states and law are in ``safe_sysid.control``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.lockstep import LockstepGate
-from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, Refused
+from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, RefusedError
 from safe_sysid.nodes.parameters import declare, number
-from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.spin import run_node
-from safe_sysid.nodes.time_base import Histogram, TimeBase, to_ns
+from safe_sysid.nodes.tick_log import TickLog
+from safe_sysid.nodes.time_base import TimeBase, to_ns
 
 __all__ = ["ControllerNode", "main"]
-
-_STATES = tuple(ControllerState)
-#: A measurement stamped this much later than now is not of this run, ns.
-_FUTURE = 100_000_000
 
 
 class ControllerNode(BaseNode):
@@ -35,14 +31,14 @@ class ControllerNode(BaseNode):
         super().__init__("controller")
         options, settings, n = self.options, self.model.settings, self.model.n
         self._start_wanted = declare(self, "autostart", True, "start at the first measurement")
-        self._reference_every = int(number(self, "reference_every", 10, "ticks between references", 1))
+        self._reference_every = number(self, "reference_every", 10, "ticks between references", 1)
         first_plan = number(self, "first_plan_time", settings.planner.t_p, "lock-step: first hand-over, s")
         await_plans = declare(self, "await_plans", True, "lock-step: wait for the planner's answers")
         await_bounds = declare(self, "await_bounds", True, "lock-step: wait for the identifier's answers")
         identification = settings.identification
         times = (first_plan, settings.planner.t_p, identification.update_s, identification.take_after_s)
         self._gate = LockstepGate(
-            *map(to_ns, times), options.lockstep and await_plans, options.lockstep and await_bounds
+            tuple(map(to_ns, times)), options.lockstep and await_plans, options.lockstep and await_bounds
         )
         self.gains = design_gains(self.model, options.lockstep)
         self._warm_up()
@@ -57,16 +53,11 @@ class ControllerNode(BaseNode):
         self._answer: Float64MultiArray | None = None
         self._arrival, self._started_waiting = 0, 0.0
         self._q_last: np.ndarray | None = None
-        self._last_stamp, self._last_arrival, self._ticks, self._plans = 0, 0, 0, 0
+        self._last_stamp, self._plans = 0, 0
         self._start_refused, self._start_tried = "", -1e9
         self._state = self._core.state
-        self.period, self.latency, self.compute = Histogram(), Histogram(), Histogram()
-        self._late = 0
-        self._log = Recorder(
-            {"stamp": ((), np.int64), "state": ((), np.int8), "energy": ((), float), "uncertainty": ((), float)}
-            | {name: ((n,), float) for name in ("q_d", "qd_d", "qdd_d", "e", "de", "torque")}
-            | {name: ((), np.float32) for name in ("compute_us", "period_us", "latency_us")}
-        )
+        self._period_ns = to_ns(settings.timing.period_s)
+        self._log = TickLog(self._core, options.lockstep)
         self._topics()
 
     def _warm_up(self) -> None:
@@ -98,14 +89,18 @@ class ControllerNode(BaseNode):
             self._say_again()
             return
         if sample.stamp_ns <= self._last_stamp:
-            raise Refused("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
-        if not self.options.lockstep and sample.stamp_ns > time.time_ns() + _FUTURE:
-            raise Refused("from the future", f"stamp {sample.stamp_ns} ns: expected at most now")
+            raise RefusedError("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
+        if not self.options.lockstep:
+            self._check_age(1e-9 * (time.time_ns() - sample.stamp_ns))
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
-        if self._last_arrival:
-            self.period.add(1e-9 * (arrival - self._last_arrival))
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
+
+    def _check_age(self, age: float) -> None:
+        longest = self.model.settings.measurement.max_age_s
+        if not -longest <= age <= longest:
+            text = f"measured {age:.3f} s ago: expected at most {longest:g} s (are all clocks the same?)"
+            raise RefusedError("stale" if age > 0.0 else "from the future", text)
 
     def _say_again(self) -> None:
         """The plant has not heard the last answer, for it was not connected yet."""
@@ -139,7 +134,11 @@ class ControllerNode(BaseNode):
         if self._waiting is None or time.monotonic() - self._started_waiting < self.options.patience:
             return
         missing = " and ".join(self._gate.missing(self._waiting.stamp_ns))
-        self.refuse("lock-step", "gave up waiting", f"waited {self.options.patience:g} s for {missing}; going on without")
+        self.refuse(
+            "lock-step",
+            "gave up waiting",
+            f"waited {self.options.patience:g} s for {missing}; going on without",
+        )
         self._gate.give_up(self._waiting.stamp_ns)
         self._go_on()
 
@@ -178,7 +177,7 @@ class ControllerNode(BaseNode):
         if out.torque is not None or self.options.lockstep:
             self._answer = self._command.fill(sample.stamp_ns, out.torque)
             self._commands.publish(self._answer)
-        done, self._ticks = time.perf_counter_ns(), self._ticks + 1
+        self._log.command_sent(self._arrival, sample.stamp_ns)
         if out.announce is not None:
             self._announce()
         if core.state is not self._state:
@@ -186,13 +185,8 @@ class ControllerNode(BaseNode):
             self._state = core.state
         if out.torque is not None:
             if sample.stamp_ns // self._period_ns % self._reference_every == 0:
-                self._publish_reference(sample.stamp_ns, out)
-            self._record(sample, out, done)
-        self._last_arrival = self._arrival
-
-    @property
-    def _period_ns(self) -> int:
-        return to_ns(self.model.settings.timing.period_s)
+                self._publish_reference(sample.stamp_ns, out, out.torque)
+            self._log.add(sample.stamp_ns, out)
 
     def _unwrap(self, q: np.ndarray) -> np.ndarray:
         """Continuous joints on the branch next to where they were."""
@@ -211,26 +205,9 @@ class ControllerNode(BaseNode):
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
 
-    def _publish_reference(self, stamp_ns: int, out: ControllerOutput) -> None:
-        desired = out.reference
-        self._references.publish(
-            self._reference.fill(stamp_ns, desired[0], desired[1], out.torque, self._core.box.identity)
-        )
-
-    def _record(self, sample: JointSample, out: ControllerOutput, done: int) -> None:
-        compute, period = 1e-3 * (done - self._arrival), 1e-3 * (self._arrival - self._last_arrival)
-        # Stamps are wall time in real time only.
-        latency = np.nan if self.options.lockstep else 1e-3 * (time.time_ns() - sample.stamp_ns)
-        self.compute.add(1e-6 * compute)
-        if latency == latency:
-            self.latency.add(1e-6 * latency)
-            self._late += latency > 1e6 * self.model.settings.timing.delay_max_s
-        error, error_rate, _ = self._core.tracking_error
-        self._log.append(
-            stamp=sample.stamp_ns, state=_STATES.index(self._core.state), energy=out.energy,
-            uncertainty=self._core.uncertainty, q_d=out.reference[0], qd_d=out.reference[1], qdd_d=out.reference[2],
-            e=error, de=error_rate, torque=out.torque, compute_us=compute, period_us=period, latency_us=latency,
-        )  # fmt: skip
+    def _publish_reference(self, stamp_ns: int, out: ControllerOutput, torque: np.ndarray) -> None:
+        q, qd = out.reference[:2]
+        self._references.publish(self._reference.fill(stamp_ns, q, qd, torque, self._core.box.identity))
 
     # -- services and telling -----------------------------------------------------------------------------------
 
@@ -255,34 +232,24 @@ class ControllerNode(BaseNode):
 
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """State, box, energy against its bound, timing."""
-        core, silent = self._core, 1e-9 * (time.perf_counter_ns() - self._last_arrival)
+        core, silent = self._core, 1e-9 * (time.perf_counter_ns() - self._log.last_arrival)
         fault = core.state is ControllerState.FAULT
         level = ERROR if fault else WARN if self._start_refused or core.counts else OK
         text = f"{core.state.value}: {self._start_refused or core.reason}"
-        if self._last_arrival and self._waiting is None and silent > 1.0 and not self.options.lockstep:
+        if self._log.ticks and self._waiting is None and silent > 1.0 and not self.options.lockstep:
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
         if self._waiting is not None:
             text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
-        values: dict[str, object] = {"state": core.state.value, "reason": core.reason, "box": core.box.identity}
-        values |= {"blending": core.blending, "plans taken": self._plans, "ticks": self._ticks}
+        values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
+        values |= {"box": core.box.identity, "blending": core.blending, "plans taken": self._plans}
         values |= {"V at least / V_max": f"{self._energy:.3g} / {self.gains.V_max:.3g} J"}
-        values |= {"period": self.period, "compute": self.compute, "latency": self.latency}
-        values |= {"commands later than delay_max": self._late} | {f"count: {k}": v for k, v in core.counts.items()}
+        values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values
 
     def close(self) -> None:
         """Write ``controller.npz``."""
-        if self.options.run_dir is None:
-            return
-        g = self.gains
-        self._log.save(
-            self.options.run_dir / "controller.npz",
-            states=np.array([state.value for state in _STATES]),
-            joint_names=np.array(self.model.joint_names),
-            V_max=g.V_max, e_bound=g.e_bound, de_bound=g.de_bound, r_bound=g.r_bound,
-            hold_max=g.assumptions.hold_max, delay_max=g.assumptions.delay_max,
-            refused=np.array([f"{key}: {count}" for key, count in sorted(self.refusals.items())], dtype=str),
-        )  # fmt: skip
+        if self.options.run_dir is not None:
+            self._log.save(self.options.run_dir / "controller.npz", self.refusals)
 
 
 def main(args: list[str] | None = None) -> int:

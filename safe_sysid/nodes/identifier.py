@@ -48,7 +48,9 @@ class IdentifierNode(BaseNode):
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
-        qos = measurement_qos(self.options.lockstep, depth=2000, history=True)  # late callbacks must not lose samples
+        qos = measurement_qos(
+            self.options.lockstep, depth=2000, history=True
+        )  # late callbacks must not lose samples
         self.listen(JointState, "joint_states", self._on_measurement, qos)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
@@ -57,7 +59,7 @@ class IdentifierNode(BaseNode):
         """Compile (or load) the kernels with an arm that stands still."""
         scratch, count = Identifier(self.model), 300
         q, zero = np.tile(self.model.settings.home, (count, 1)), np.zeros((count, self.model.n))
-        scratch.add(Measurements(1e-3 * np.arange(count), q, zero, zero))
+        scratch.add(Measurements(np.linspace(0.0, 0.299, count), q, zero, zero))
         scratch.update()
 
     # -- inputs -------------------------------------------------------------------------------------------------
@@ -98,8 +100,8 @@ class IdentifierNode(BaseNode):
     # -- in the worker ------------------------------------------------------------------------------------------
 
     def _add(self, samples: list[JointSample]) -> None:
-        stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples])
-        q, qd, effort = (np.array([sample[i] for sample in samples]) for i in (1, 2, 3))
+        stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples], dtype=float)
+        q, qd, effort = (np.array([sample[i] for sample in samples], dtype=float) for i in (1, 2, 3))
         self._core.add(Measurements(stamps, q, qd, effort))
 
     def _update(self, batch: int, stamp_ns: int) -> None:
@@ -118,7 +120,9 @@ class IdentifierNode(BaseNode):
         nominal = box.mid.copy()
         nominal[box.payload_slice] = result.nominal
         self._bounds.publish(messages.bounds_message(box, nominal, batch))
-        payload = messages.payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
+        payload = messages.payload_message(
+            self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds
+        )
         if payload is not None:
             self._payload.publish(payload)
         self._latest = result
@@ -156,7 +160,11 @@ class IdentifierNode(BaseNode):
         self._worker.stop()
         if self.options.run_dir is None:
             return
-        record = {"payload_names": PAYLOAD_NAMES, "payload_units": PAYLOAD_UNITS, "updates": self._updates}
+        record: dict[str, Any] = {
+            "payload_names": PAYLOAD_NAMES,
+            "payload_units": PAYLOAD_UNITS,
+            "updates": self._updates,
+        }
         record |= {"prior_lower": self.model.arm_prior.payload_lower.tolist()}
         record |= {"prior_upper": self.model.arm_prior.payload_upper.tolist()}
         record |= {"refused": dict(self.refusals)}

@@ -14,17 +14,10 @@ __all__ = ["LockstepGate"]
 class LockstepGate:
     """Holds answers until they are due, and says what a tick still waits for."""
 
-    def __init__(
-        self,
-        first_plan: int,
-        t_plan: int,
-        update: int,
-        take_after: int,
-        await_plans: bool = True,
-        await_bounds: bool = True,
-    ) -> None:
+    def __init__(self, times: tuple[int, ...], await_plans: bool = True, await_bounds: bool = True) -> None:
+        """``times``: first hand-over, time from one to the next, length of a batch, from its end to its answer."""
+        first_plan, self._t_plan, self._update, self._take_after = times
         self._hand_over: int | None = first_plan if await_plans else None
-        self._t_plan, self._update, self._take_after = t_plan, update, take_after
         self._batch: int | None = 1 if await_bounds else None
         self._plans: list[PlanAnswer] = []
         self._bounds: list[BoundsAnswer] = []
@@ -57,7 +50,9 @@ class LockstepGate:
 
     def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
         """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""
-        due = [answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)]
+        due = [
+            answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)
+        ]
         self._bounds = [answer for answer in self._bounds if answer not in due]
         for answer in due:
             if self._batch is not None and answer.batch is not None and answer.batch >= self._batch:

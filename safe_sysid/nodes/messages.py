@@ -1,6 +1,6 @@
 """Messages to nouns and back. Whatever arrives is judged here: a message is used whole or refused with its reason.
 
-Joints are matched by name, never by index. Reading raises :class:`Refused` and nothing else, whatever the message holds.
+Joints are matched by name, never by index. Reading raises :class:`RefusedError` and nothing else, whatever comes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "JointSample",
     "JointStateWriter",
     "PlanAnswer",
-    "Refused",
+    "RefusedError",
     "bounds_message",
     "empty_plan_message",
     "payload_message",
@@ -49,7 +49,7 @@ _SECOND = 1_000_000_000
 _MAX_STAMP = (2**31 - 1) * _SECOND
 
 
-class Refused(MessageError):
+class RefusedError(MessageError):
     """A message that is not used. ``reason`` is a short key for counting, the text says what was found and expected."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -63,7 +63,9 @@ class Refused(MessageError):
 def stamp_to_ns(stamp: Any) -> int:
     """Nanoseconds of a Time message; 0 means "not set" in ROS and is refused."""
     if not 0 <= stamp.nanosec < _SECOND or stamp.sec < 0 or (stamp.sec == 0 and stamp.nanosec == 0):
-        raise Refused("bad stamp", f"{stamp.sec} s {stamp.nanosec} ns: expected a time after 0, below 1e9 ns")
+        raise RefusedError(
+            "bad stamp", f"{stamp.sec} s {stamp.nanosec} ns: expected a time after 0, below 1e9 ns"
+        )
     return int(stamp.sec) * _SECOND + int(stamp.nanosec)
 
 
@@ -75,7 +77,9 @@ def write_stamp(stamp: Time, ns: int) -> None:
 def _duration_ns(seconds: float) -> int:
     ns = round(seconds * 1e9)
     if ns / 1e9 != seconds:
-        raise MessageError(f"duration {seconds!r} s: expected whole nanoseconds, or the plan would not be the certified one")
+        raise MessageError(
+            f"duration {seconds!r} s: expected whole nanoseconds, or the plan would not be the certified one"
+        )
     return ns
 
 
@@ -104,7 +108,7 @@ class JointReader:
         """Convert.
 
         Raises:
-            Refused: a joint is missing or named twice, lengths differ, a number is not finite, the stamp is not set.
+            RefusedError: joints missing or named twice, lengths that differ, a number not finite, no stamp.
         """
         if msg.name != self._names or not self._names:
             self._learn(msg.name)
@@ -119,24 +123,26 @@ class JointReader:
 
     def _learn(self, names: Sequence[str]) -> None:
         if len(names) > MAX_ENTRIES:
-            raise Refused("too long", f"{len(names)} joint names: expected at most {MAX_ENTRIES}")
+            raise RefusedError("too long", f"{len(names)} joint names: expected at most {MAX_ENTRIES}")
         names = list(names)
         missing = [joint for joint in self._joints if joint not in names]
         if missing:
-            raise Refused("missing joint", f"no {', '.join(missing)} among {_some(names)}")
+            raise RefusedError("missing joint", f"no {', '.join(missing)} among {_some(names)}")
         twice = [joint for joint in self._joints if names.count(joint) > 1]
         if twice:
-            raise Refused("joint named twice", f"{', '.join(twice)} in {_some(names)}")
+            raise RefusedError("joint named twice", f"{', '.join(twice)} in {_some(names)}")
         self._index = np.array([names.index(joint) for joint in self._joints], np.intp)
         self._names = names
 
     def _vector(self, values: Any, field: str) -> FloatArray:
         if len(values) != len(self._names):
-            raise Refused("wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints")
+            raise RefusedError(
+                "wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints"
+            )
         vector = np.frombuffer(values)[self._index]
         if not np.isfinite(vector).all():
             joint = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise Refused("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
+            raise RefusedError("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
         return vector
 
 
@@ -152,7 +158,9 @@ class JointStateWriter:
         self._q, self._qd = np.frombuffer(self.message.position), np.frombuffer(self.message.velocity)
         self._effort = np.frombuffer(self.message.effort)
 
-    def fill(self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = "") -> JointState:
+    def fill(
+        self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = ""
+    ) -> JointState:
         """The message with these contents; valid until the next call."""
         write_stamp(self.message.header.stamp, stamp_ns)
         self.message.header.frame_id = frame_id
@@ -187,21 +195,21 @@ def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray
     """Stamp that is answered (None: not said) and torque (n,) in N m (None: no command).
 
     Raises:
-        Refused: wrong length, not finite, a label that is no stamp.
+        RefusedError: wrong length, not finite, a label that is no stamp.
     """
     stamp = None
     if msg.layout.dim and msg.layout.dim[0].label:
         label = msg.layout.dim[0].label
         if not (label.isascii() and label.isdigit() and len(label) <= 19):
-            raise Refused("bad label", f"{label[:40]!r}: expected the stamp in ns that is answered")
+            raise RefusedError("bad label", f"{label[:40]!r}: expected the stamp in ns that is answered")
         stamp = int(label)
     if len(msg.data) == 0:
         return stamp, None
     if len(msg.data) != n:
-        raise Refused("wrong length", f"{len(msg.data)} torques for {n} joints")
+        raise RefusedError("wrong length", f"{len(msg.data)} torques for {n} joints")
     torque = np.array(msg.data)
     if not np.all(np.isfinite(torque)):
-        raise Refused("not finite", f"torques {torque.tolist()}")
+        raise RefusedError("not finite", f"torques {torque.tolist()}")
     return stamp, torque
 
 
@@ -254,7 +262,7 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
     """Convert.
 
     Raises:
-        Refused: other joints, wrong lengths, not finite, times that do not increase from 0, an end that is not at rest,
+        RefusedError: other joints, wrong lengths, not finite, times that do not increase from 0, an end in motion,
             an identity that is none.
     """
     start_ns = stamp_to_ns(msg.header.stamp)
@@ -263,9 +271,9 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         return PlanAnswer(start_ns, msg.header.frame_id, None)
     names = list(msg.joint_names)
     if len(names) != len(joint_names) or set(names) != set(joint_names):
-        raise Refused("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
+        raise RefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
     if not 2 <= len(msg.points) <= 3:
-        raise Refused("wrong length", f"{len(msg.points)} points: expected 0, 2 or 3")
+        raise RefusedError("wrong length", f"{len(msg.points)} points: expected 0, 2 or 3")
     order = [names.index(joint) for joint in joint_names]
     times, knots = np.empty(len(msg.points)), np.empty((len(msg.points), 3, len(names)))
     for i, point in enumerate(msg.points):
@@ -273,17 +281,19 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         for row, field in enumerate(("positions", "velocities", "accelerations")):
             values = getattr(point, field)
             if len(values) != len(names):
-                raise Refused("wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints")
+                raise RefusedError(
+                    "wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints"
+                )
             knots[i, row] = np.array(values)[order]
     if not np.all(np.isfinite(knots)):
-        raise Refused("not finite", "a position, velocity or acceleration is not a finite number")
+        raise RefusedError("not finite", "a position, velocity or acceleration is not a finite number")
     try:
         with np.errstate(over="raise", invalid="raise"):
             trajectory = QuinticTrajectory(times, knots)
     except (PlanError, ParameterError, FloatingPointError) as error:
-        raise Refused("bad trajectory", str(error)) from None
+        raise RefusedError("bad trajectory", str(error)) from None
     if not np.all(np.isfinite(trajectory.coefficients)):
-        raise Refused("not finite", "coefficients of the trajectory overflow")
+        raise RefusedError("not finite", "coefficients of the trajectory overflow")
     return PlanAnswer(start_ns, msg.header.frame_id, trajectory)
 
 
@@ -292,7 +302,7 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
 
 @dataclass(frozen=True, eq=False)
 class BoundsAnswer:
-    """A box with the nominal parameters (P,) inside it; ``batch`` counts updates of the identifier, None if not said."""
+    """A box, the nominal parameters (P,) in it, and the number of the identifier's batch, None if not said."""
 
     box: ParameterBox
     nominal: FloatArray
@@ -315,34 +325,38 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     """Convert a 3 x ``size`` message.
 
     Raises:
-        Refused: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
+        RefusedError: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
     """
     dim = msg.layout.dim
     if len(dim) != 2 or msg.layout.data_offset != 0:
-        raise Refused("bad layout", f"{len(dim)} dimensions, offset {msg.layout.data_offset}: expected 2 and 0")
+        raise RefusedError(
+            "bad layout", f"{len(dim)} dimensions, offset {msg.layout.data_offset}: expected 2 and 0"
+        )
     found = (dim[0].size, dim[1].size, dim[0].stride, dim[1].stride, len(msg.data))
     expected = (3, size, 3 * size, size, 3 * size)
     if found != expected:
-        raise Refused("bad layout", f"sizes, strides and length {found}: expected {expected}")
+        raise RefusedError("bad layout", f"sizes, strides and length {found}: expected {expected}")
     epoch, seq = _identity(dim[0].label)
     batch, label = None, dim[1].label
     if label:
         digits = label.removeprefix("batch:")
         if not label.startswith("batch:") or not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-            raise Refused("bad label", f"{label[:40]!r}: expected 'batch:m' or nothing")
+            raise RefusedError("bad label", f"{label[:40]!r}: expected 'batch:m' or nothing")
         batch = int(digits)
     lower, nominal, upper = np.array(msg.data).reshape(3, size)
     if not np.all(np.isfinite(msg.data)):
-        raise Refused("not finite", f"bounds {dim[0].label} hold a number that is not finite")
+        raise RefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
     if not (np.all(lower <= nominal) and np.all(nominal <= upper)):
         p = int(np.flatnonzero(~((lower <= nominal) & (nominal <= upper)))[0])
-        text = f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
-        raise Refused("bounds out of order", text)
+        text = (
+            f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
+        )
+        raise RefusedError("bounds out of order", text)
     try:
         with np.errstate(over="raise", invalid="raise"):
             box = ParameterBox(lower, upper, epoch, seq)
     except (ParameterError, FloatingPointError) as error:
-        raise Refused("bad bounds", str(error)) from None
+        raise RefusedError("bad bounds", str(error)) from None
     return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch)
 
 
@@ -359,7 +373,14 @@ def payload_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> In
     msg.header.frame_id = model.settings.tool_frame
     msg.inertia.m = mass
     msg.inertia.com.x, msg.inertia.com.y, msg.inertia.com.z = (float(x) for x in com)
-    for i, j, name in ((0, 0, "ixx"), (0, 1, "ixy"), (0, 2, "ixz"), (1, 1, "iyy"), (1, 2, "iyz"), (2, 2, "izz")):
+    for i, j, name in (
+        (0, 0, "ixx"),
+        (0, 1, "ixy"),
+        (0, 2, "ixz"),
+        (1, 1, "iyy"),
+        (1, 2, "iyz"),
+        (2, 2, "izz"),
+    ):
         setattr(msg.inertia, name, float(inertia[i, j]))
     return msg
 
@@ -368,7 +389,7 @@ def _identity(text: str) -> tuple[int, int]:
     try:
         return parse_identity(text)
     except PlanError as error:
-        raise Refused("bad identity", str(error)) from None
+        raise RefusedError("bad identity", str(error)) from None
 
 
 def _some(names: Sequence[str]) -> str:

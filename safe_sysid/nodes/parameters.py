@@ -1,4 +1,4 @@
-"""ROS parameters of the nodes: declared once with a description, read once at the start, judged like a configuration."""
+"""ROS parameters of the nodes: declared with a description, read once at the start, judged like a configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.node import Node
@@ -17,6 +17,9 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene, load_scene
 
 __all__ = ["CommonOptions", "choice", "declare", "number", "numbers"]
+
+
+_Number = TypeVar("_Number", int, float)
 
 
 def declare(node: Node, name: str, default: Any, description: str) -> Any:
@@ -34,10 +37,10 @@ def declare(node: Node, name: str, default: Any, description: str) -> Any:
     return value
 
 
-def number(node: Node, name: str, default: float, description: str, lowest: float = 0.0) -> float:
-    """A number of at least ``lowest``."""
-    value = declare(node, name, float(default), description)
-    if not lowest <= value < 1e9:
+def number(node: Node, name: str, default: _Number, description: str, lowest: float = 0.0) -> _Number:
+    """A number of at least ``lowest``, whole if the default is."""
+    value = declare(node, name, default, description)
+    if not lowest <= value < 1e12:
         raise _wrong(node, name, value, f"a number of at least {lowest:g} ({description})")
     return value
 
@@ -77,6 +80,7 @@ class CommonOptions:
         patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
         run_dir: where logs are written; None for nowhere.
         seed: of every random choice.
+        priority: real-time priority (SCHED_FIFO) of the process, 0 for none.
     """
 
     robot: str
@@ -86,6 +90,7 @@ class CommonOptions:
     patience: float
     run_dir: Path | None
     seed: int
+    priority: int
 
     @classmethod
     def of(cls, node: Node) -> CommonOptions:
@@ -109,9 +114,12 @@ class CommonOptions:
             declare(node, "scene", "", "name of a packaged scene, or path of a YAML file"),
             overrides,
             declare(node, "lockstep", False, "simulated time waits for every node"),
-            number(node, "lockstep_patience_s", 60.0, "wall time after which a silent node is taken for dead, s"),
+            number(
+                node, "lockstep_patience_s", 60.0, "wall time after which a silent node is taken for dead, s"
+            ),
             Path(run_dir) if run_dir else None,
-            declare(node, "seed", 0, "of every random choice"),
+            number(node, "seed", 0, "of every random choice"),
+            number(node, "priority", 0, "real-time priority (SCHED_FIFO), 0 for none"),
         )
 
     def load_model(self) -> RobotModel:

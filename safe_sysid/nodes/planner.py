@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sensor_msgs.msg import JointState
@@ -23,44 +23,56 @@ from safe_sysid.nodes.parameters import declare, number
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.planning.optimise import Budget
-from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, hand_over_state
+from safe_sysid.planning.planner import Calibration, Planner, PlannerOptions, PlannerResult, hand_over_state
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["PlannerNode", "main"]
 
-#: Real time: what is left of the time to the hand-over when planning must be done, s.
-_RESERVE = 0.1
+#: Real time: what is left of the time to the hand-over when planning must be done, s; more where it once took longer.
+_RESERVE = 0.25
 #: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
 _SAME, _SETTLED = 1e-7, 50_000_000
 #: Real time: so many failures to plan in a run.
 _ATTEMPTS = 4
 
 
+class _Offer(NamedTuple):
+    """A plan that was published, and its first instant."""
+
+    plan: Plan
+    start_ns: int
+    information: np.ndarray
+
+
 class PlannerNode(BaseNode):
-    """One plan after another; the arm's desired state, as the controller tells it, says when it is time for the next."""
+    """One plan after another; the controller's reference says when it is time for the next."""
 
     def __init__(self) -> None:
         super().__init__("planner")
         settings = self.model.settings.planner
-        self._left = int(number(self, "plans", settings.plans, "number of trajectories of one run", 1))
+        self._left = number(self, "plans", settings.plans, "number of trajectories of one run", 1)
         self._running = declare(self, "autostart", True, "plan as soon as the arm holds still")
         self._first = to_ns(number(self, "first_plan_time", settings.t_p, "lock-step: first hand-over, s"))
         cost = declare(self, "cost", PlannerOptions().cost, "what makes a trajectory good")
         self._plans, self._t_p = self._left, to_ns(settings.t_p)
         scene = self.options.load_scene(self.model)
         gains = design_gains(self.model, self.options.lockstep)
-        self._core = Planner(self.model, scene, gains, options=PlannerOptions(cost=cost), seed=self.options.seed)
+        self._core = Planner(
+            self.model, scene, gains, options=PlannerOptions(cost=cost), seed=self.options.seed
+        )
         self._warm_up()
         self._time = TimeBase(self.options.lockstep)
         self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
         self._boxes: dict[str, ParameterBox] = {}
         self._trigger: JointSample | None = None
         self._hopeless, self._attempts = "", _ATTEMPTS  # box that no plan was found for
-        self._offered: Plan | None = None  # the last that was published
-        self._start_ns, self._sequence = 0, 0
-        self._information, self._calibration = np.zeros((10, 10)), None
-        self._text, self._answers = "waiting for the controller", []
+        self._offered: _Offer | None = None  # the last one; set by the worker, in one go
+        self._sequence, self._reserve = 0, _RESERVE
+        self._information = np.zeros((10, 10))
+        self._calibration: Calibration | None = None
+        self._text = "waiting for the controller"
+        self._answers: list[dict[str, Any]] = []
         self._worker = Worker(self._failed)
         self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
@@ -96,21 +108,21 @@ class PlannerNode(BaseNode):
         """At rest for the first plan; at the hand-over to the last plan for the next one."""
         if self._offered is None:
             return not np.any(sample.qd) and sample.frame_id != self._hopeless
-        return sample.stamp_ns >= self._start_ns
+        return sample.stamp_ns >= self._offered.start_ns
 
     def _lost(self, sample: JointSample) -> bool:
         """Whether the arm does not do what was planned; then there is nothing to plan from until it is at rest."""
-        after = sample.stamp_ns - self._start_ns
-        if self._offered is None or not _SETTLED <= after <= self._t_p:
+        offered = self._offered
+        if offered is None or not _SETTLED <= sample.stamp_ns - offered.start_ns <= self._t_p:
             return False
-        there = self._offered.trajectory.state(after / 1e9)[0]
+        there = offered.plan.trajectory.state((sample.stamp_ns - offered.start_ns) / 1e9)[0]
         if np.max(np.abs(there - sample.q)) <= _SAME:
             return False
-        self._text = f"the controller does not follow plan {self._offered.sequence}"
+        self._text = f"the controller does not follow plan {offered.plan.sequence}"
         self.refuse("reference", "not followed", self._text)
-        self._offered, self._trigger = None, None
-        if self.options.lockstep:
-            self._running = False
+        self._offered, self._trigger, self._left = None, None, self._left + 1
+        self._attempts = 0 if self.options.lockstep else self._attempts - 1
+        self._running = self._attempts > 0
         return True
 
     def _consider(self) -> None:
@@ -123,16 +135,18 @@ class PlannerNode(BaseNode):
             state = np.stack([trigger.q, np.zeros_like(trigger.q), np.zeros_like(trigger.q)])
             start = self._first if self.options.lockstep else trigger.stamp_ns + self._t_p
         else:
-            state, start = hand_over_state(previous), self._start_ns + self._t_p
+            state, start = hand_over_state(previous.plan), previous.start_ns + self._t_p
+            self._information = self._information + previous.information
         if self._left == 0:
             self._finish(start, trigger.frame_id)
             return
         deadline = None
         if not self.options.lockstep:
-            deadline = time.monotonic() + 1e-9 * (start - trigger.stamp_ns) - _RESERVE
+            deadline = time.monotonic() + 1e-9 * (start - trigger.stamp_ns) - self._reserve
         self._left -= 1
         box = self._boxes[trigger.frame_id]
-        self._worker.submit(partial(self._plan, state, start, box, previous, deadline))
+        under_way = None if previous is None else previous.plan
+        self._worker.submit(partial(self._plan, state, start, box, under_way, deadline))
 
     def _finish(self, start: int, identity: str) -> None:
         """No further trajectory is wanted: the controller brakes along the last one."""
@@ -159,12 +173,14 @@ class PlannerNode(BaseNode):
         )
         if self._worker.cancelled():
             return
+        if deadline is not None:
+            self._reserve = max(self._reserve, min(time.monotonic() - deadline, 0.5) + _RESERVE)
         self._answers.append(_record(result, self._sequence, start, box))
         if result.plan is None:
             self._no_plan(start, box, "; ".join((result.status.value, *result.reasons)))
             return
-        self._information, self._calibration = self._information + result.information, result.calibration
-        self._offered, self._start_ns, self._sequence = result.plan, start, self._sequence + 1
+        self._calibration = result.calibration
+        self._offered, self._sequence = _Offer(result.plan, start, result.information), self._sequence + 1
         self._publisher.publish(messages.plan_message(result.plan, self.model.joint_names, start))
         self._markers.publish(path_markers(self.model, result.plan))
         self._text = f"plan {result.plan.sequence} in {result.wall_time:.2f} s, cost {result.cost:.4g}"
@@ -174,12 +190,10 @@ class PlannerNode(BaseNode):
         self._publisher.publish(messages.empty_plan_message(start, box.identity, self.model.joint_names))
         self._text = f"no plan for {self._time.seconds(start):.3f} s: {reason}"
         self.get_logger().warning(self._text)
-        if self.options.lockstep:
-            self._running = False
-        else:  # once at rest, with a smaller box, it may work
-            self._offered, self._hopeless, self._left = None, box.identity, self._left + 1
-            self._attempts -= 1
-            self._running = self._attempts > 0
+        # Once at rest, with a smaller box, it may work; in lock-step nobody waits for that.
+        self._offered, self._hopeless, self._left = None, box.identity, self._left + 1
+        self._attempts = 0 if self.options.lockstep else self._attempts - 1
+        self._running = self._attempts > 0
 
     def _failed(self, text: str) -> None:
         self.refuse("planning", "failed", text)
@@ -217,18 +231,20 @@ class PlannerNode(BaseNode):
 def _record(result: PlannerResult, sequence: int, start: int, box: ParameterBox) -> dict[str, Any]:
     """One entry of ``planner.json``."""
     plan, certificate = result.plan, result.certificate
-    families = getattr(certificate, "families", {})
     entry: dict[str, Any] = {
         "sequence": sequence, "status": result.status.value, "start_ns": start, "box": box.identity,
         "planning_s": result.wall_time, "optimise_s": result.optimise_time, "certify_s": result.certify_time,
         "iterations": result.iterations,
         "certificates": result.certificates, "reasons": list(result.reasons),
-        "summary": certificate.summary() if hasattr(certificate, "summary") else "",
-        "margins": {
-            name: {"smallest": m.smallest, "unit": m.unit, "time": m.time, "culprit": m.culprit}
-            for name, m in families.items()
-        },
+        "summary": "", "margins": {},
     }  # fmt: skip
+    if certificate is not None:
+        entry["summary"] = certificate.summary()
+        entry["margins"] = {
+            name: {"smallest": m.smallest, "unit": m.unit, "time": m.time, "culprit": m.culprit}
+            for name, m in certificate.families.items()
+            if np.isfinite(m.smallest)  # JSON knows no infinity: not constrained at all
+        }
     if plan is not None:
         times, knots = plan.trajectory.times.tolist(), plan.trajectory.knots.tolist()
         entry |= {"t_plan": plan.t_plan, "duration": plan.trajectory.duration, "times": times}

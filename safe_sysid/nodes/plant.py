@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
+from rclpy.executors import Executor
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, OK, WARN, BaseNode, measurement_qos
-from safe_sysid.nodes.messages import Refused
+from safe_sysid.nodes.messages import RefusedError
+from safe_sysid.nodes.pacing import Pacer, TimedCommand
 from safe_sysid.nodes.parameters import choice, declare, number, numbers
+from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.time_base import Histogram, to_ns
-from safe_sysid.simulation.arms import DRAW_MODES, draw_truth
-from safe_sysid.simulation.noise import NOISE_MODES, NoiseModel
-from safe_sysid.simulation.payloads import payload_from_spec
-from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES, Plant, payload_from_spec
+from safe_sysid.simulation.assembly import build_plant
 
 __all__ = ["PlantNode", "main"]
 
-#: rad/s; slower is at rest, for a plant that goes on without its controller.
-_REST = 1e-4
-_REST_TIME = 0.5
+#: rad/s; slower is at rest, for a plant that goes on without its controller; and for how long, s.
+_REST, _REST_TIME = 1e-4, 0.5
 #: Lock-step: a state that was not answered for so long is published again, s.
 _AGAIN = 0.5
+#: Real time: Runge-Kutta steps per period, at least; commands take effect at the next one.
+_SUBSTEPS = 5
 
 
 class PlantNode(BaseNode):
@@ -36,116 +38,134 @@ class PlantNode(BaseNode):
 
     def __init__(self) -> None:
         super().__init__("plant")
-        options, timing = self.options, self.model.settings.timing
-        self._period = to_ns(timing.period_s)
+        lockstep = self.options.lockstep
+        self._period = to_ns(self.model.settings.timing.period_s)
         self._plant = self._build()
-        n = self.model.n
-        self._commands, self._torque = 0, None
-        self._stamp, self._origin, self._deadline = 0, 0, 0
-        self._late, self._delay = Histogram(), Histogram()
-        self._skipped, self._missed, self._held = 0, 0, 0
+        self._pacer: Pacer | None = None
+        self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
+        self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
+        self._skipped, self._missed = 0, 0
+        self._timing = Recorder({"command_stamp": ((), np.int64), "delay": ((), float), "age": ((), float)})
         self._writer, self._clock_message = messages.JointStateWriter(self.model.joint_names), Clock()
-        self._states = self.create_publisher(JointState, "joint_states", measurement_qos(options.lockstep, history=True))
-        self._clocks, self._clock_wanted = None, False
-        if options.lockstep:
-            self._clocks = self.create_publisher(Clock, "/clock", 10)
+        qos = measurement_qos(lockstep, history=True)
+        self._states = self.create_publisher(JointState, "joint_states", qos)
+        self._clocks, self._clock_wanted = (
+            self.create_publisher(Clock, "/clock", 10) if lockstep else None,
+            False,
+        )
+        self.listen(Float64MultiArray, "effort_command", self._on_command, 10 if lockstep else 1)
+        if lockstep:
             self.every(0.25, self._look_around)
-        self.listen(Float64MultiArray, "effort_command", self._on_command, 1)
-        if options.lockstep:
-            self._step(None)
+            self._advance(None)
+            self._publish()
 
     def _build(self) -> Plant:
-        model, options, settings = self.model, self.options, self.model.settings
+        model, options = self.model, self.options
         payload = payload_from_spec(declare(self, "payload", "none", "weight, ten numbers or a URDF file"))
         noise = choice(self, "noise", "uniform", NOISE_MODES, "errors of the measurements")
-        arm = choice(self, "arm", "uniform", DRAW_MODES, "where in its tolerances the true arm lies")
-        start = numbers(self, "start_q", model.n, "start position, rad; empty for the scene's")
-        watchdog = number(self, "watchdog_s", 0.02, "age of a command at which the drives brake, s")
-        scene = options.load_scene(model)
-        return Plant(
-            model,
-            draw_truth(model, payload, options.seed, arm),
-            payload,
-            scene,
-            options.seed,
-            NoiseModel.declared(settings, noise),
-            scene.start_for(model) if start is None else start,
-            period=settings.timing.period_s,
-            watchdog_s=watchdog,
-            torque_source=settings.measurement.torque_source,
+        arm = choice(
+            self, "arm", "uniform", (*DRAW_MODES, "random"), "where in its tolerances the true arm lies"
         )
+        actuator = choice(self, "actuator", "random", ACTUATOR_MODES, "errors of the applied torque")
+        chosen: dict[str, object] = {}
+        start = numbers(self, "start_q", model.n, "start position, rad; empty for the scene's")
+        if start is not None:
+            chosen["q0"] = start
+        if not options.lockstep:
+            chosen["substeps"] = _SUBSTEPS
+        chosen["watchdog_s"] = number(
+            self, "watchdog_s", 0.02, "age of a command at which the drives brake, s"
+        )
+        draw = "uniform" if arm == "random" else arm
+        scene = options.load_scene(model)
+        return build_plant(model, payload, scene, options.seed, noise, draw, actuator, **chosen)
 
     # -- commands and steps -------------------------------------------------------------------------------------
 
     def _on_command(self, msg: Float64MultiArray) -> None:
+        arrival, wall = time.monotonic_ns(), time.time_ns()
         stamp, torque = messages.read_command(msg, self.model.n)
         if self.options.lockstep:
             if stamp != self._stamp:
-                raise Refused("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
+                raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
             self._answered, self._alone = time.monotonic(), False
-            self._step(torque)
-        elif torque is not None:
-            self._torque = torque
+            self._advance(torque)
+            self._publish()
+        elif torque is not None and self._pacer is not None:
+            self._pacer.put(TimedCommand(arrival, torque))
+            if (step := self._pacer.ahead(arrival)) is not None:
+                self._advance(*step)
             if stamp is not None:
-                self._delay.add(1e-9 * (time.time_ns() - stamp))
+                self._note_timing(stamp, wall)
         self._commands += 1
 
-    def _step(self, torque: np.ndarray | None, publish: bool = True) -> None:
-        measurement = self._plant.step(torque)
+    def _note_timing(self, stamp: int, now: int) -> None:
+        """Delay of this command, and how old the measurement behind the last one has become, s."""
+        delay, age = 1e-9 * (now - stamp), 1e-9 * (now - (self._last_answered or stamp))
+        self._last_answered = stamp
+        self._delay.add(delay)
+        self._age.add(age)
+        self._timing.append(command_stamp=stamp, delay=delay, age=age)
+
+    def _advance(self, torque: np.ndarray | None, late: float = 0.0) -> None:
+        self._plant.step(torque, late)
         self._stamp += self._period
-        if not publish:
-            return
-        stamp = self._origin + self._stamp
-        if self._clock_wanted:
+        self._missed += torque is None and self._commands > 0
+
+    def _publish(self) -> None:
+        """The state at the end of the last period."""
+        measurement, stamp = self._plant.measurement, self._origin + self._stamp
+        if self._clock_wanted and self._clocks is not None:
             messages.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
         self._states.publish(self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort))
 
     def _look_around(self) -> None:
-        """Lock-step: does anyone want the time, which costs a tenth of a step? Was the last state heard, and the answer?"""
-        self._clock_wanted = self._clocks.get_subscription_count() > 0
+        """Lock-step: does anyone want the time, which costs a tenth of a step? Was the last state answered?"""
+        self._clock_wanted = self._clocks is not None and self._clocks.get_subscription_count() > 0
         if time.monotonic() - self._answered > _AGAIN:
             self._states.publish(self._writer.message)
 
-    def spin_some(self, executor: object) -> None:
+    def spin_some(self, executor: Executor) -> None:
         """Lock-step: wait for commands, or go on alone when none comes. Real time: step when it is time."""
         if self.options.lockstep and not self._alone:
             executor.spin_once(timeout_sec=0.1)
-            waited = time.monotonic() - self._answered
-            # The controller may be waiting itself, for as long as its patience lasts.
-            if self._commands and waited > 2.0 * self.options.patience:
-                self.refuse("lock-step", "no command", f"waited {waited:.1f} s; going on alone, the drives brake")
-                self._alone, self._deadline, self._rest_since = True, time.monotonic_ns(), self._plant.time
+            self._check_patience()
             return
         now = time.monotonic_ns()
-        if not self._deadline:
-            self._origin, self._deadline = time.time_ns(), now + self._period  # a stamp is its step's deadline
-        if now < self._deadline:
-            executor.spin_once(timeout_sec=1e-9 * (self._deadline - now))
-        elif self.options.lockstep:
-            self._step_alone()
+        if self._pacer is None:
+            self._pacer = Pacer(self._period, now)
+            self._origin = 0 if self.options.lockstep else time.time_ns()  # a stamp is the end of its period
+        wait = self._pacer.wait(now)
+        if wait > 0:
+            executor.spin_once(timeout_sec=1e-9 * wait)
         else:
-            self._step_on_time(now)
+            self._step_on_time(self._pacer, now)
 
-    def _step_alone(self) -> None:
-        """One step without a controller; nothing more to see once the arm is at rest."""
-        self._deadline += self._period
+    def _check_patience(self) -> None:
+        """The controller may be waiting itself, for as long as its patience lasts; then it is taken for dead."""
+        waited = time.monotonic() - self._answered
+        if self._commands and waited > 2.0 * self.options.patience:
+            self.refuse("lock-step", "no command", f"waited {waited:.1f} s; going on alone, the drives brake")
+            self._alone, self._pacer, self._rest_since = True, None, self._plant.time
+
+    def _step_on_time(self, pacer: Pacer, now: int) -> None:
+        """A deadline has come. After a stall only the last state is told: the others are past, to everyone."""
+        self._late.add(1e-9 * pacer.lateness(now))
+        before = self._stamp
+        for step in pacer.due(now):
+            if self._alone and self._is_at_rest():
+                return
+            self._advance(*step)
+        self._skipped += max((self._stamp - before) // self._period - 1, 0)
+        self._publish()
+
+    def _is_at_rest(self) -> bool:
+        """Without a controller and at rest there is nothing more to see; lock-step time stands still."""
         if np.any(np.abs(self._plant.measurement.qd) > _REST):
             self._rest_since = self._plant.time
-        if self._plant.time - self._rest_since < _REST_TIME:
-            self._step(None)
-
-    def _step_on_time(self, now: int) -> None:
-        """All steps that are due. After a stall only the last is published: the others are past, to everyone."""
-        due = 1 + (now - self._deadline) // self._period
-        self._late.add(1e-9 * (now - self._deadline))
-        self._skipped += due - 1
-        self._deadline += due * self._period
-        for i in range(due):
-            torque, self._torque = self._torque, None
-            self._missed += torque is None and self._commands > 0
-            self._step(torque, publish=i == due - 1)
+        return self._plant.time - self._rest_since > _REST_TIME
 
     # -- telling ------------------------------------------------------------------------------------------------
 
@@ -157,9 +177,12 @@ class PlantNode(BaseNode):
             level, text = WARN, "no commands: the drives hold"
         if plant.contact_steps:
             level, text = ERROR, f"contact: {sorted(plant.contact_names)}"
-        values = {"time": f"{plant.time:.3f} s", "commands": self._commands, "steps late": self._late}
-        values |= {"measurement to command": self._delay, "steps without command": self._missed}
-        values |= {"steps not published": self._skipped, "contact steps": plant.contact_steps}
+        values: dict[str, object] = {"time": f"{plant.time:.3f} s", "commands": self._commands}
+        values["contact steps"] = plant.contact_steps
+        if not self.options.lockstep:
+            values |= {"step after its deadline": self._late, "measurement to command": self._delay}
+            values |= {"age of measurement behind torque": self._age, "steps without command": self._missed}
+            values["steps not published"] = self._skipped
         return level, text, values
 
     def close(self) -> None:
@@ -167,10 +190,13 @@ class PlantNode(BaseNode):
         if self.options.run_dir is None:
             return
         plant = self._plant
-        np.savez(
+        truth: dict[str, Any] = dict(plant.truth())
+        self._timing.save(
             self.options.run_dir / "plant.npz",
-            **plant.truth(),
+            **truth,
             origin_ns=self._origin,
+            missed=self._missed,
+            skipped=self._skipped,
             theta_true=plant.theta_true,
             coulomb_velocity=plant.coulomb_velocity,
             joint_names=np.array(self.model.joint_names),

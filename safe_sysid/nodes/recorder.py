@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ __all__ = ["Recorder"]
 class Recorder:
     """A log of numbers; each column has a fixed shape and type."""
 
-    def __init__(self, columns: dict[str, tuple[tuple[int, ...], Any]], capacity: int = 16384) -> None:
+    def __init__(self, columns: Mapping[str, tuple[tuple[int, ...], Any]], capacity: int = 16384) -> None:
         """``columns``: name to (shape of one entry, type)."""
         self._columns = {name: np.zeros((capacity, *shape), kind) for name, (shape, kind) in columns.items()}
         self._capacity, self._rows = capacity, 0
@@ -40,4 +41,5 @@ class Recorder:
 
     def save(self, path: Path, **extra: Any) -> None:
         """Write all rows and whatever else is named to an ``.npz`` file."""
-        np.savez(path, **{name: self[name] for name in self._columns}, **extra)
+        columns: dict[str, Any] = {name: self[name] for name in self._columns}
+        np.savez(path, **columns, **extra)

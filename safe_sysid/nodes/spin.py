@@ -1,4 +1,4 @@
-"""From a node class to a process: signals, executor, garbage collector, clean end; and work off the executor's thread."""
+"""From a node class to a process: signals, executor, garbage collector, clean end; and work in a thread of its own."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
         gc.collect()
         gc.freeze()  # nothing that exists now is garbage: never look at it again
         gc.disable()  # a collection would stall the loop; BaseNode collects the little there is
+        raise_priority(node)
         stop.looping = True
         print(f"READY {node.get_name()}", flush=True)
         while not stop.requested and rclpy.ok():
@@ -68,6 +69,18 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
             except Exception:
                 traceback.print_exc()
     return _leave(0)
+
+
+def raise_priority(node: BaseNode) -> None:
+    """Real-time scheduling for all threads of the process, if it is wanted and allowed."""
+    priority = node.options.priority
+    if priority == 0:
+        return
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(priority))
+    except (OSError, AttributeError) as error:
+        node.get_logger().warning(f"no real-time priority {priority}: {error}; going on without")
 
 
 def _leave(status: int) -> int:

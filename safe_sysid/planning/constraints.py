@@ -107,12 +107,15 @@ class FastConstraints:
     family: TrajectoryFamily
     obstacles: Obstacles
     clearance_margin: float = 0.005
-    samples: int = 25
+    samples: int = 21
     blocks: int = 5
     reserve: Margins = field(default_factory=dict)
     sampler: Sampler = field(init=False, repr=False)
     scale: Margins = field(init=False, repr=False)
     _edges: NDArray[np.int64] = field(init=False, repr=False)
+    _columns: dict[str, slice] = field(init=False, repr=False)
+    _reserves: FloatArray = field(init=False, repr=False)
+    _scales: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Precompute; fill the reserve with first guesses where none is given."""
@@ -124,6 +127,14 @@ class FastConstraints:
         guess = self._first_reserve()
         guess.update(self.reserve)
         object.__setattr__(self, "reserve", guess)
+        ends = np.cumsum([self.scale[name].size for name in FAMILIES])
+        columns = {
+            name: slice(int(end) - self.scale[name].size, int(end))
+            for name, end in zip(FAMILIES, ends, strict=True)
+        }
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "_reserves", np.concatenate([guess[name] for name in FAMILIES]))
+        object.__setattr__(self, "_scales", np.concatenate([self.scale[name] for name in FAMILIES]))
 
     def _first_reserve(self) -> Margins:
         """What the tracking error may cost: K_d r plus the feed-forward's change, as if joints did not couple."""
@@ -175,8 +186,8 @@ class FastConstraints:
 
     def raw(self, k: FloatArray) -> Margins:
         """Worst raw margin over time of every family, without reserve."""
-        by_time = self._by_time(np.asarray(k, float)[None], gradient=False)[0]
-        return {name: value[0].min(axis=0) for name, value in by_time.items()}
+        worst = self._by_time(np.asarray(k, float)[None], gradient=False)[0][0].min(axis=0)
+        return {name: worst[columns] for name, columns in self._columns.items()}
 
     def calibrate(self, k: FloatArray, certified: Mapping[str, FloatArray]) -> FastConstraints:
         """Reserves that reproduce the certificate's margins at k; families that it does not report keep theirs."""
@@ -201,8 +212,7 @@ class FastConstraints:
 
     def batch(self, ks: FloatArray) -> FloatArray:
         """Scaled margins (B, m) of several parameters (B, n)."""
-        by_time = self._by_time(np.asarray(ks, float), gradient=False)[0]
-        return np.concatenate([self._reduce(name, value)[0] for name, value in by_time.items()], axis=1)
+        return self._worst(self._by_time(np.asarray(ks, float), gradient=False)[0])[0]
 
     def values_and_jacobian(self, k: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Scaled margins (m,) and their derivatives (m, n): forward differences, for distances by geometry."""
@@ -210,21 +220,17 @@ class FastConstraints:
         n = self.family.n
         ks = np.concatenate([k[None], k[None] + _STEP * np.eye(n)])
         by_time, slopes = self._by_time(ks, gradient=True)
-        values, jacobian = [], []
-        for name, value in by_time.items():
-            reduced, where = self._reduce(name, value[:1])
-            values.append(reduced[0])
-            columns = np.arange(value.shape[2])[None]
-            if name in slopes:
-                slope = slopes[name][where[0][:, 0]] / self.scale[name]
-            else:
-                change = (np.minimum(value[1:], 1e6) - np.minimum(value[:1], 1e6)) / (
-                    _STEP * self.scale[name]
-                )
-                change = np.where(np.isfinite(change), change, 0.0)
-                slope = change[:, where[0], columns].reshape(n, -1).T
-            jacobian.append(np.where(reduced[0][:, None] >= _FAR, 0.0, slope))
-        return np.concatenate(values), np.concatenate(jacobian)
+        values, where = self._worst(by_time[:1])
+        # Infinite margins (continuous joints) have no slope.
+        finite = np.minimum(by_time, 1e6)
+        change = (finite[1:] - finite[:1]) / _STEP
+        slope = np.take_along_axis(change, np.broadcast_to(where, (n, *where.shape[1:])), axis=1)
+        for name, by_k in slopes.items():
+            column = self._columns[name].start
+            slope[:, :, column] = by_k[where[0, :, column]].T
+        jacobian = (slope / self._scales).reshape(n, -1).T
+        jacobian[values[0] >= _FAR] = 0.0
+        return values[0], jacobian
 
     def restore(self, k: FloatArray, steps: int = 12, cushion: float = 0.05) -> FloatArray:
         """Move k until all margins hold, or as far as that goes: damped Gauss-Newton on what is violated."""
@@ -245,30 +251,24 @@ class FastConstraints:
                 damping *= 10.0
         return k
 
-    def _reduce(self, name: str, value: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    def _worst(self, by_time: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
         """Worst sample per block of (B, samples, c): scaled (B, blocks c), and its index (B, blocks, c)."""
-        where = np.stack([value[:, a:b].argmin(axis=1) + a for a, b in pairwise(self._edges)], axis=1)
-        worst = np.take_along_axis(value, where, axis=1)
-        scaled = np.minimum((worst - self.reserve[name]) / self.scale[name], _FAR)
-        return scaled.reshape(len(value), -1), where
+        where = np.stack([by_time[:, a:b].argmin(axis=1) + a for a, b in pairwise(self._edges)], axis=1)
+        worst = np.take_along_axis(by_time, where, axis=1)
+        scaled = np.minimum((worst - self._reserves) / self._scales, _FAR)
+        return scaled.reshape(len(by_time), -1), where
 
-    def _by_time(self, ks: FloatArray, gradient: bool) -> tuple[Margins, Margins]:
-        """Raw margins (B, samples, c) per family; slopes (samples, n) of the distances of the first k, if asked."""
+    def _by_time(self, ks: FloatArray, gradient: bool) -> tuple[FloatArray, Margins]:
+        """Raw margins (B, samples, c) of all families; slopes (samples, n) of the distances of the first k, if asked.
+
+        With slopes asked for, distances are those of the first k for all.
+        """
         model, count, n = self.model, len(ks), self.family.n
         states = [self.sampler(k) for k in ks]
         q, qd, qdd = (np.concatenate([state[i] for state in states]) for i in range(3))
         jerk = self.sampler.jerk(ks)
 
-        def shaped(x: FloatArray) -> FloatArray:
-            return x.reshape(count, self.samples, -1)
-
         limits, assume = model.limits, self.gains.assumptions
-        out: Margins = {
-            "position": shaped(np.minimum(q - limits.position_lower, limits.position_upper - q)),
-            "velocity": shaped(np.minimum(limits.velocity, assume.velocity) - np.abs(qd)),
-            "acceleration": shaped(assume.acceleration - np.abs(qdd)),
-            "jerk": shaped(assume.jerk - np.abs(jerk)),
-        }
         kin = model.kinematics
         effort, measure = np.empty((len(q), n)), np.empty(len(q))
         box_effort_kernel(
@@ -283,23 +283,30 @@ class FastConstraints:
             effort,
             measure,
         )
-        out["torque"] = shaped(limits.torque - effort)
-        out["tracking"] = shaped(assume.uncertainty - measure)
         r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
         kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
         share = np.empty(len(q))
         spare = np.maximum(assume.inertia_upper - self.box.upper[12 * n : 13 * n], 1e-9)
         inertia_share_kernel(kin.axis, r, p, self.box.mid, self.box.rad, spare, share)
-        out["inertia"] = shaped(1.0 - share)
         # Distances have exact slopes, so of the perturbed parameters only the first one is needed.
         looked_at = slice(0, self.samples if gradient else len(q))
         distance, slope = self._distances(r[looked_at], p[looked_at])
-        slopes: Margins = {}
-        for name in ("clearance", "self"):
-            out[name] = distance[name].reshape(-1, self.samples, 1)
-            if gradient:
-                slopes[name] = slope[name] * self.sampler.basis[0][:, None] * self.family.k_range
-        return out, slopes
+        times = len(q) // len(distance["self"])
+        margins = {
+            "position": np.minimum(q - limits.position_lower, limits.position_upper - q),
+            "velocity": np.minimum(limits.velocity, assume.velocity) - np.abs(qd),
+            "acceleration": assume.acceleration - np.abs(qdd),
+            "jerk": assume.jerk - np.abs(jerk),
+            "torque": limits.torque - effort,
+            "tracking": (assume.uncertainty - measure)[:, None],
+            "inertia": (1.0 - share)[:, None],
+            **{name: np.tile(value, times)[:, None] for name, value in distance.items()},
+        }
+        by_time = np.concatenate([margins[name] for name in FAMILIES], axis=1).reshape(
+            count, self.samples, -1
+        )
+        by_k = self.sampler.basis[0][:, None] * self.family.k_range
+        return by_time, {name: value * by_k for name, value in slope.items()} if gradient else {}
 
     def _distances(self, r: FloatArray, p: FloatArray) -> tuple[Margins, Margins]:
         axis, o, count, n = self.model.kinematics.axis, self.obstacles, len(r), self.family.n

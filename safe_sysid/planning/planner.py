@@ -70,7 +70,7 @@ class PlannerOptions:
     samples: int = 128
     window: int = 1
     starts: int = 32
-    keep: int = 6
+    keep: int = 8
     certificates: int = 5
 
     def __post_init__(self) -> None:

@@ -167,13 +167,17 @@ def box_distance_kernel(
     world = np.empty((joint.shape[0], 3))
     normal, work = np.empty(3), np.empty(3)
     around = np.empty(box_half.shape[0])
+    nearest, box = -1, -1
     for o in range(box_half.shape[0]):
         around[o] = np.sqrt(box_half[o, 0] ** 2 + box_half[o, 1] ** 2 + box_half[o, 2] ** 2)
     for k in range(r.shape[0]):
         _place(r[k], p[k], joint, centre, world)
         value[k] = 1e3
         slope[k] = 0.0
-        nearest, box = -1, -1
+        if nearest >= 0:
+            # Most likely still the nearest: a good bound from the start.
+            d = _box_distance(world[nearest], box_rotation[box], box_centre[box], box_half[box], normal, work)
+            value[k] = d - radius[nearest]
         for b in range(joint.shape[0]):
             if joint[b] < 0:
                 continue

@@ -144,7 +144,7 @@ class Plant:
         self._drive = QuickStop(self._nominal_inertia(), braking_limit, period)
         self._step_count, self._start_time = 0, float(start_time)
         self._age = np.inf  # of the last command
-        self._command = self._holding_torque()
+        self._command = self._in_force = self._holding_torque()
         self.rejected_commands = 0
         self.contact_steps = 0
         self.contact_names: set[tuple[str, str]] = set()
@@ -182,16 +182,25 @@ class Plant:
         """Whether the drives brake or hold by themselves."""
         return self._drive.active
 
-    def step(self, torque: ArrayLike | None) -> Measurement:
+    def step(self, torque: ArrayLike | None, late: float = 0.0) -> Measurement:
         """Advance by one period.
 
         Args:
             torque: (n,) command, N m; None if none came. A command that is not n finite numbers counts as none.
+            late: s into the period at which the command takes effect, rounded up to a Runge-Kutta step; until then
+                that of the last period acts on. Log and measurement then hold the mean torque of the period.
         """
+        before = self._in_force
         command, mode = self._accept(torque)
-        applied = self._actuator.apply(self.time, command, self._qvel)
-        np.subtract(applied, self._offset, out=self._qfrc)
-        mujoco.mj_step(self._mj, self._data, nstep=self.substeps)
+        self._in_force = command
+        wait = int(np.ceil(min(late / self.period, 1.0) * self.substeps - 1e-9)) if mode == COMMANDED else 0
+        if wait > 0:
+            share = wait / self.substeps
+            early = share * self._advance(before, wait)
+            applied = early + (1.0 - share) * self._advance(command, self.substeps - wait)
+            command = share * before + (1.0 - share) * command
+        else:
+            applied = self._advance(command, self.substeps)
         self._step_count += 1
         if not np.isfinite(self._qvel).all():
             raise ModelError(
@@ -230,6 +239,14 @@ class Plant:
             contact_names=names,
             coulomb_velocity=self.coulomb_velocity,
         )
+
+    def _advance(self, command: FloatArray, substeps: int) -> FloatArray:
+        """Integrate under a command; returns the torque (n,) that was applied, reused by the next call."""
+        applied = self._actuator.apply(self.time, command, self._qvel)
+        np.subtract(applied, self._offset, out=self._qfrc)
+        if substeps:
+            mujoco.mj_step(self._mj, self._data, nstep=substeps)
+        return applied
 
     def _accept(self, torque: ArrayLike | None) -> tuple[FloatArray, int]:
         """Command in force for the coming period, and the mode."""
