@@ -20,8 +20,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
-#: Longest wait for anything, s: on a busy machine, or for kernels to be compiled.
-PATIENCE = 100.0
+#: Longest wait for anything on a busy machine, and for a node that has to compile its kernels first, s.
+PATIENCE, COMPILATION = 100.0, 220.0
 
 
 class NodeProcess:
@@ -49,7 +49,7 @@ class NodeProcess:
         """What it has printed so far."""
         return self._log.read_text(errors="replace")
 
-    def wait_ready(self, timeout: float = PATIENCE) -> None:
+    def wait_ready(self, timeout: float = COMPILATION) -> None:
         """Until it has said READY."""
         wait_for(
             lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name
@@ -179,6 +179,11 @@ class Probe:
         """A value of a node's diagnostics; empty if it is not told."""
         status = self.diagnostics.get(node)
         return "" if status is None else next((v.value for v in status.values if v.key == key), "")
+
+    def message(self, node: str) -> str:
+        """The line that a node tells; empty if it has not."""
+        status = self.diagnostics.get(node)
+        return "" if status is None else status.message
 
     def state(self) -> str:
         """State of the controller, as it tells it."""

@@ -14,12 +14,13 @@ pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
 from ros_harness import Probe, end_all, running
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.base import LATCHED, STREAM
-from safe_sysid.nodes.messages import JointReader, JointSample, plan_message
+from safe_sysid.nodes.messages import JointReader, JointSample, plan_message, stamp_to_ns
 from safe_sysid.robot import load_robot, momentum_regressor
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -73,7 +74,8 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
         "controller": {"await_plans": False, "await_bounds": False},
     }
     with running(tmp_path, nodes) as processes, Probe() as probe:
-        seen = references(probe)
+        seen, clock = references(probe), []
+        probe.listen(Clock, "/clock", lambda message: clock.append(stamp_to_ns(message.clock)))
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
         probe.wait(lambda: bool(seen), "a reference")
         start, goal = seen[-1].q, seen[-1].q + np.array([0.3, -0.2, 0.25, 0.2, -0.3, 0.25, 0.3])
@@ -92,6 +94,10 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
             )
         endings = end_all(processes)
     assert all(status == 0 and seconds < 2.0 for status, seconds in endings.values()), endings
+
+    # Simulated time is on /clock, tick by tick, once someone listens.
+    assert clock[-1] > start_ns
+    assert np.mean(np.diff(clock[-1000:])) == pytest.approx(1e6)
 
     control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
     states = control["states"][control["state"]]
@@ -136,14 +142,14 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(tmp_path: Path) -> None:
         Probe() as probe,
     ):
         seen = [references(probe, f"/{name}/reference") for name in ("first", "second")]
-        probe.wait(lambda: all(s and s[-1].stamp_ns > 2_900_000_000 for s in seen), "2.9 s of both runs")
+        probe.wait(lambda: all(s and s[-1].stamp_ns > 2_100_000_000 for s in seen), "2.1 s of both runs")
         endings = [*end_all(one).values(), *end_all(two).values()]
     assert all(status == 0 for status, _ in endings), endings
 
     for name in ("plant.npz", "controller.npz"):
         a, b = load(first / name), load(second / name)
         count = min(len(a["q" if "q" in a else "q_d"]), len(b["q" if "q" in b else "q_d"]))
-        assert count > 2800
+        assert count > 2000
         assert a.keys() == b.keys()
         for key in a.keys() - set(_NOT_COMPARED):
             long = a[key].ndim and len(a[key]) >= count
@@ -157,7 +163,7 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(tmp_path: Path) -> None:
     # And it was the run that it should be.
     assert [p["status"] for p in plans[0]] == ["planned", "planned"]
     assert [p["start_ns"] for p in plans[0]] == [500_000_000, 1_000_000_000]
-    assert count >= 5
+    assert count >= 3
     control, plant = load(first / "controller.npz"), load(first / "plant.npz")
     assert set(control["states"][control["state"]]) == {"holding", "tracking", "braking"}
     payload = slice(60, 70)

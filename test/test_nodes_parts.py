@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
 
 pytest.importorskip("rclpy")
 
 from safe_sysid.nodes.lockstep import LockstepGate
+from safe_sysid.nodes.markers import path_markers, scene_markers
 from safe_sysid.nodes.messages import BoundsAnswer, PlanAnswer
 from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.time_base import Histogram, TimeBase, to_ns
+from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.trajectories import QuinticTrajectory
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 FIRST, T_P, U, TAKE = 4, 3, 4, 1  # ticks; "ns" below are ticks
 REST = QuinticTrajectory.hold(np.zeros(2))
@@ -175,3 +178,32 @@ def test_the_recorder_keeps_every_row_beyond_its_first_capacity(tmp_path: Path) 
         assert not np.any(np.isnan(data["q"]))
         assert not np.any(data["rest"])
         assert str(data["note"]) == "hello"
+
+
+def test_obstacles_and_plans_can_be_looked_at() -> None:
+    model, scene = load_robot("kinova_gen3"), load_scene("six_boxes")
+    cubes = scene_markers(scene).markers
+    assert [cube.scale.x for cube in cubes] == [box.size[0] for box in scene.boxes]
+    for cube, box in zip(cubes, scene.boxes, strict=True):
+        o = cube.pose.orientation
+        np.testing.assert_allclose(
+            Rotation.from_quat([o.x, o.y, o.z, o.w]).as_matrix(), box.rotation, atol=1e-12
+        )
+    start = np.zeros((3, 7))
+    plan_ = Plan(QuinticTrajectory.to_rest(start, np.full(7, 0.5), 3.0), 0.0, 1.5, "0:0", 0, np.zeros(7))
+    way, end = path_markers(model, plan_).markers
+    assert len(end.points) == model.n + 1
+    assert (way.points[-1].x, way.points[-1].y, way.points[-1].z) == (
+        end.points[-1].x,
+        end.points[-1].y,
+        end.points[-1].z,
+    )
+
+
+def test_without_motion_no_plan_is_awaited() -> None:
+    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate.forget_plans(3)  # nothing is due yet
+    assert gate.missing(4)
+    gate.forget_plans(4)
+    assert not gate.missing(4)
+    assert gate.missing(5) == ["the bounds of batch 1"]

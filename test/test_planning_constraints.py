@@ -248,3 +248,18 @@ def test_restore_finds_back(model: RobotModel) -> None:
     restored = [easy.restore(k) for k in broken]
     assert np.mean([easy.values(k).min() >= 0.0 for k in restored]) >= 0.7
     assert all(np.all(np.abs(k) <= 1.0) for k in restored)
+
+
+@pytest.mark.parametrize("name", ["clearance", "self"])
+def test_tracking_error_comes_off_the_distances(model: RobotModel, name: str) -> None:
+    """By what it moves the nearest pair towards each other, to first order: sum of e_j |d distance / d q_j|."""
+    c = constraints(model, load_scene("six_boxes"))
+    q = np.random.default_rng(9).uniform(-1, 1, (20, 7)) + c.family.start[0]
+    r, p = forward_kinematics(model.kinematics, q)
+    e = np.linspace(0.001, 0.02, 7)
+    object.__setattr__(c.gains, "e_bound", np.zeros(7))
+    without, slope = c._distances(r, p)
+    object.__setattr__(c.gains, "e_bound", e)
+    with_error, _ = c._distances(r, p)
+    assert np.allclose(with_error[name], without[name] - np.abs(slope[name]) @ e, atol=1e-12)
+    assert np.any(np.abs(slope[name]) > 0.1), "or nothing was tested"

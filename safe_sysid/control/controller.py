@@ -18,6 +18,7 @@ from safe_sysid.control.robust import RobustLaw
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan, parse_identity
+from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 
@@ -80,7 +81,8 @@ class Controller:
         self._blend_start, self._blend_from = 0.0, self.box
         self._plan: Plan | None = None
         self._next: Plan | None = None
-        self._hold = np.zeros((4, model.n))
+        # Evaluated, not just zeros: compiles what the loop will call before the loop runs.
+        self._hold = QuinticTrajectory.hold(np.zeros(model.n)).state(0.0)
         self._last_stamp = -np.inf
         self._output = ControllerOutput(None, self._hold)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error

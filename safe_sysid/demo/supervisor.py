@@ -39,6 +39,10 @@ class RunClock:
     simulated: float = 0.0
 
 
+#: In real time: the loop first, where the system allows it, thinking behind everything else.
+_PRIORITIES = {"plant": 10, "controller": 11, "planner": -5, "identifier": -10}
+
+
 def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     """ROS parameters of a node. What the hand holds, and how the plant errs, goes to the plant alone."""
     options = setup.options
@@ -55,6 +59,8 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
         parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
     elif node == "planner":
         parameters |= {"plans": options.plans}
+    if not options.lockstep:
+        parameters["priority"] = _PRIORITIES[node]
     return parameters
 
 

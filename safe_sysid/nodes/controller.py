@@ -24,6 +24,9 @@ from safe_sysid.nodes.time_base import TimeBase, to_ns
 __all__ = ["ControllerNode", "main"]
 
 
+_INACTIVE = (ControllerState.IDLE, ControllerState.FAULT)
+
+
 class ControllerNode(BaseNode):
     """The loop is driven by the measurement callback; everything else only leaves things for the next tick."""
 
@@ -123,6 +126,8 @@ class ControllerNode(BaseNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now)
+        if self._core.state in _INACTIVE:
+            self._gate.forget_plans(sample.stamp_ns)  # there is no motion to plan
         if self._gate.missing(sample.stamp_ns):
             return
         for bounds in self._gate.due_bounds(sample.stamp_ns):
@@ -170,9 +175,10 @@ class ControllerNode(BaseNode):
 
     def _tick(self, sample: JointSample, now: float) -> None:
         core, q = self._core, self._unwrap(sample.q)
-        if self._start_wanted:
-            self._try_start(now, q, sample.qd)
-        out = core.step(now, q, sample.qd)
+        if self._start_wanted and self._try_start(now, q, sample.qd):
+            out = ControllerOutput(None, q)  # the next measurement is the first to be answered
+        else:
+            out = core.step(now, q, sample.qd)
         self._energy = out.energy
         if out.torque is not None or self.options.lockstep:
             self._answer = self._command.fill(sample.stamp_ns, out.torque)
@@ -196,14 +202,15 @@ class ControllerNode(BaseNode):
         self._q_last = q
         return q
 
-    def _try_start(self, now: float, q: np.ndarray, qd: np.ndarray) -> None:
+    def _try_start(self, now: float, q: np.ndarray, qd: np.ndarray) -> bool:
         if now - self._start_tried < 0.5:
-            return
+            return False
         self._start_tried = now
         self._start_refused = "; ".join(self._core.start(now, q, qd))
         self._start_wanted = bool(self._start_refused)
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
+        return not self._start_refused
 
     def _publish_reference(self, stamp_ns: int, out: ControllerOutput, torque: np.ndarray) -> None:
         q, qd = out.reference[:2]
@@ -218,7 +225,7 @@ class ControllerNode(BaseNode):
         self.say(f"working with box {box.identity}")
 
     def _serve_start(self) -> str | None:
-        if self._core.state not in (ControllerState.IDLE, ControllerState.FAULT):
+        if self._core.state not in _INACTIVE:
             return f"state is {self._core.state.value}: expected idle or fault"
         self._start_wanted, self._start_tried = True, -1e9  # at the next measurement
         return None

@@ -74,9 +74,13 @@ class LockstepGate:
     def _has(self, batch: int) -> bool:
         return any(answer.batch == batch for answer in self._bounds)
 
-    def give_up(self, stamp: int) -> None:
-        """Wait no more for those that are missing at this tick."""
+    def forget_plans(self, stamp: int) -> None:
+        """Wait no more for plans if one is missing at this tick."""
         if self._hand_over is not None and stamp >= self._hand_over:
             self._hand_over = None
+
+    def give_up(self, stamp: int) -> None:
+        """Wait no more for those that are missing at this tick."""
+        self.forget_plans(stamp)
         if self._batch is not None and stamp >= self._due_time(self._batch) and not self._has(self._batch):
             self._batch = None

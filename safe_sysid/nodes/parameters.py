@@ -80,7 +80,7 @@ class CommonOptions:
         patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
         run_dir: where logs are written; None for nowhere.
         seed: of every random choice.
-        priority: real-time priority (SCHED_FIFO) of the process, 0 for none.
+        priority: of the process: 1 to 99 real-time (SCHED_FIFO), -1 to -19 nicer than others, 0 as it is.
     """
 
     robot: str
@@ -119,7 +119,7 @@ class CommonOptions:
             ),
             Path(run_dir) if run_dir else None,
             number(node, "seed", 0, "of every random choice"),
-            number(node, "priority", 0, "real-time priority (SCHED_FIFO), 0 for none"),
+            number(node, "priority", 0, "1 to 99: real-time (SCHED_FIFO); below 0: nicer than others", -19),
         )
 
     def load_model(self) -> RobotModel:

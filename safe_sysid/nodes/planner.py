@@ -133,7 +133,8 @@ class PlannerNode(BaseNode):
         self._trigger, previous = None, self._offered
         if previous is None:
             state = np.stack([trigger.q, np.zeros_like(trigger.q), np.zeros_like(trigger.q)])
-            start = self._first if self.options.lockstep else trigger.stamp_ns + self._t_p
+            planned = self.options.lockstep and trigger.stamp_ns < self._first
+            start = self._first if planned else trigger.stamp_ns + self._t_p
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + self._t_p
             self._information = self._information + previous.information
@@ -206,6 +207,7 @@ class PlannerNode(BaseNode):
             return "planning already"
         self._running, self._left, self._offered, self._trigger = True, self._plans, None, None
         self._hopeless, self._attempts = "", _ATTEMPTS
+        self._information, self._calibration = np.zeros((10, 10)), None
         return None
 
     def _serve_stop(self) -> str | None:

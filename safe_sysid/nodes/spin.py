@@ -72,9 +72,13 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
 
 
 def raise_priority(node: BaseNode) -> None:
-    """Real-time scheduling for all threads of the process, if it is wanted and allowed."""
+    """Real-time scheduling for all threads of the process, or behind all others, if it is wanted and allowed."""
     priority = node.options.priority
     if priority == 0:
+        return
+    if priority < 0:
+        for thread in os.listdir("/proc/self/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), -priority)
         return
     try:
         for thread in os.listdir("/proc/self/task"):

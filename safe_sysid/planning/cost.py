@@ -2,8 +2,9 @@ r"""How much a trajectory will tell about the payload, as a number to minimise w
 
 ``condition`` is what PSO (eq. 30) and most of the literature minimise: the condition number of the stacked regressor of
 theta_e, here in columns scaled by the box's radii (unscaled it compares kilograms with kg m^2 and means nothing) and
-together with the information of plans already executed, so that a plan excites what is still weak. The costs that know
-about the arm's own uncertain constants are in :mod:`safe_sysid.planning.information`; they tighten bounds more.
+together with the information of plans already executed, so that a plan excites what is still weak. Costs that know
+about the arm's own uncertain constants are in :mod:`safe_sysid.planning.information`: better where errors sit on their
+bounds, not where they scatter and a second of data tells the constants apart anyway.
 """
 
 from __future__ import annotations

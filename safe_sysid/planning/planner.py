@@ -58,7 +58,7 @@ class PlannerOptions:
 
     Attributes:
         cost: "condition" (:mod:`safe_sysid.planning.cost`), "information" or "width"
-            (:mod:`safe_sysid.planning.information`).
+            (:mod:`safe_sysid.planning.information`: for errors that sit on their bounds rather than scatter).
         samples: of the condition number's horizon.
         window: samples per row of the condition number; 1: torque regressor, more: momentum over as many samples.
         starts: random directions looked at per plan.
@@ -66,7 +66,7 @@ class PlannerOptions:
         certificates: at most so many per plan.
     """
 
-    cost: Literal["condition", "information", "width"] = "width"
+    cost: Literal["condition", "information", "width"] = "condition"
     samples: int = 128
     window: int = 1
     starts: int = 32
@@ -288,10 +288,11 @@ class Planner:
             box: that the controller works with then, or one that contains it.
             sequence: number of the plan, also selects its random directions.
             previous: the plan under way, if any; the new one must connect to it.
-            executed_information: (10, 10) sum of earlier results' ``information``.
+            executed_information: (10, 10) sum of earlier results' ``information`` about this payload, for the condition
+                number.
             budget: default: the settings' iterations, no deadline.
             last: see :meth:`build_problem`.
-            calibration: of the previous result; saves certificates, decides nothing.
+            calibration: of the previous result; saves certificates, and is the other costs' memory.
 
         Raises:
             PlanError: malformed arguments, or a start that is not where the previous plan is then.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
@@ -37,6 +38,28 @@ def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:
     c4 = (-15 * dq + 7 * dv * h - da * h * h) / h**4
     c5 = (6 * dq - 3 * dv * h + 0.5 * da * h * h) / h**5
     return np.stack([q0, v0, 0.5 * a0, c3, c4, c5], axis=-1)
+
+
+@njit(cache=True)
+def _state(times: FloatArray, coefficients: FloatArray, end: FloatArray, t: float, out: FloatArray) -> None:
+    """Horner's scheme for position .. jerk; compiled, because it runs in the control loop."""
+    if t >= times[-1]:
+        out[0] = end
+        out[1:] = 0.0
+        return
+    s = 0
+    while s + 1 < coefficients.shape[0] and t >= times[s + 1]:
+        s += 1
+    x = max(t - times[s], 0.0)
+    for j in range(coefficients.shape[1]):
+        for order in range(4):
+            value = 0.0
+            for i in range(5, order - 1, -1):
+                factor = 1.0
+                for k in range(i - order + 1, i + 1):
+                    factor *= k
+                value = value * x + coefficients[s, j, i] * factor
+            out[order, j] = value
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,19 +125,8 @@ class QuinticTrajectory:
 
     def state(self, t: float) -> FloatArray:
         """(4, n): position, velocity, acceleration, jerk at time ``t`` s; rest outside of [0, duration]."""
-        out = np.zeros((4, self.n))
-        if t >= self.duration:
-            out[0] = self.knots[-1, 0]
-            return out
-        s = min(max(int(np.searchsorted(self.times, t, side="right")) - 1, 0), len(self.coefficients) - 1)
-        x = max(t - self.times[s], 0.0)
-        c = self.coefficients[s]
-        for order in range(4):
-            d = c * _DERIVATIVE[order]
-            value = d[:, 5]
-            for i in range(4, order - 1, -1):
-                value = value * x + d[:, i]
-            out[order] = value
+        out = np.empty((4, self.n))
+        _state(self.times, self.coefficients, self.knots[-1, 0], t, out)
         return out
 
     def states(self, t: ArrayLike) -> FloatArray:

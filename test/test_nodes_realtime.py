@@ -1,0 +1,109 @@
+"""Real time: the pacing of the simulated arm, plant and controller on the wall clock. Asserts no hard timing."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from ros_harness import Probe, end_all, running
+from test_nodes_failures import assert_within_limits
+from test_nodes_lockstep import load, references
+
+from safe_sysid.nodes.pacing import Pacer, TimedCommand
+from safe_sysid.robot import load_robot, load_scene
+from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
+from safe_sysid.simulation.plant import BRAKING
+
+PERIOD = 1000
+
+
+@given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), min_size=1, max_size=40))
+def test_every_period_is_simulated_once_and_every_command_acts_at_most_once(
+    events: list[tuple[int, bool]],
+) -> None:
+    """Whatever the order of commands, deadlines met and stalls."""
+    pacer, now, steps, sent = Pacer(PERIOD, 0), 0, [], 0
+    for pause, is_command in events:
+        now += pause
+        if is_command:
+            sent += 1
+            pacer.put(TimedCommand(now, np.array([float(sent)])))
+            ahead = pacer.ahead(now)
+            steps += [ahead] if ahead is not None else []
+        else:
+            steps += pacer.due(now)
+    steps += pacer.due(now)
+    ended = now // PERIOD
+    assert ended <= len(steps) <= ended + 1  # one more if the period under way is simulated ahead
+    used = [int(step.torque[0]) for step in steps if step.torque is not None]
+    assert used == sorted(set(used))
+    assert all(0.0 <= step.late <= 1e-9 * PERIOD for step in steps)
+
+
+def test_a_command_acts_from_where_it_came_in_its_period() -> None:
+    pacer, torque = Pacer(PERIOD, 0), np.ones(1)
+    pacer.put(TimedCommand(300, torque))
+    assert pacer.ahead(300) == (torque, pytest.approx(300e-9))
+    pacer.put(TimedCommand(700, torque))
+    assert pacer.ahead(700) is None  # the period is simulated: from the next one on
+    assert pacer.due(1000) == []
+    assert pacer.due(1999) == []
+    assert pacer.due(2000) == [(torque, 0.0)]
+    pacer.put(TimedCommand(4200, torque))  # came after a stall
+    assert pacer.ahead(4200) is None
+    assert [step.torque is None for step in pacer.due(5100)] == [True, True, False]
+
+
+def test_a_late_command_moves_the_arm_like_two_shorter_periods() -> None:
+    """Half a period of the old torque, half of the new, and the effort is their mean: what the identifier assumes."""
+    model = load_robot("kinova_gen3")
+    payload, theta = payload_from_spec("5lb"), draw_truth(model, payload_from_spec("5lb"), 4, "uniform")
+    common = (model, theta, payload, load_scene("open"), 0, NoiseModel("none"), np.array(model.settings.home))
+    whole, halves = Plant(*common, period=2e-3, substeps=4), Plant(*common, period=1e-3, substeps=2)
+    rng = np.random.default_rng(2)
+    first, second = rng.uniform(-20, 20, (2, 7))
+    whole.step(first)
+    halves.step(first)
+    halves.step(first)
+    late, early = whole.step(second, late=0.8e-3), (halves.step(first), halves.step(second))
+    np.testing.assert_array_equal(late.q, early[1].q)
+    np.testing.assert_array_equal(late.qd, early[1].qd)
+    np.testing.assert_allclose(late.effort, 0.5 * (early[0].effort + early[1].effort), rtol=1e-14)
+    on_time = whole.step(first, late=0.0)
+    np.testing.assert_array_equal(on_time.effort, first)
+
+
+@pytest.mark.ros
+def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead_controller(
+    tmp_path: Path,
+) -> None:
+    nodes = {"plant": {"payload": "4lb", "watchdog_s": 0.1}, "controller": {}}
+    patient = {"measurement": {"max_age_s": 0.5}}  # machines that run tests stall
+    with running(tmp_path, nodes, patient, lockstep=False) as processes, Probe() as probe:
+        seen = references(probe)
+        probe.wait(lambda: len(seen) > 150, "1.5 s of holding")
+        processes["controller"].end(signal.SIGTERM)
+        probe.wait(lambda: "drives hold" in probe.message("plant"), "the watchdog")
+        probe.spin(0.5)
+        assert end_all({"plant": processes["plant"]})["plant"][0] == 0
+    control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
+    assert_within_limits(load_robot("kinova_gen3"), plant)
+    print(
+        f"latency p50 {np.median(control['latency_us']):.0f} us, period {np.median(control['period_us']):.0f} us"
+    )
+    assert 800.0 < np.median(control["period_us"]) < 1500.0
+    assert 0.0 < np.median(control["latency_us"]) < 20_000.0
+    assert plant["mode"][-1] == BRAKING
+    # The stamps of both logs are one clock: the reference at a stamp is the true position there.
+    rows = np.rint((control["stamp"] - plant["origin_ns"]) / 1e6).astype(int)
+    assert np.max(np.abs(control["q_d"] - plant["q"][rows])) < 0.01
+    assert np.all(np.abs(plant["q"][-1] - plant["q"][0]) < 0.01)
+    assert len(plant["delay"]) == len(plant["age"]) > 500
