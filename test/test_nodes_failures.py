@@ -194,10 +194,13 @@ def test_ctrl_c_ends_every_node_within_two_seconds_even_in_the_middle_of_plannin
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) -> None:
-    process = NodeProcess("controller", {"lockstep": True}, tmp_path)
+    space = f"/starting_{number}"
+    process = NodeProcess("controller", {"lockstep": True}, tmp_path, space)
     try:
         with Probe() as probe:  # its participant exists: the node is under construction, or just ready
-            probe.wait(lambda: "controller" in probe.node.get_node_names(), "the node to appear")
+            probe.wait(
+                lambda: ("controller", space) in probe.node.get_node_names_and_namespaces(), "the node"
+            )
             status, seconds = process.end(number)
     finally:
         process.process.kill()

@@ -23,6 +23,10 @@ from safe_sysid.nodes.base import BaseNode
 __all__ = ["Worker", "run_node"]
 
 
+class _StopRequested(BaseException):
+    """Ends a start. Not KeyboardInterrupt: some libraries let Python die of that even if it is caught."""
+
+
 class _Stop:
     """SIGINT and SIGTERM: the first asks the loop to end, or ends a start that is still under way."""
 
@@ -34,7 +38,7 @@ class _Stop:
     def _handle(self, number: int, frame: Any) -> None:
         self.requested = True
         if not self.looping:
-            raise KeyboardInterrupt
+            raise _StopRequested
 
 
 def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -> int:
@@ -42,9 +46,10 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
 
     One line ``READY <name>`` on stdout says that it works, compiled code included.
     """
-    stop, node = _Stop(), None
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    node = None
     try:
+        stop = _Stop()
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()
         executor = EventsExecutor()
         executor.add_node(node)
@@ -59,10 +64,10 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
         return _leave(2)
-    except KeyboardInterrupt:
+    except _StopRequested:
         pass
     finally:
-        stop.looping = True
+        stop.looping = True  # a second signal must not disturb the end
         if node is not None:
             try:
                 node.close()
