@@ -23,7 +23,13 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.identifier import Identifier, UpdateResult
 from safe_sysid.identification.measurements import Measurements
-from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, hand_over_state
+from safe_sysid.planning.planner import (
+    Planner,
+    PlannerOptions,
+    PlannerResult,
+    bounds_stopped_improving,
+    hand_over_state,
+)
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
@@ -195,7 +201,8 @@ class Episode:
         if reason is not None:
             self.result.refusals.append(f"plan {sequence}: {reason}")
             return
-        if sequence + 1 < self._plans:
+        history = [self.model.arm_prior, *(box for _, box in self.result.announced)]
+        if sequence + 1 < self._plans and not bounds_stopped_improving(history):
             self._plan(sequence + 1, plan.hand_over_time, hand_over_state(plan), answer)
 
     def _identify(self, log: dict[str, list], size: int) -> list[ParameterBox]:

@@ -237,13 +237,13 @@ def test_stop_rule(model: RobotModel) -> None:
     half, same = shrunk(prior, 0.5, 1), shrunk(prior, 0.4999, 2)
     assert not bounds_stopped_improving([prior])
     assert not bounds_stopped_improving([prior, half])
-    assert bounds_stopped_improving([prior, half, same])
+    assert bounds_stopped_improving([prior, half, same], updates=1)
     assert not bounds_stopped_improving([prior, half, same], updates=2)
     assert bounds_stopped_improving([half, half, half], updates=2)
     one = half.payload_lower.copy()
     one[7] += 0.1 * (half.payload_upper - half.payload_lower)[7]
-    assert not bounds_stopped_improving([half, half.with_payload(one, half.payload_upper, 2)])
-    assert not bounds_stopped_improving([half, dataclasses.replace(half, epoch=1)])
+    assert not bounds_stopped_improving([half, half.with_payload(one, half.payload_upper, 2)], updates=1)
+    assert not bounds_stopped_improving([half, dataclasses.replace(half, epoch=1)], updates=1)
     with pytest.raises(PlanError, match="updates"):
         bounds_stopped_improving([prior], updates=0)
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["mapped_segments", "remove_leftovers"]
+__all__ = ["domain_segments", "mapped_segments", "remove_leftovers"]
 
 _DIRECTORY = Path("/dev/shm")
+_PORT = re.compile(r"(?:sem\.)?fastrtps_port(\d+)(?:_el|_mutex)?")
+_PORT_BASE, _PORTS_PER_DOMAIN = 7400, 250  # RTPS 2.2, section 9.6.1.1
 _SEGMENT = re.compile(r"/dev/shm/((?:sem\.)?fastrtps_[A-Za-z0-9_]+)")
 
 
@@ -20,6 +22,17 @@ def mapped_segments(pids: Iterable[int]) -> set[str]:
     for pid in pids:
         with suppress(OSError):
             found.update(_SEGMENT.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")))
+    return found
+
+
+def domain_segments(domain: int) -> set[str]:
+    """Segments named after a port of this ROS domain: a process that was killed may have made one a moment before."""
+    first = _PORT_BASE + _PORTS_PER_DOMAIN * domain
+    found = set()
+    for path in _DIRECTORY.glob("*fastrtps_port*"):
+        match = _PORT.fullmatch(path.name)
+        if match and first <= int(match[1]) < first + _PORTS_PER_DOMAIN:
+            found.add(path.name)
     return found
 
 

@@ -35,6 +35,8 @@ class LockstepGate:
 
         While plans are awaited each is offered at its start, otherwise at once.
         """
+        if not self._plans:
+            return []
         due = [answer for answer in self._plans if self._hand_over is None or answer.start_ns <= stamp]
         self._plans = [answer for answer in self._plans if answer not in due]
         return due
@@ -50,6 +52,8 @@ class LockstepGate:
 
     def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
         """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""
+        if not self._bounds:
+            return []
         due = [
             answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)
         ]

@@ -23,7 +23,14 @@ from safe_sysid.nodes.parameters import declare, number
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.planning.optimise import Budget
-from safe_sysid.planning.planner import Calibration, Planner, PlannerOptions, PlannerResult, hand_over_state
+from safe_sysid.planning.planner import (
+    Calibration,
+    Planner,
+    PlannerOptions,
+    PlannerResult,
+    bounds_stopped_improving,
+    hand_over_state,
+)
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
@@ -138,7 +145,7 @@ class PlannerNode(BaseNode):
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + self._t_p
             self._information = self._information + previous.information
-        if self._left == 0:
+        if self._left == 0 or self._nothing_gained(trigger.frame_id):
             self._finish(start, trigger.frame_id)
             return
         deadline = None
@@ -148,6 +155,12 @@ class PlannerNode(BaseNode):
         box = self._boxes[trigger.frame_id]
         under_way = None if previous is None else previous.plan
         self._worker.submit(partial(self._plan, state, start, box, under_way, deadline))
+
+    def _nothing_gained(self, identity: str) -> bool:
+        """Whether the last boxes up to the one in force hardly shrank: more of the same motion teaches nothing."""
+        active = self._boxes[identity]
+        history = [box for box in self._boxes.values() if box.epoch == active.epoch and box.seq <= active.seq]
+        return bounds_stopped_improving(sorted(history, key=lambda box: box.seq))
 
     def _finish(self, start: int, identity: str) -> None:
         """No further trajectory is wanted: the controller brakes along the last one."""

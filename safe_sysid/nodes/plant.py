@@ -46,7 +46,7 @@ class PlantNode(BaseNode):
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
         self._skipped, self._missed = 0, 0
-        self._timing = Recorder({"command_stamp": ((), np.int64), "delay": ((), float), "age": ((), float)})
+        self._timing = Recorder({"delay": 1, "age": 1})
         self._writer, self._clock_message = messages.JointStateWriter(self.model.joint_names), Clock()
         qos = measurement_qos(lockstep, history=True)
         self._states = self.create_publisher(JointState, "joint_states", qos)
@@ -106,7 +106,7 @@ class PlantNode(BaseNode):
         self._last_answered = stamp
         self._delay.add(delay)
         self._age.add(age)
-        self._timing.append(command_stamp=stamp, delay=delay, age=age)
+        self._timing.append(stamp, (np.array([delay, age]),))
 
     def _advance(self, torque: np.ndarray | None, late: float = 0.0) -> None:
         self._plant.step(torque, late)
@@ -190,10 +190,11 @@ class PlantNode(BaseNode):
         if self.options.run_dir is None:
             return
         plant = self._plant
-        truth: dict[str, Any] = dict(plant.truth())
-        self._timing.save(
+        values: dict[str, Any] = {**plant.truth(), **self._timing.columns()}
+        np.savez(
             self.options.run_dir / "plant.npz",
-            **truth,
+            **values,
+            command_stamp=self._timing.stamps,
             origin_ns=self._origin,
             missed=self._missed,
             skipped=self._skipped,

@@ -59,7 +59,7 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
         raise_priority(node)
         stop.looping = True
         print(f"READY {node.get_name()}", flush=True)
-        while not stop.requested and rclpy.ok():
+        while not stop.requested:
             node.spin_some(executor)
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)

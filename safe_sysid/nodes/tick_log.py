@@ -15,6 +15,7 @@ from safe_sysid.nodes.time_base import Histogram
 __all__ = ["TickLog"]
 
 _STATES = tuple(ControllerState)
+_INDEX = {state: float(i) for i, state in enumerate(_STATES)}
 
 
 class TickLog:
@@ -25,21 +26,21 @@ class TickLog:
         self._core, self._lockstep = core, lockstep
         self.period, self.compute, self.latency = Histogram(), Histogram(), Histogram()
         self.ticks, self.late, self.last_arrival = 0, 0, 0
-        self._times = np.zeros(3)  # of this tick, s
         n = core.model.n
-        self._rows = Recorder(
-            {"stamp": ((), np.int64), "state": ((), np.int8)}
-            | dict.fromkeys(("energy", "uncertainty"), ((), np.float64))
-            | dict.fromkeys(("q_d", "qd_d", "qdd_d", "e", "de", "torque"), ((n,), np.float64))
-            | dict.fromkeys(("compute_us", "period_us", "latency_us"), ((), np.float32))
+        # State, energy, S, then the times of this tick, us.
+        self._scalars = np.zeros(6)
+        vectors = dict.fromkeys(("q_d", "qd_d", "qdd_d", "e", "de", "torque"), n)
+        scalars = dict.fromkeys(
+            ("state", "energy", "uncertainty", "compute_us", "period_us", "latency_us"), 1
         )
+        self._rows = Recorder(vectors | scalars)
 
     def command_sent(self, arrival: int, stamp_ns: int) -> None:
         """Right after the command has gone; ``arrival`` (ns, performance counter) is the measurement's."""
         compute = 1e-9 * (time.perf_counter_ns() - arrival)
         latency = np.nan if self._lockstep else 1e-9 * (time.time_ns() - stamp_ns)
         period = 1e-9 * (arrival - self.last_arrival) if self.last_arrival else 0.0
-        self._times[:] = compute, period, latency
+        self._scalars[3:] = 1e6 * compute, 1e6 * period, 1e6 * latency
         self.last_arrival, self.ticks = arrival, self.ticks + 1
         self.compute.add(compute)
         if period:
@@ -49,15 +50,16 @@ class TickLog:
             self.late += latency > self._core.gains.assumptions.delay_max
 
     def add(self, stamp_ns: int, out: ControllerOutput) -> None:
-        """One row."""
-        compute, period, latency = 1e6 * self._times
-        error, error_rate, _ = self._core.tracking_error
+        """One row; the answered measurement's stamp and what became of it."""
+        if out.torque is None:
+            return
+        core = self._core
+        self._scalars[:3] = _INDEX[core.state], out.energy, core.uncertainty
+        error, error_rate, _ = core.tracking_error
         desired = out.reference
         self._rows.append(
-            stamp=stamp_ns, state=_STATES.index(self._core.state), energy=out.energy, torque=out.torque,
-            uncertainty=self._core.uncertainty, q_d=desired[0], qd_d=desired[1], qdd_d=desired[2],
-            e=error, de=error_rate, compute_us=compute, period_us=period, latency_us=latency,
-        )  # fmt: skip
+            stamp_ns, (desired[0], desired[1], desired[2], error, error_rate, out.torque, self._scalars)
+        )
 
     def values(self) -> dict[str, object]:
         """For diagnostics."""
@@ -71,6 +73,7 @@ class TickLog:
         core, g = self._core, self._core.gains
         self._rows.save(
             path,
+            state=self._rows.columns()["state"].astype(np.int8),
             states=np.array([state.value for state in _STATES]),
             joint_names=np.array(core.model.joint_names),
             V_max=g.V_max, e_bound=g.e_bound, de_bound=g.de_bound, r_bound=g.r_bound,

@@ -374,8 +374,14 @@ def _check_connection(start: FloatArray, start_time: float, previous: Plan, name
         )
 
 
+#: So many updates in a row without improvement end a run.
+VAIN_UPDATES = 2
+#: An update is in vain if no interval became narrower by more than this share of its width.
+VAIN_SHARE = 0.1
+
+
 def bounds_stopped_improving(
-    history: Sequence[ParameterBox], threshold: float = 0.02, updates: int = 1
+    history: Sequence[ParameterBox], threshold: float = VAIN_SHARE, updates: int = VAIN_UPDATES
 ) -> bool:
     """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in any of the last ``updates``.
 
