@@ -245,6 +245,11 @@ class ControllerNode(BaseNode):
         text = f"{core.state.value}: {self._start_refused or core.reason}"
         if self._log.ticks and self._waiting is None and silent > 1.0 and not self.options.lockstep:
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
+        if self._log.late > 0.01 * self._log.ticks:
+            level = max(level, WARN)
+            text += (
+                f"; {self._log.late} commands later than delay_max: the tracking bound does not cover that"
+            )
         if self._waiting is not None:
             text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
