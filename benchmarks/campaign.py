@@ -73,7 +73,7 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
             truth["tau_commanded"],
             truth["tau_applied"],
             truth["contacts"],
-            truth["mode"] != 0,
+            truth["mode"],
             plant.theta_true,
             tuple(" / ".join(pair) for pair in sorted(plant.contact_names)),
         ),

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from demo_support import PAIR, clean_logs, oracle, rig
+from demo_support import PAIR, TICKS, clean_logs, oracle, rig
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safe_sysid.control.design import design_gains
 from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.demo.logs import BRAKING, RunLogs
+from safe_sysid.demo.summarise import timing_notes
 from safe_sysid.report.summary import VIOLATION_KINDS
 
 
@@ -288,3 +290,24 @@ def test_one_of_each_is_found_together() -> None:
     assert found.pop("bounds") == 2
     assert found == dict.fromkeys(("position", "velocity", "torque", "clearance", "contact", "tracking"), 1)
     assert {text.partition(":")[0] for text in result.safety.findings} == set(VIOLATION_KINDS)
+
+
+def test_timing_that_was_not_kept_is_told() -> None:
+    logs, r = clean_logs(), rig()
+    # Gains for real time: in lock-step the delay is zero.
+    r = replace(r, gains=design_gains(r.model))
+    assume = r.gains.assumptions
+    assert timing_notes(logs, r.gains, lockstep=False) == []
+    kept = np.full(TICKS, 0.5 * assume.hold_max)
+    late = np.where(np.arange(TICKS) % 4 == 0, 3.0 * assume.hold_max, kept)
+    delay = np.full(TICKS, 0.5 * assume.delay_max)
+    inside = replace(logs, plant=replace(logs.plant, delay=delay, age=kept))
+    assert timing_notes(inside, r.gains, lockstep=False) == []
+    (note,) = timing_notes(
+        replace(logs, plant=replace(logs.plant, delay=delay, age=late)), r.gains, lockstep=False
+    )
+    assert "25.0% of torques acted later than timing.hold_max_s" in note
+    assert (
+        timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True)
+        == []
+    )

@@ -41,6 +41,8 @@ class PlantLog:
         contacts: (N,) contacts that must not be. mode: (N,) who moved the arm: a command, the last one held, or the
             drives.
         theta_true: (14 n,). contact_names: pairs that touched.
+        delay: (C,) s from a measurement to the arrival of its command. age: (C,) s, how old the measurement behind the
+            torque in force had become by then. Empty in lock-step.
     """
 
     time: FloatArray
@@ -52,6 +54,8 @@ class PlantLog:
     mode: NDArray[np.int8]
     theta_true: FloatArray
     contact_names: tuple[str, ...] = ()
+    delay: FloatArray = field(default_factory=lambda: np.zeros(0))
+    age: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +181,8 @@ def _plant(path: Path, n: int) -> tuple[PlantLog, int]:
         data["mode"],
         data["theta_true"],
         tuple(str(name) for name in data.get("contact_names", ())),
+        np.asarray(data.get("delay", ()), np.float64),
+        np.asarray(data.get("age", ()), np.float64),
     )
     return log, int(data.get("origin_ns", 0))
 

@@ -18,7 +18,7 @@ from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.state import RunState
-from safe_sysid.demo.summarise import draw_pictures, summarise
+from safe_sysid.demo.summarise import draw_pictures, summarise, timing_notes
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.report.summary import VIOLATION_KINDS, Exit, write_summary
@@ -99,9 +99,10 @@ def _run(setup: Setup, console: Console) -> int:
         logs = read_logs(setup.run_dir, setup.model.n)
         evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
         pictures = _draw(setup, logs, evaluation, progress)
+    notes = timing_notes(logs, setup.gains, options.lockstep)
     reason = _reason(trouble, evaluation)
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
-    summary = summarise(setup, logs, evaluation, clock, state.warnings, end)
+    summary = summarise(setup, logs, evaluation, clock, state.warnings + notes, end)
     write_summary(setup.run_dir / "summary.json", summary)
     if options.json_file is not None:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.gains import ControllerGains
 from safe_sysid.demo.evaluation import Evaluation
 from safe_sysid.demo.logs import COMMANDED, PlanEntry, RunLogs
 from safe_sysid.demo.options import Setup
@@ -26,7 +27,7 @@ from safe_sysid.report.summary import (
 )
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
-__all__ = ["draw_pictures", "summarise"]
+__all__ = ["draw_pictures", "summarise", "timing_notes"]
 
 FloatArray = NDArray[np.float64]
 
@@ -127,6 +128,26 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool) -> Timing:
         planning=_durations([plan.duration for plan in logs.plans]),
         identification=_durations([update.duration for update in logs.updates]),
     )
+
+
+def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[str]:
+    """What the tracking bound assumes about timing and this run did not keep: there it was observed, not proved."""
+    plant, assume = logs.plant, gains.assumptions
+    if lockstep or plant is None or not plant.delay.size:
+        return []
+    notes = []
+    for what, values, bound, name in (
+        ("commands came", plant.delay, assume.delay_max, "delay_max_s"),
+        ("torques acted", plant.age, assume.hold_max, "hold_max_s"),
+    ):
+        share = float(np.mean(values > bound))
+        if share > 0.0:
+            median = 1e3 * float(np.median(values))
+            notes.append(
+                f"timing: {share:.1%} of {what} later than timing.{name} = {1e3 * bound:g} ms (median {median:.2f} ms): "
+                "there the tracking bound is not proved, only observed"
+            )
+    return notes
 
 
 def _missed(mode: NDArray[np.int8]) -> int:

@@ -75,7 +75,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
     began = time.monotonic()
     deadline = began + options.timeout
     with own_domain() as domain, ProcessGroup() as group:
-        environment = ros_environment(domain, setup.run_dir / "log" / "ros")
+        environment = ros_environment(domain, setup.run_dir / "log" / "ros", options.lockstep)
 
         def start(names: tuple[str, ...]) -> None:
             for name in names:
