@@ -144,8 +144,8 @@ def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[
         if share > 0.0:
             median = 1e3 * float(np.median(values))
             notes.append(
-                f"timing: {share:.1%} of {what} later than timing.{name} = {1e3 * bound:g} ms (median {median:.2f} ms): "
-                "there the tracking bound is not proved, only observed"
+                f"timing: {share:.1%} of {what} later than timing.{name} = {1e3 * bound:g} ms "
+                f"(median {median:.2f} ms): there the tracking bound is not proved, only observed"
             )
     return notes
 
