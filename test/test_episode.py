@@ -1,0 +1,101 @@
+"""The whole loop in one process: nothing is violated, every bound holds, the same seed gives the same run."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from safe_sysid.control import ControllerState
+from safe_sysid.episode import Episode, EpisodeResult
+from safe_sysid.errors import PlanError
+from safe_sysid.identification.identifier import UpdateStatus
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import load_scene
+from safe_sysid.simulation.assembly import build_plant
+from safe_sysid.simulation.noise import NoiseModel
+from safe_sysid.simulation.payloads import payload_from_spec
+from safe_sysid.simulation.plant import Plant
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+def run(model: RobotModel, scene: str, seed: int, **plant_options: object) -> tuple[EpisodeResult, Plant]:
+    plant = build_plant(model, payload_from_spec("7lb"), load_scene(scene), seed, **plant_options)
+    return Episode(model, plant, load_scene(scene), plans=2, seed=seed).run(), plant
+
+
+def check(model: RobotModel, result: EpisodeResult, plant: Plant) -> None:
+    truth, log, limits = plant.theta_true, plant.truth(), model.limits
+    assert result.refusals == []
+    assert all(answer.plan is not None for answer in result.plans)
+    boxes = [model.arm_prior, *(update.box for _, update in result.updates)]
+    for before, after in pairwise(boxes):
+        assert after.is_inside(before)
+        assert after.contains(truth)
+    assert plant.contact_steps == 0
+    assert np.all(log["q"] > limits.position_lower)
+    assert np.all(log["q"] < limits.position_upper)
+    assert np.all(np.abs(log["qd"]) <= limits.velocity)
+    assert np.all(np.abs(log["tau_applied"]) <= limits.torque)
+    ticks = slice(1, len(result.stamps) + 1)  # the plant's first row comes before the first tick
+    q, qd = log["q"][ticks], log["qd"][ticks]
+    assert np.allclose(log["t"][ticks], result.stamps, atol=1e-9)
+    assert np.all(np.abs(result.reference[:, 0] - q) <= result.gains.e_bound)
+    assert np.all(np.abs(result.reference[:, 1] - qd) <= result.gains.de_bound)
+    assert min(plant.clearance(x)[0] for x in log["q"][::100]) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("scene", "noise", "draw"), [("open", "uniform", "uniform"), ("six_boxes", "adversarial", "corner")]
+)
+def test_nothing_is_violated_and_every_bound_holds(
+    model: RobotModel, scene: str, noise: str, draw: str
+) -> None:
+    result, plant = run(model, scene, 3, noise=noise, draw=draw, actuator="adversarial")
+    check(model, result, plant)
+    last = result.updates[-1][1]
+    assert last.status is UpdateStatus.OK
+    assert last.widths[0] < 0.5 * (model.arm_prior.payload_upper - model.arm_prior.payload_lower)[0]
+    assert result.states[-1] == ControllerState.HOLDING.value
+    assert len(result.announced) >= 3
+
+
+def test_a_seed_gives_one_run(model: RobotModel) -> None:
+    (first, a), (second, b) = (run(model, "open", 5) for _ in range(2))
+    for name in ("q", "qd", "tau_applied", "effort"):
+        assert np.array_equal(a.truth()[name], b.truth()[name])
+    for (_, x), (_, y) in zip(first.updates, second.updates, strict=True):
+        assert np.array_equal(x.box.lower, y.box.lower)
+        assert np.array_equal(x.box.upper, y.box.upper)
+
+
+def test_noise_beyond_what_is_declared_is_noticed(model: RobotModel) -> None:
+    """Sensors ten times worse than declared: the identifier says so and keeps its last box; motion stays safe."""
+    noise = NoiseModel("uniform", torque_abs=0.5, torque_rel=0.25)
+    result, plant = run(model, "open", 7, noise=noise)
+    assert any(update.status is UpdateStatus.EMPTY_SET for _, update in result.updates)
+    assert plant.contact_steps == 0
+    assert np.all(np.abs(plant.truth()["tau_applied"]) <= model.limits.torque)
+
+
+def test_start_out_of_range_is_refused(model: RobotModel) -> None:
+    q0 = np.array(model.settings.home)
+    q0[1] = model.limits.position_upper[1] + 0.01
+    plant = build_plant(model, payload_from_spec("4lb"), load_scene("open"), 0, q0=q0)
+    with pytest.raises(PlanError, match="joint_2"):
+        Episode(model, plant, load_scene("open"), plans=1).run()
+
+
+def test_start_that_may_be_too_heavy_is_refused_and_held(model: RobotModel) -> None:
+    """Stretched out: the heaviest payload of the prior could not be held for sure, so nothing moves."""
+    q0 = np.array([0.0, 1.5, 0.0, 0.1, 0.0, 0.1, 0.0])
+    plant = build_plant(model, payload_from_spec("4lb"), load_scene("open"), 0, q0=q0)
+    result = Episode(model, plant, load_scene("open"), plans=1).run()
+    (answer,) = result.plans
+    assert answer.plan is None
+    assert any("joint_2" in reason and "N m" in reason for reason in answer.reasons)
+    assert np.max(np.abs(plant.truth()["q"] - q0)) < np.max(result.gains.e_bound)
