@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from safe_sysid.demo.child import PARENT
-from safe_sysid.demo.shared_memory import domain_segments, mapped_segments, remove_leftovers
+from safe_sysid.demo.shared_memory import mapped_segments, port_segments, remove_leftovers
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["NodeProcess", "ProcessDiedError", "ProcessGroup"]
@@ -88,7 +88,6 @@ class ProcessGroup:
         """Start with none."""
         self.processes: list[NodeProcess] = []
         self._segments: set[str] = set()
-        self._domain: int | None = None
 
     def __enter__(self) -> ProcessGroup:
         return self
@@ -101,7 +100,6 @@ class ProcessGroup:
     ) -> NodeProcess:
         """Start one more."""
         process = NodeProcess(name, arguments, environment, log)
-        self._domain = int(environment["ROS_DOMAIN_ID"]) if "ROS_DOMAIN_ID" in environment else None
         self.processes.append(process)
         return process
 
@@ -143,9 +141,7 @@ class ProcessGroup:
                 _wait(alive, patience)
         for process in self.processes:
             process.send(signal.SIGKILL)  # anything that a node may have started itself
-        if self._domain is not None:
-            self._segments |= domain_segments(self._domain)
-        remove_leftovers(self._segments)
+        remove_leftovers(self._segments | port_segments())
         self._segments = set()
         return killed
 

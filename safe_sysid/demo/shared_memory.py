@@ -1,4 +1,4 @@
-"""What the middleware leaves in /dev/shm when a node is killed, found and removed: of this run only."""
+"""What the middleware leaves in /dev/shm when a node is killed, found and removed: this run's, and ports of nobody."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["domain_segments", "mapped_segments", "remove_leftovers"]
+__all__ = ["mapped_segments", "port_segments", "remove_leftovers"]
 
 _DIRECTORY = Path("/dev/shm")
-_PORT = re.compile(r"(?:sem\.)?fastrtps_port(\d+)(?:_el|_mutex)?")
-_PORT_BASE, _PORTS_PER_DOMAIN = 7400, 250  # RTPS 2.2, section 9.6.1.1
+_PORT = re.compile(
+    r"fastrtps_port\d+|sem\.fastrtps_port\d+_mutex"
+)  # not the lock files: those are never mapped
 _SEGMENT = re.compile(r"/dev/shm/((?:sem\.)?fastrtps_[A-Za-z0-9_]+)")
 
 
@@ -25,15 +26,12 @@ def mapped_segments(pids: Iterable[int]) -> set[str]:
     return found
 
 
-def domain_segments(domain: int) -> set[str]:
-    """Segments named after a port of this ROS domain: a process that was killed may have made one a moment before."""
-    first = _PORT_BASE + _PORTS_PER_DOMAIN * domain
-    found = set()
-    for path in _DIRECTORY.glob("*fastrtps_port*"):
-        match = _PORT.fullmatch(path.name)
-        if match and first <= int(match[1]) < first + _PORTS_PER_DOMAIN:
-            found.add(path.name)
-    return found
+def port_segments() -> set[str]:
+    """All ports of the middleware: numbered for the whole machine, so whose one was cannot be told from its name.
+
+    A process that was killed may have made one a moment before. One that no process has in its memory is nobody's.
+    """
+    return {path.name for path in _DIRECTORY.glob("*fastrtps_port*") if _PORT.fullmatch(path.name)}
 
 
 def remove_leftovers(segments: set[str]) -> list[str]:
