@@ -21,6 +21,7 @@ __all__ = [
     "TRIG_ERROR",
     "check_interval",
     "cos_interval",
+    "dot_bounds",
     "down",
     "iadd",
     "imul",
@@ -149,6 +150,12 @@ def matvec_bounds(matrix: FloatArray, vector: FloatArray) -> tuple[FloatArray, F
     return value - error * (1 + _EPS) - np.abs(value) * _EPS, value + error * (1 + _EPS) + np.abs(
         value
     ) * _EPS
+
+
+def dot_bounds(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+    """Lower and upper bound of the exact inner product of two float vectors."""
+    lower, upper = matvec_bounds(np.atleast_2d(np.asarray(a, float)), np.asarray(b, float))
+    return float(lower[0]), float(upper[0])
 
 
 def intersect(

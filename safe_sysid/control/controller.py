@@ -75,7 +75,7 @@ class Controller:
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()
         self.box = model.arm_prior
-        self._used = self.box  # what the law works with now: ``box``, or a blend on the way to the next one
+        self._mid, self._rad = self.box.mid, self.box.rad
         self._known: OrderedDict[str, ParameterBox] = OrderedDict({self.box.identity: self.box})
         self._target: ParameterBox | None = None
         self._blend_start, self._blend_from = 0.0, self.box
@@ -94,6 +94,11 @@ class Controller:
     def plan(self) -> Plan | None:
         """The plan that is tracked or braked along, if any."""
         return self._plan
+
+    @property
+    def pending_plan(self) -> Plan | None:
+        """The plan accepted for the next hand-over, if any."""
+        return self._next
 
     @property
     def blending(self) -> bool:
@@ -196,8 +201,21 @@ class Controller:
         if reason is not None:
             self.counts["bounds refused"] += 1
             return reason
-        self._blend_from, self._target, self._blend_start = self._used, box, now
+        self._blend_from, self._target, self._blend_start = self._current_box(), box, now
         return None
+
+    def _current_box(self) -> ParameterBox:
+        mid, rad = self._mid, self._rad
+        if self._target is None:
+            return self.box
+        lower = np.maximum(mid - rad, self.box.lower)
+        upper = np.minimum(mid + rad, self.box.upper)
+        return ParameterBox(
+            np.minimum(lower, self._target.lower),
+            np.maximum(upper, self._target.upper),
+            self.box.epoch,
+            self.box.seq,
+        )
 
     def reset_box(self) -> str | None:
         """Begin a new epoch with the prior (a new payload); at rest only. Returns the reason of a refusal."""
@@ -253,7 +271,7 @@ class Controller:
             out.reference = self._hold
         else:
             out.reference = self._plan.trajectory.state(stamp - self._plan.start_time)
-        torque = self._law.step(q, qd, out.reference, self._used.mid, self._used.rad)
+        torque = self._law.step(q, qd, out.reference, self._mid, self._rad)
         out.energy = self._energy_lower_bound()
         if out.energy > self.gains.V_max:
             self.fault(
@@ -319,7 +337,7 @@ class Controller:
             self.state, self.reason = ControllerState.HOLDING, "at rest"
 
     def _use(self, box: ParameterBox) -> None:
-        self.box = self._used = box
+        self.box, self._mid, self._rad = box, box.mid, box.rad
 
     def _advance_blend(self, stamp: float, out: ControllerOutput) -> None:
         target = self._target
@@ -335,4 +353,6 @@ class Controller:
             out.announce = target
             return
         s = max(s, 0.0)
-        self._used = self._blend_from.blend(target, s)
+        # A convex combination of two boxes that hold the truth holds it; mid and rad combine linearly.
+        self._mid = (1.0 - s) * self._blend_from.mid + s * target.mid
+        self._rad = ((1.0 - s) * self._blend_from.rad + s * target.rad) * (1.0 + 1e-15)
