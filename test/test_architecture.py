@@ -23,13 +23,16 @@ ROOMS = (
     "trajectories",
     "control",  # before planning: the planner takes the tracking bound from the controller's own synthesis
     "identification",
+    "logs",
     "reachability",
     "planning",
     "simulation",
     "episode",
+    "campaign",
     "nodes",
     "report",
     "demo",
+    "commands",
     "cli",
     "__main__",
 )
