@@ -53,8 +53,10 @@ setup(
     data_files=data_files(),
     python_requires=">=3.10",
     install_requires=[
+        "clarabel>=0.9,<1",
         "coal>=3.0,<4",
         "highspy>=1.7,<2",
+        "Jinja2>=3.0",
         "matplotlib>=3.6",
         "numba>=0.59",
         "numpy>=1.26,<3",
@@ -62,6 +64,7 @@ setup(
         "pydantic>=2.5,<3",
         "PyYAML>=6.0",
         "rich>=13.7",
+        "rosbags>=0.11,<0.12",
         "scipy>=1.11,<2",
     ],
     extras_require={
@@ -77,6 +80,7 @@ setup(
             "ros-trajectory-msgs==5.3.6",
             "ros-visualization-msgs==5.3.6",
         ],
+        "cluster": ["distributed>=2024.2"],  # safe-sysid campaign --scheduler
         "sim": ["mujoco>=3.2,<5"],
         "test": TEST,
         "dev": [

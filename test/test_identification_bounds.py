@@ -14,6 +14,7 @@ from safe_sysid.identification.dual_bounds import is_proved_empty, safe_lower, s
 from safe_sysid.identification.feasible_set import FeasibleSet
 from safe_sysid.identification.momentum import MomentumRows
 from safe_sysid.identification.nominal import make_consistent
+from safe_sysid.identification.programs import Programs, Solution
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, is_consistent
 
 
@@ -174,12 +175,13 @@ def test_forgetting_rows_keeps_the_truth():
     rng = np.random.default_rng(2)
     x, matrix, target, slack, lower, upper = polytope(rng, 1200, 15, width=0.3)
     prior = ParameterBox(lower, upper)
-    polytope_set = FeasibleSet(prior, max_rows=150, max_working=100)
+    polytope_set = FeasibleSet(prior, max_rows=150)
     for part in np.array_split(np.arange(1200), 8):
         polytope_set.add(momentum_rows(matrix[part], target[part], slack[part]))
         bounds = polytope_set.bound(np.arange(15), prior)
         polytope_set.prune()
         assert len(polytope_set) <= 150 + 300
+        assert polytope_set.rows.matrix.shape == (len(polytope_set), 15)
         assert np.all((bounds.lower <= x) & (x <= bounds.upper))
         assert not bounds.empty
 
@@ -202,18 +204,19 @@ def test_a_solver_that_lies_cannot_make_a_bound_too_tight(monkeypatch):
     rng = np.random.default_rng(8)
     x, matrix, target, slack, lower, upper = polytope(rng, 60, 6, width=0.1)
     prior = ParameterBox(lower, upper)
+    honest = Programs.solve
     for lie in ("scaled", "random", "nan", "swapped"):
         polytope_set = FeasibleSet(prior)
         polytope_set.add(momentum_rows(matrix, target, slack))
-        honest = polytope_set._minimise
 
-        def lying(solver, index, sign, honest=honest, lie=lie):
-            outcome, y, working = honest(solver, index, sign)
-            y = {"scaled": 1.7 * y, "random": rng.normal(size=y.size) / slack[working],
-                 "nan": np.full(y.size, np.nan), "swapped": -y}[lie]  # fmt: skip
-            return ("infeasible" if lie == "swapped" and sign < 0 else outcome), y, working
+        def lying(self, program, last_resort, lie=lie):
+            found = honest(self, program, last_resort)
+            y = {"scaled": 1.7 * found.y, "random": rng.normal(size=found.y.size),
+                 "nan": np.full(found.y.size, np.nan), "swapped": -found.y}[lie]  # fmt: skip
+            outcome = "infeasible" if lie == "swapped" and program[1] < 0 else found.outcome
+            return Solution(outcome, found.z, y)
 
-        monkeypatch.setattr(polytope_set, "_minimise", lying)
+        monkeypatch.setattr(Programs, "solve", lying)
         bounds = polytope_set.bound(np.arange(6), prior)
         assert not bounds.empty
         assert np.all((bounds.lower <= x) & (x <= bounds.upper)), lie
@@ -239,3 +242,36 @@ def test_consistent_point_of_a_box():
         assert is_consistent(point) or not ok
         found += ok
     assert found >= 36
+
+
+def test_rows_that_wait_for_an_update_do_not_pile_up():
+    rng = np.random.default_rng(4)
+    x, matrix, target, slack, lower, upper = polytope(rng, 600, 15, width=0.3)
+    prior = ParameterBox(lower, upper)
+    polytope_set = FeasibleSet(prior, max_rows=150)
+    polytope_set.add(momentum_rows(matrix[:100], target[:100], slack[:100]))
+    first = polytope_set.bound(np.arange(15), prior)
+    sizes = []
+    for _ in range(6):
+        polytope_set.add(momentum_rows(matrix, target, slack))
+        sizes.append(len(polytope_set))
+    assert max(sizes) <= 20 * 150
+    bounds = polytope_set.bound(np.arange(15), prior)
+    assert np.all((bounds.lower <= x) & (x <= bounds.upper))
+    assert not bounds.empty
+    assert np.mean(bounds.upper - bounds.lower) <= 1.02 * np.mean(first.upper - first.lower)
+
+
+def test_asking_again_gives_the_same():
+    rng = np.random.default_rng(6)
+    _, matrix, target, slack, lower, upper = polytope(rng, 200, 15, width=0.3)
+    prior = ParameterBox(lower, upper)
+    polytope_set = FeasibleSet(prior)
+    polytope_set.add(momentum_rows(matrix, target, slack))
+    first, again = (polytope_set.bound(np.arange(15), prior) for _ in range(2))
+    assert np.allclose(again.lower, first.lower, atol=1e-6)
+    assert np.allclose(again.upper, first.upper, atol=1e-6)
+    nested = ParameterBox(first.lower, first.upper)
+    third = polytope_set.bound(np.arange(15), nested)
+    assert np.array_equal(third.lower, first.lower)
+    assert third.solved == 30

@@ -9,9 +9,11 @@ from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification import Identifier, MeasurementErrors, Measurements, UpdateStatus, momentum
-from safe_sysid.identification.feasible_set import FeasibleSet
-from safe_sysid.identification.stream import default_ramp, default_windows
+from safe_sysid.identification.identifier import METHODS
+from safe_sysid.identification.programs import Programs
+from safe_sysid.identification.stream import MomentumStream, default_ramp, default_windows
 from safe_sysid.robot import ParameterBox, load_robot
+from safe_sysid.robot.parameters import pseudo_inertia
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -107,18 +109,18 @@ def test_noise_aimed_at_a_bound_touches_but_does_not_cross(model, errors, case, 
 
     def aim(data, index, sign):
         """Signs (N, n) that raise the lower (sign > 0) or lower the upper bound: those of the rows' multipliers."""
-        identifier = Identifier(model, declared, windows=window)
+        identifier = Identifier(model, declared, windows=window, method="lp")
         identifier.add(data)
-        feasible = identifier._set
-        _, y, working = feasible._minimise(feasible._solver(identifier.box), index, sign)
-        rows = feasible.rows.take(working)
+        proof = identifier.update().proof
+        rows, y = proof.rows, proof.row_multipliers[index - 60 if sign > 0 else index - 50]
+        y = y * sign  # a minimiser's
         signs = np.zeros(log.torque.shape)
         for value, start, end, joint in zip(y, rows.start, rows.end, rows.joint, strict=True):
             signs[(log.stamps > start + 1e-6) & (log.stamps < end + 1e-6), joint] += np.sign(value)
         return np.sign(signs)
 
     def update(data):
-        identifier = Identifier(model, declared, windows=window)
+        identifier = Identifier(model, declared, windows=window, method="lp")
         identifier.add(data)
         return identifier.update()
 
@@ -189,7 +191,7 @@ def test_a_solver_that_fails_is_said_and_the_last_box_stands(model, errors, case
     good = identifier.update()
     identifier.add(data[1000:])
     for lie in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInfeasible):
-        monkeypatch.setattr(FeasibleSet, "_run", lambda *_, lie=lie: lie)
+        monkeypatch.setattr(Programs, "_run", lambda *_, lie=lie: lie)
         result = identifier.update()
         assert result.status is UpdateStatus.SOLVER_FAILED
         assert result.box is good.box
@@ -252,3 +254,146 @@ def test_widths_after_four_exciting_plans(model, errors):
     data = noisy(log, 0.05, 0.025, rng, "uniform")
     widths = follow(Identifier(model, errors), data, theta, 1.5)[-1].widths
     assert np.all(widths <= np.array([0.75, 0.05, 0.05, 0.16, *[0.36] * 6]))
+
+
+# --- the proof -------------------------------------------------------------------------------------------------------
+
+
+def proved(proof):
+    """(20,) what the multipliers prove, by the formulas of proof.py, in extended precision and without our own code."""
+    rows, cuts, size = proof.rows, proof.cuts, proof.box.size
+    payload = slice(size // 14 * 10 - 10, size // 14 * 10)
+    a = np.zeros((len(rows), size + 20), np.longdouble)
+    a[:, :size] = rows.matrix
+    tare = rows.log == 1
+    a[tare, size : size + 10], a[tare, payload] = rows.matrix[tare, payload], 0.0
+    g = np.array(
+        [[u @ pseudo_inertia(unit) @ v - (m if k == 0 else 0.0) for k, unit in enumerate(np.eye(10))]
+         for u, v, m in zip(cuts.u, cuts.v, cuts.mass, strict=True)], np.longdouble,
+    ).reshape(-1, 10)  # fmt: skip
+    c = np.zeros((len(cuts), size + 20), np.longdouble)
+    c[:, payload], c[:, size : size + 10], c[:, size + 10 :] = g, -g, -g
+    lower = np.concatenate([proof.box.lower, proof.hand_lower, -proof.opening])
+    upper = np.concatenate([proof.box.upper, proof.hand_upper, proof.opening])
+    low, high = rows.target - rows.slack, rows.target + rows.slack
+    out = []
+    for k in range(20):
+        y, lam = (
+            proof.row_multipliers[k].astype(np.longdouble),
+            proof.cut_multipliers[k].astype(np.longdouble),
+        )
+        unit = np.eye(size + 20)[payload.start + k % 10]
+        if k < 10:
+            r = unit - y @ a - lam @ c
+            out.append(
+                np.minimum(y * low, y * high).sum()
+                + lam @ cuts.constant
+                + np.minimum(r * lower, r * upper).sum()
+            )
+        else:
+            r = unit - y @ a + lam @ c
+            out.append(
+                np.maximum(y * low, y * high).sum()
+                - lam @ cuts.constant
+                + np.maximum(r * lower, r * upper).sum()
+            )
+    return np.array(out)
+
+
+@pytest.mark.parametrize("mode", ["uniform", "random_sign"])
+def test_proof_gives_what_is_published(model, errors, case, mode):
+    theta, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), mode)
+    boxed = load_robot("kinova_gen3", **{"payload.box": "envelope"})
+    identifier, last = Identifier(boxed, errors), boxed.arm_prior
+    prior = boxed.arm_prior.payload_upper - boxed.arm_prior.payload_lower
+    used = 0
+    for result in follow(identifier, data, theta, 1.0):
+        proof = result.proof
+        assert np.array_equal(proof.box.lower, last.lower)
+        assert np.array_equal(proof.lower, result.box.payload_lower)
+        assert np.array_equal(proof.upper, result.box.payload_upper)
+        assert np.all(proof.rows.log == 0)
+        assert np.all(np.any(proof.row_multipliers != 0.0, axis=0))
+        assert len(proof.rows) < 400
+        value, published = proved(proof), np.concatenate([proof.lower, proof.upper])
+        sign = np.repeat([1.0, -1.0], 10)  # proved lies inside published, by the margin at least
+        better = sign * (value - published) / np.tile(prior, 2)
+        assert np.all(
+            better >= 0.5e-7 * (published != np.concatenate([last.payload_lower, last.payload_upper]))
+        )
+        assert np.all(better < 1e-6)
+        used += len(proof.cuts)
+        last = result.box
+    assert used > 10
+
+
+def test_proof_breaks_when_anything_in_it_is_changed(model, errors, case):
+    """The formulas see every part: one multiplier, one slack, the opening, the hand."""
+    _, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "random_sign")
+    identifier = Identifier(load_robot("kinova_gen3", **{"payload.box": "envelope"}), errors)
+    identifier.add(data)
+    proof = identifier.update().proof
+    sign, published = np.repeat([1.0, -1.0], 10), np.concatenate([proof.lower, proof.upper])
+    multipliers = proof.row_multipliers.copy()
+    multipliers[:, np.argmax(np.abs(multipliers).sum(axis=0))] *= 0.9
+    cut_multipliers = proof.cut_multipliers.copy()
+    cut_multipliers[:, np.argmax(cut_multipliers.sum(axis=0))] *= 0.9
+    for changed in (
+        {"row_multipliers": multipliers},
+        {"cut_multipliers": cut_multipliers},
+        {"rows": dataclasses.replace(proof.rows, slack=1.01 * proof.rows.slack)},
+        {"opening": 2.0 * proof.opening},
+        {"hand_lower": proof.hand_lower - 0.01 * np.abs(proof.hand_lower)},
+        {"box": model.arm_prior.with_payload(proof.box.payload_lower - 1.0, proof.box.payload_upper + 1.0)},
+    ):
+        other = dataclasses.replace(proof, **changed)
+        assert np.any(sign * (proved(other) - published) < 0.0), list(changed)
+
+
+def test_method_and_knowledge_are_checked(model, errors, case):
+    with pytest.raises(ParameterError, match="method"):
+        Identifier(model, errors, method="guess")
+    with pytest.raises(ParameterError, match="tare_rows"):
+        Identifier(
+            model, errors, tare_rows=momentum.MomentumRows.concatenate([some_rows(model, errors, case)])
+        )
+    theta, log = case
+    data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "random_sign")[:1000]
+    results = []
+    for method in METHODS:
+        identifier = Identifier(model, errors, method=method)
+        identifier.add(data)
+        results.append(identifier.update())
+        assert results[-1].box.contains(theta)
+    assert results[0].proof.cuts.kind.tolist() in ([], ["box"])  # a mass is not negative: that much is linear
+    assert np.all(results[1].widths <= results[0].widths * 1.02)
+    assert np.median(results[1].widths[4:] / results[0].widths[4:]) < 0.8
+
+
+def some_rows(model, errors, case):
+    stream = MomentumStream(model, errors, (0.1,))
+    return stream.push(
+        noisy(case[1], 0.05, 0.025, np.random.default_rng(1), "uniform")[:300], model.arm_prior
+    )
+
+
+def test_long_standstill_neither_grows_nor_slows(model, errors, case):
+    """The same motion again and again: rows kept, the solver's rows and the work of an update stay bounded."""
+    theta, log = case
+    identifier = Identifier(model, errors)
+    work, kept, working = [], [], []
+    for k in range(12):
+        data = noisy(log, 0.05, 0.025, np.random.default_rng(k), "uniform")[:700]
+        identifier.add(Measurements(data.stamps + 10.0 * k, data.q, data.qd, data.effort))
+        before = identifier._set._solver.programs.work
+        result = identifier.update()
+        assert result.status is UpdateStatus.OK
+        assert result.box.contains(theta)
+        work.append(identifier._set._solver.programs.work - before)
+        kept.append(len(identifier._set))
+        working.append(len(identifier._set._solver.programs))
+    assert max(kept) <= 4500
+    assert max(working) <= 700
+    assert max(work[6:]) <= 2 * max(work[:6])

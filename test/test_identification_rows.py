@@ -1,5 +1,6 @@
 """Momentum rows: the true parameters satisfy every one, for any arm, noise and source; what is left out is found."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,13 +9,12 @@ from identification_plant import noisy, random_arm, random_consistent_box, simul
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification import momentum
-from safe_sysid.identification.measurement_errors import MeasurementErrors, StepStates, torque_interval
+from safe_sysid.identification.measurement_errors import MeasurementErrors, torque_interval
 from safe_sysid.identification.measurements import Measurements, Screen
-from safe_sysid.identification.momentum import momentum_rows
-from safe_sysid.identification.remainders import Remainders
+from safe_sysid.identification.momentum import RowSource
+from safe_sysid.identification.remainders import magnitudes, motion_bounds
 from safe_sysid.identification.row_errors import ERROR_CAUSES
 from safe_sysid.identification.windows import WindowCutter
-from safe_sysid.robot.magnitudes import link_norms
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 
@@ -25,7 +25,7 @@ class Case:
         rng = np.random.default_rng(seed)
         self.kin, theta = random_arm(rng, n, coulomb=coulomb)
         self.theta, self.box = random_consistent_box(rng, theta, n)
-        self.v_c, self.rng, self.n = v_c, rng, n
+        self.v_c, self.rng, self.n, self.dt = v_c, rng, n, dt
         plans = wavy_plans(rng, n, duration)
         self.log = simulate(
             self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter
@@ -40,9 +40,10 @@ class Case:
 
     def rows(self, data, errors, lengths=(0.1,), ramp=0.0, stride=1.0):
         parts = []
-        for run, continues in Screen(np.zeros(self.n, bool), 1.0).runs(data):
-            for samples, windows in WindowCutter(lengths, stride).cut(run, continues):
-                parts.append(momentum_rows(self.kin, self.box, errors, samples, windows, ramp))
+        for run in Screen(np.zeros(self.n, bool), 1.0).runs(data):
+            cut = WindowCutter(lengths, self.dt, stride, errors.margin(self.dt)).cut(run)
+            source = RowSource(self.kin, self.box, errors, cut.tail, ramp > 0.0)
+            parts += [source.rows(windows, ramp) for windows in cut.windows]
         return momentum.MomentumRows.concatenate(parts)
 
     def ratio(self, rows):
@@ -130,8 +131,7 @@ def test_left_rectangles_are_found(case, monkeypatch):
     step_states = momentum.step_states
 
     def left(samples, errors):
-        good = step_states(samples, errors)
-        return StepStates(good.h, samples.q[:-1], samples.qd[:-1], good.rho, good.delta, good.wrong)
+        return dataclasses.replace(step_states(samples, errors), centre=samples.q[:-1], mean=samples.qd[:-1])
 
     assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0
     monkeypatch.setattr(momentum, "step_states", left)
@@ -142,7 +142,7 @@ def test_friction_sign_taken_from_samples_is_found(monkeypatch):
     case = Case(5, 3, coulomb=3.0, chatter=0.0)
     data = noisy(case.log, 0.0, 0.0, case.rng, "none")
     assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0
-    monkeypatch.setattr(momentum, "coulomb_sign", lambda mean, rho, h, e: np.sign(mean))
+    monkeypatch.setattr(momentum, "coulomb_sign", lambda data, steps, e: np.sign(steps.mean))
     assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() > 1.0
 
 
@@ -198,7 +198,8 @@ def test_remainders_bound_sampled_derivatives():
         rigid = theta.copy()
         rigid[10 * n :] = 0.0
         v, x, y = (rng.uniform(0, 2, n) * rng.integers(0, 2, n) for _ in range(3))
-        bound = Remainders(kin, link_norms(kin, box.lower, box.upper)).bounds(v[None], x[None], y[None])
+        bound = np.empty((6, n))
+        motion_bounds(*magnitudes(kin, box), v, x, y, x, y, bound)
         closest = np.zeros(6)
         for _ in range(150):
             q, qd = rng.uniform(-np.pi, np.pi, n), v * rng.choice([-1, 1], n)
@@ -211,11 +212,11 @@ def test_remainders_bound_sampled_derivatives():
             first = (values[:, 2] - values[:, 0]) / (2 * h)
             second = (values[:, 2] - 2 * values[:, 1] + values[:, 0]) / h**2
             for k, (got, most) in enumerate((
-                (values[0, 1], bound.p0), (first[0], bound.p1), (second[0], bound.p2),
-                (values[1, 1], bound.f0), (first[1], bound.f1), (second[1], bound.f2),
+                (values[0, 1], bound[0]), (first[0], bound[1]), (second[0], bound[2]),
+                (values[1, 1], bound[3]), (first[1], bound[4]), (second[1], bound[5]),
             )):  # fmt: skip
-                assert np.all(np.abs(got) <= most[0] * (1 + 1e-6) + 1e-4)
-                closest[k] = max(closest[k], np.max(np.abs(got) / (most[0] + 1e-3)))
+                assert np.all(np.abs(got) <= most * (1 + 1e-6) + 1e-4)
+                closest[k] = max(closest[k], np.max(np.abs(got) / (most + 1e-3)))
         assert closest[0] > 0.02 or not v.any()
 
 
@@ -263,9 +264,11 @@ def test_bad_samples_are_counted_and_end_a_run():
     screen = Screen(np.zeros(2, bool), 1.5e-3)
     runs = screen.runs(Measurements(stamps[order], q[order], data.qd[order], data.effort[order]))
     assert dict(screen.rejected) == {"not_finite": 1, "out_of_order": 1, "duplicate": 1, "gap": 2}
-    for run, _ in runs:
-        assert np.all(np.abs(np.diff(run.stamps) - 1e-3) < 1e-9)
-    assert not any(continues for _, continues in runs)
+    for run in runs:
+        assert np.all(np.abs(np.diff(run.samples.stamps) - 1e-3) < 1e-9)
+        index = slice(run.first, run.first + len(run.samples))
+        assert np.array_equal(run.samples.stamps, stamps[order][index])
+    assert not any(run.continues for run in runs)
 
 
 def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
@@ -275,11 +278,21 @@ def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
     data = log_of(stamps)
 
     def windows(parts):
-        screen, cutter, out = Screen(np.zeros(2, bool), 1.5e-3), WindowCutter((0.02, 0.03), 0.5), []
+        screen, cutter, out = (
+            Screen(np.zeros(2, bool), 1.5e-3),
+            WindowCutter((0.02, 0.03), 1e-3, 0.5, 1, 8),
+            [],
+        )
         for part in parts:
-            for run, continues in screen.runs(part):
-                for samples, found in cutter.cut(run, continues):
-                    out += [(samples.stamps[i], samples.stamps[j]) for i, j in found]
+            for run in screen.runs(part):
+                tail, cut = cutter.cut(run)
+                assert tail.start in (0, 200)
+                for i, j in np.concatenate(cut):
+                    assert tail.samples.stamps[i] == stamps[tail.first + i]
+                    assert tail.samples.stamps[j] == stamps[tail.first + j]
+                    assert i >= 1
+                    assert j + 1 < len(tail.samples)
+                    out.append((tail.samples.stamps[i], tail.samples.stamps[j]))
         return sorted(out), screen.rejected
 
     whole, rejected = windows([data])
@@ -298,10 +311,10 @@ def test_continuous_joints_are_unwrapped_across_calls():
     wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
     data = Measurements(t, wrapped, np.zeros_like(angle), np.zeros_like(angle))
     screen = Screen(np.array([True, True]), 1.5e-3)
-    got = [run.q for part in (data[:700], data[700:]) for run, _ in screen.runs(part)]
+    got = [run.samples.q for part in (data[:700], data[700:]) for run in screen.runs(part)]
     assert len(got) == 2
     assert np.allclose(np.concatenate(got), angle, atol=1e-12)
-    unwrapped = Screen(np.array([False, True]), 1.5e-3).runs(data)[0][0].q
+    unwrapped = Screen(np.array([False, True]), 1.5e-3).runs(data)[0].samples.q
     assert np.array_equal(unwrapped[:, 0], wrapped[:, 0])
 
 

@@ -28,10 +28,12 @@ NODES = ("planner_node", "controller_node", "identifier_node", "plant_node")
 
 # module: (requirement of setup.py, dependency of package.xml)
 DISTRIBUTIONS = {
+    "clarabel": ("clarabel", None),  # no rosdep key exists
     "coal": ("coal", "coal"),
     "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
     "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
     "highspy": ("highspy", None),  # no rosdep key exists
+    "jinja2": ("jinja2", "python3-jinja2"),
     "matplotlib": ("matplotlib", "python3-matplotlib"),
     "mujoco": ("mujoco", "python3-mujoco-pip"),
     "numba": ("numba", "python3-numba"),
@@ -41,6 +43,7 @@ DISTRIBUTIONS = {
     "pydantic_core": ("pydantic", "python3-pydantic"),
     "rclpy": ("ros-rclpy", "rclpy"),
     "rich": ("rich", "python3-rich"),
+    "rosbags": ("rosbags", None),  # no rosdep key exists
     "rosgraph_msgs": ("ros-rosgraph-msgs", "rosgraph_msgs"),
     "scipy": ("scipy", "python3-scipy"),
     "sensor_msgs": ("ros-sensor-msgs", "sensor_msgs"),

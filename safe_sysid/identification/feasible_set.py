@@ -1,271 +1,321 @@
-r"""The polytope of all parameters that agree with the rows so far, and linear programs over it.
+r"""The set of all parameters that agree with the rows so far and hold a real payload, and bounds over it.
 
-In scaled unknowns ``theta = mid + rad z, |z| <= 1`` (prior box) every row reads ``|a.z - t| <= 1``. The solver (HiGHS)
-is only asked for multipliers; what they prove is evaluated by :mod:`safe_sysid.identification.dual_bounds` on the
-unscaled rows. Any subset of the rows gives valid bounds, so memory is bounded by forgetting rows that never mattered.
+Unknowns ``x = (theta (14 n), theta_h (10), d (10))``: all parameters, the last link with the empty hand, and what the
+hand's opening changes. In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The
+solver (:mod:`safe_sysid.identification.programs`) is only asked for multipliers; what they prove is evaluated by
+:mod:`safe_sysid.identification.dual_bounds` on the unscaled rows. Any subset of rows and cuts gives valid bounds, so
+memory is bounded by forgetting rows that never mattered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.dual_bounds import is_proved_empty, safe_lower, safe_upper
+from safe_sysid.identification.joint_rows import (
+    LinearBounds,
+    collect,
+    culprit,
+    payload_slice,
+    sides,
+    unscaled_rows,
+)
+from safe_sysid.identification.knowledge import PayloadKnowledge
 from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.programs import Program
+from safe_sysid.identification.proof import MARGIN
+from safe_sysid.identification.working_set import WorkingSet
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["FeasibleSet", "LinearBounds"]
+__all__ = ["FeasibleSet"]
 
 FloatArray = NDArray[np.float64]
-_WIDER = 1e-3
-_WORK = 12_000  # simplex iterations of one update: a budget that is the same on any machine
-_IPM_WORK = 1000  # what a run of the interior-point method counts for
-_ITERATIONS = 2000  # of one run of the solver
-_IMPROVEMENT = 0.01  # of the parameter's width, below which another round is not worth it
-_PATIENCE = 4  # rounds for a value that has not left the parameter's own bound
-_BATCH = 120  # broken rows taken in at once
-
-
-@dataclass(frozen=True, eq=False)
-class LinearBounds:
-    """Proved bounds of some parameters, and what became of the programs.
-
-    Attributes:
-        lower, upper: (K,) proved.
-        solved: programs that the solver finished, of 2 K.
-        empty: the set is *proved* empty.
-        culprit: index of the row with the largest part in that proof, -1 without one.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    solved: int
-    empty: bool
-    culprit: int = -1
+# Simplex iterations of one update, and what starting the solver counts for: a budget that is the same on any machine.
+_WORK = {"lp": 4000, "sdp": 12_000}
+_BATCH = 6  # broken rows that one program may bring in at once
+_PATIENCE = {"lp": 4, "sdp": 6}  # rounds before a small improvement ends a program
+_IMPROVEMENT = {"lp": 0.01, "sdp": 0.003}  # of an unknown's width: less is small
+_OVERFULL = 12  # times the rows kept between updates: what may wait for an update
+_WORKING = 200  # rows of the solver above which those that are nowhere active go
+_UNKNOWN = 1e3  # gap, in slacks, of a row that was never compared with a vertex
+_NOTHING = (np.zeros(0), np.zeros(0, np.int64))
 
 
 class FeasibleSet:
-    """Rows over a prior box. The solver holds a working set of rows and takes in others only when they are broken."""
+    """Rows and cuts over a prior box. The solver holds those that matter and takes in others when they are broken."""
 
     def __init__(
-        self, prior: ParameterBox, max_rows: int = 6000, max_working: int = 700, rounds: int = 12
+        self,
+        prior: ParameterBox,
+        max_rows: int = 4000,
+        knowledge: PayloadKnowledge | None = None,
+        method: str = "lp",
+        tare_rows: MomentumRows | None = None,
+        rounds: int = 14,
+        improvement: float | None = None,
+        tolerance: float = 1e-3,
     ) -> None:
         """Start with the prior alone.
 
         Args:
             prior: box of all 14 n parameters.
-            max_rows: rows kept between updates.
-            max_working: rows of the solver's working set before it is rebuilt from the rows that matter.
-            rounds: of taking in broken rows, per linear program.
+            max_rows: rows kept between updates, those of the solver and of the tare come on top.
+            knowledge: of hand and payload; None for none at all: then no cut is ever used.
+            method: "lp": rows and the knowledge that is linear; "sdp": physical consistency too.
+            tare_rows: rows of theta_r and theta_h (log = 1).
+            rounds: of taking in broken rows and cuts, per update.
+            improvement: share of an unknown's width below which another round is not worth it; None for the usual.
+            tolerance: in units of a row's slack: less is not worth a round. Of cuts a thousandth of it, relative.
         """
-        self.prior = prior
-        self._max_rows, self._max_working = max_rows, max_working
-        self._rounds = rounds
-        self._scale = np.where(prior.rad > 0.0, prior.rad, 1.0)
+        self.prior, self._max_rows, self._rounds = prior, max_rows, rounds
+        self._improvement = _IMPROVEMENT[method] if improvement is None else improvement
+        self._knowledge, self._method, self._tolerance = knowledge, method, tolerance
+        if knowledge is None:
+            self._hand = (np.zeros(10), np.zeros(10), np.zeros(10))
+            # Without knowledge the hand is no unknown, and rows of a tare could not be used.
+        else:
+            self._hand = (knowledge.hand_lower, knowledge.hand_upper, knowledge.opening)
+        size = prior.size + 20
+        lower, upper = self._boxes(prior)
+        self._mid, rad = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        self._free = rad > 0.0
+        self._scale = np.where(self._free, rad, 1.0)
+        self._width = np.where(self._free, 2.0 * rad, 0.0)
+        self._z_lower, self._z_upper = -np.ones(size), np.ones(size)
+        self._solver = WorkingSet(self._mid, np.where(self._free, self._scale, 0.0), tolerance)
         self.rows = MomentumRows.none(prior.size)
-        self._scaled = np.empty((0, prior.size))
-        self._target = np.empty(0)
+        # For screening only: what is broken is found in single precision, in half the time and memory.
+        self._screen = np.empty((0, size), np.float32)
+        self._target = np.empty(0, np.float32)
         self._gap = np.empty(0)  # smallest distance to a vertex found at the last update, in slacks
-        self._working: list[int] = []
         self._is_working = np.empty(0, bool)
-        self._highs: highspy.Highs | None = None
-        self._random = np.random.default_rng(0)
-        self._z_bounds = (np.zeros(0), np.zeros(0))
-        self._work = 0
+        self._vertices: dict[Program, FloatArray] = {}
+        self._proved: dict[Program, float] = {}
         self._next = 0
+        self._box = prior
+        self._empty: LinearBounds | None = None  # found when nobody asked
+        if tare_rows is not None:
+            self.add(tare_rows)
 
     def __len__(self) -> int:
         """Number of rows kept."""
-        return len(self._target)
+        return len(self.rows)
 
     def add(self, rows: MomentumRows) -> None:
-        """Add rows, except those that no point of the prior box can break."""
-        if not len(rows):
+        """Add rows, except those that no point of the latest box can break: nested boxes never will."""
+        if not len(rows) or self._empty is not None:
             return
-        scaled = rows.matrix * self._scale / rows.slack[:, None]
-        target = (rows.target - rows.matrix @ self.prior.mid) / rows.slack
-        reach = np.abs(scaled) @ (self.prior.rad > 0.0)
-        useful = reach + np.abs(target) > 1.0
-        rows = rows.take(useful)
-        self.rows = MomentumRows.concatenate([self.rows, rows])
-        self._scaled = np.concatenate([self._scaled, scaled[useful]])
-        self._target = np.concatenate([self._target, target[useful]])
-        self._gap = np.concatenate([self._gap, np.zeros(len(rows))])
-        self._is_working = np.concatenate([self._is_working, np.zeros(len(rows), bool)])
+        size, mid, scale = self.prior.size, self._mid, np.where(self._free, self._scale, 0.0)
+        target = rows.target - rows.matrix @ mid[:size]
+        screen = np.zeros((len(rows), size + 20), np.float32)
+        np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
+        tare = np.flatnonzero(rows.log == 1)
+        if tare.size:
+            matrix = unscaled_rows(rows.take(tare), size)
+            screen[tare], target[tare] = matrix * scale, rows.target[tare] - matrix @ mid
+        screen /= rows.slack[:, None].astype(np.float32)
+        target /= rows.slack
+        useful = self._can_break(screen, target)
+        self.rows = MomentumRows.concatenate([self.rows, rows.take(useful)])
+        self._screen = np.concatenate([self._screen, screen[useful]])
+        self._target = np.concatenate([self._target, target[useful].astype(np.float32)])
+        count = int(useful.sum())
+        self._gap = np.concatenate([self._gap, np.full(count, _UNKNOWN)])
+        self._is_working = np.concatenate([self._is_working, np.zeros(count, bool)])
+        if len(self) > _OVERFULL * self._max_rows:
+            # Nobody asks for bounds, but memory has to stay bounded: ask, to learn which rows matter.
+            payload = payload_slice(size)
+            bounds = self.bound(np.arange(payload.start, payload.stop), self._box)
+            self._empty = bounds if bounds.empty else None
+            self.prune()
+
+    def _can_break(self, screen: NDArray[np.float32], target: NDArray[np.floating]) -> NDArray[np.bool_]:
+        middle, half = 0.5 * (self._z_lower + self._z_upper), 0.5 * (self._z_upper - self._z_lower)
+        reach = np.abs(screen) @ half.astype(np.float32)
+        return reach + np.abs(screen @ middle.astype(np.float32) - target) > 1.0 - 1e-3
 
     def prune(self) -> None:
         """Keep the rows nearest to a vertex of the last programs; a subset of the rows still bounds the truth."""
-        if len(self) <= self._max_rows:
+        if self._empty is not None:
             return
-        keep = np.zeros(len(self), bool)
-        keep[np.argsort(self._gap, kind="stable")[: self._max_rows]] = True
-        keep[self._working] = True
-        new_index = np.cumsum(keep) - 1
-        self._working = [int(new_index[i]) for i in self._working]
+        self._shrink()
+        self._solver.forget_cuts()
+        keep = self._can_break(self._screen, self._target)
+        if keep.sum() > self._max_rows:
+            keep[:] = False
+            keep[np.argsort(self._gap, kind="stable")[: self._max_rows]] = True
+        keep |= self._is_working | (self.rows.log == 1)
+        self._solver.renumber(np.cumsum(keep) - 1)
         self.rows = self.rows.take(keep)
-        self._scaled, self._target = self._scaled[keep], self._target[keep]
+        self._screen, self._target = self._screen[keep], self._target[keep]
         self._gap, self._is_working = self._gap[keep], self._is_working[keep]
 
     def bound(self, indices: NDArray[np.int64], box: ParameterBox) -> LinearBounds:
-        """Proved bounds of parameters by index, over rows and a box that holds the truth (the latest one)."""
-        indices = np.asarray(indices)
-        lower, upper = box.lower[indices].copy(), box.upper[indices].copy()
-        if not len(self):
-            return LinearBounds(lower, upper, 2 * len(indices), False)
-        self._gap[:] = np.inf
-        solver = self._solver(box)
-        solved = 0
-        self._work = 0
-        programs = [(k, sign) for k in range(len(indices)) for sign in (1.0, -1.0)]
-        first = self._next % len(programs)
-        for done, (k, sign) in enumerate(programs[first:] + programs[:first]):
-            if self._work > _WORK:
-                self._next = first + done  # the next update begins with what this one left out
-                break
-            index = int(indices[k])
-            outcome, y, working = self._minimise(solver, index, sign)
+        """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
+
+        Args:
+            indices: (K,) into ``(theta, theta_h, d)``.
+            box: of theta.
+        """
+        if self._empty is not None:
+            return self._empty
+        indices, self._box = np.asarray(indices), box
+        count = len(indices)
+        box_lower, box_upper = self._boxes(box)
+        lower, upper = box_lower[indices].copy(), box_upper[indices].copy()
+        if not len(self) and self._knowledge is None:
+            return LinearBounds(lower, upper, 2 * count, False)
+        self._set_bounds(box_lower, box_upper)
+        programs = [(int(i), sign) for i in indices for sign in (1.0, -1.0)]
+        # What the box already says of programs that were solved before.
+        settled = {
+            program
+            for k, program in enumerate(programs)
+            if program in self._proved
+            and (
+                lower[k // 2] >= self._proved[program]
+                if program[1] > 0
+                else upper[k // 2] <= self._proved[program]
+            )
+        }
+        answers = self._solve(programs, settled)
+        solved, proofs = 0, []
+        for k, program in enumerate(programs):
+            outcome, y, origin = answers.get(program, ("failed", *_NOTHING))
             if outcome == "failed":
                 continue
-            rows = self.rows.take(working)
-            data = (rows.matrix, *_sides(rows), box.lower, box.upper)
+            if outcome == "unchanged":
+                solved += 1
+                continue
+            y, origin = y[y != 0.0], origin[: len(y)][y != 0.0]
+            data = (*sides(self.rows, self._solver.cuts, origin, box.size), box_lower, box_upper)
             if outcome == "infeasible":
                 if is_proved_empty(*data, y):
-                    return LinearBounds(lower, upper, solved, True, _culprit(rows, working, y))
+                    return LinearBounds(lower, upper, solved, True, *self._blame(origin, y))
                 continue
             solved += 1
-            c = np.zeros(box.size)
+            index, at = program[0], k // 2
+            c = np.zeros(len(box_lower))
             c[index] = 1.0
             # HiGHS minimises; its row duals are the multipliers of the minimum.
-            y = y * self._scale[index]
-            if sign > 0:
-                lower[k] = max(lower[k], safe_lower(c, *data, y))
+            margin = MARGIN * self._width[index]
+            if program[1] > 0:
+                value = self._proved[program] = safe_lower(c, *data, y) - margin
+                if value > lower[at]:
+                    lower[at] = value
+                    proofs.append((at, y, origin))
             else:
-                upper[k] = min(upper[k], safe_upper(c, *data, -y))
-            if lower[k] > upper[k]:
-                return LinearBounds(lower, upper, solved, True, _culprit(rows, working, y))
-        return LinearBounds(lower, upper, solved, False)
+                value = self._proved[program] = safe_upper(c, *data, -y) + margin
+                if value < upper[at]:
+                    upper[at] = value
+                    proofs.append((count + at, -y, origin))
+            if lower[at] > upper[at]:
+                return LinearBounds(lower, upper, solved, True, *self._blame(origin, y))
+        found = collect(count, len(self), self._solver.cuts, proofs)
+        return LinearBounds(lower, upper, solved, False, -1, (), *found)
 
-    def _minimise(
-        self, solver: highspy.Highs, index: int, sign: float
-    ) -> tuple[str, FloatArray, NDArray[np.int64]]:
-        """Minimise ``sign z_index`` over all rows by taking in broken ones.
+    def _blame(self, origin: NDArray[np.int64], y: FloatArray) -> tuple[int, tuple[str, ...]]:
+        return culprit(self.rows, self._solver.cuts, origin, y)
 
-        Returns:
-            Outcome, multipliers of unscaled rows per unit of z, and which rows these are.
+    def _solve(
+        self, programs: list[Program], settled: set[Program]
+    ) -> dict[Program, tuple[str, FloatArray, NDArray[np.int64]]]:
+        """Multipliers of unscaled rows and cuts for each program, and which these are.
+
+        Args:
+            programs: to solve.
+            settled: those whose last value the box has.
         """
-        if len(self._working) > self._max_working:
-            self._shrink_working(solver)
-        solver.changeColCost(index, sign)
-        outcome, y, value = "failed", np.zeros(0), -np.inf
-        start = self._z_bounds[0][index] if sign > 0 else -self._z_bounds[1][index]
-        enough = _IMPROVEMENT * (self._z_bounds[1][index] - self._z_bounds[0][index])
+        answers: dict[Program, tuple[str, FloatArray, NDArray[np.int64]]] = {}
+        self._gap[:] = np.inf
+        solver, values = self._solver.programs, dict.fromkeys(programs, -np.inf)
+        stop = solver.work + _WORK[self._method]
+        first = self._next % len(programs)
+        active = programs[first:] + programs[:first]
+        old = [program for program in active if program in self._vertices]
+        if old:
+            # A vertex that nothing new breaks is still the best: the box was tightened by what these rows imply.
+            broken = self._take_in_broken(np.array([self._vertices[program] for program in old]))
+            unchanged = settled & {p for p, is_broken in zip(old, broken, strict=True) if not is_broken}
+            answers.update((program, ("unchanged", *_NOTHING)) for program in unchanged)
+            active = [program for program in active if program not in unchanged]
         for attempt in range(self._rounds):
-            # A new objective keeps the basis primal feasible, new rows keep it dual feasible.
-            status = self._run(solver, "simplex", 4 if attempt == 0 else 1)
-            if status == highspy.HighsModelStatus.kInfeasible:
-                if not solver.getDualRay()[1]:  # not every route to this verdict leaves a proof behind
-                    solver.clearSolver()
-                    self._run(solver, "simplex", 1)
-                found = solver.getDualRay()
-                if found[1]:
-                    outcome, y = "infeasible", np.array(found[2])
-                break
-            if status != highspy.HighsModelStatus.kOptimal:
-                # Simplex stalls where noise that sits on its bounds makes hundreds of rows meet.
-                status = self._run(solver, "ipm", 1)
-                if status != highspy.HighsModelStatus.kOptimal:
+            points = []
+            for done, program in enumerate(active):
+                if solver.work > stop:
+                    self._next = programs.index(program)  # the next update begins with what this one left out
+                    active = active[:done]
                     break
-            solution = solver.getSolution()
-            outcome, y = "optimal", np.array(solution.row_dual)
-            last, value = value, sign * solution.col_value[index]
-            if value - last < enough and (value > start + enough or attempt >= _PATIENCE):
+                found = solver.solve(program, program not in answers)
+                if found.outcome == "failed":
+                    continue
+                y = self._solver.unscaled(found.y, self.rows.slack) * self._scale[program[0]]
+                answers[program] = (found.outcome, y, self._solver.origin.copy())
+                if found.outcome == "infeasible":
+                    return answers
+                self._vertices[program] = found.z
+                value = program[1] * found.z[program[0]]
+                z_width = self._z_upper[program[0]] - self._z_lower[program[0]]
+                small = (
+                    value - values[program] < self._improvement * z_width
+                    and attempt >= _PATIENCE[self._method]
+                )
+                values[program] = value
+                if not small:
+                    points.append((program, found.z))
+            if not points or attempt == self._rounds - 1 or solver.work > stop:
                 break
-            distance = 1.0 - np.abs(self._scaled @ np.array(solution.col_value) - self._target)
-            np.minimum(self._gap, np.abs(distance), out=self._gap)
-            broken = np.flatnonzero((distance < -1e-7) & ~self._is_working)
-            if not broken.size or attempt == self._rounds - 1:
+            self._shrink()
+            broken = self._take_in_broken(np.array([z for _, z in points]))
+            active = [program for (program, _), is_broken in zip(points, broken, strict=True) if is_broken]
+            if not active:
                 break
-            self._take_in(solver, broken[np.argsort(distance[broken])[:_BATCH]])
-        working = np.array(self._working[: len(y)], dtype=np.int64)
-        solver.changeColCost(index, 0.0)  # invalidates status and solution: last
-        return outcome, y / self.rows.slack[working], working
+        return answers
 
-    def _run(self, solver: highspy.Highs, method: str, strategy: int) -> highspy.HighsModelStatus:
-        solver.setOptionValue("solver", method)
-        solver.setOptionValue("simplex_strategy", strategy)
-        solver.run()
-        self._work += solver.getInfo().simplex_iteration_count if method == "simplex" else _IPM_WORK
-        return solver.getModelStatus()
+    def _take_in_broken(self, points: FloatArray) -> NDArray[np.bool_]:
+        """Take in what scaled points (K, P) break; returns which of them break anything."""
+        broken = np.zeros(len(points), bool)
+        new: set[int] = set()
+        if len(self):
+            distance = self._distances(points)
+            distance[:, self._is_working] = 1.0
+            for k, row in enumerate(distance):
+                bad = np.flatnonzero(row < -self._tolerance)
+                if bad.size:
+                    broken[k] = True
+                    if bad.size > _BATCH:
+                        bad = bad[np.argpartition(row[bad], _BATCH)[:_BATCH]]
+                    new.update(int(i) for i in bad)
+        if new:
+            index = np.array(sorted(new))
+            self._solver.take_in_rows(self.rows.take(index), index)
+            self._is_working[index] = True
+        if self._knowledge is not None:
+            broken |= self._solver.take_in_cuts(points, self._knowledge, self._method == "sdp")
+        return broken
 
-    def _solver(self, box: ParameterBox) -> highspy.Highs:
-        """The persistent model, with variable bounds from the latest box."""
-        size = self.prior.size
-        if self._highs is None:
-            solver = highspy.Highs()
-            for option, value in (
-                ("output_flag", False),
-                ("threads", 1),
-                ("presolve", "off"),
-                ("run_crossover", "off"),
-                ("simplex_iteration_limit", _ITERATIONS),  # not a clock: the same result on any machine
-            ):
-                solver.setOptionValue(option, value)
-            lp = highspy.HighsLp()
-            lp.num_col_, lp.num_row_ = size, 0
-            lp.col_cost_ = np.zeros(size)
-            lp.col_lower_, lp.col_upper_ = -np.ones(size), np.ones(size)
-            solver.passModel(lp)
-            self._highs = solver
-        self._z_bounds = (
-            np.clip((box.lower - self.prior.mid) / self._scale - 1e-9, -1.0, 1.0),
-            np.clip((box.upper - self.prior.mid) / self._scale + 1e-9, -1.0, 1.0),
+    def _shrink(self) -> None:
+        """Drop the solver's rows and cuts that are active at no vertex."""
+        if self._solver.shrink(_WORKING):
+            origin = self._solver.origin
+            self._is_working[:] = False
+            self._is_working[origin[origin >= 0]] = True
+
+    def _distances(self, points: FloatArray) -> NDArray[np.float32]:
+        """(K, M) by how much of its slack each point is inside each row; remembers the smallest gaps."""
+        distance = np.abs(points.astype(np.float32) @ self._screen.T - self._target)
+        np.subtract(1.0, distance, out=distance)
+        np.minimum(self._gap, np.abs(distance).min(axis=0), out=self._gap)
+        return distance
+
+    def _boxes(self, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
+        hand_lower, hand_upper, opening = self._hand
+        return np.concatenate([box.lower, hand_lower, -opening]), np.concatenate(
+            [box.upper, hand_upper, opening]
         )
-        self._highs.changeColsBounds(size, np.arange(size, dtype=np.int32), *self._z_bounds)
-        return self._highs
 
-    def _take_in(self, solver: highspy.Highs, new: NDArray[np.int64]) -> None:
-        block = self._scaled[new]
-        size = block.shape[1]
-        # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
-        # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
-        wider = 1.0 + _WIDER * self._random.uniform(0.5, 1.0, (2, len(new)))
-        solver.addRows(
-            len(new),
-            self._target[new] - wider[0],
-            self._target[new] + wider[1],
-            block.size,
-            np.arange(0, block.size, size, dtype=np.int32),
-            np.tile(np.arange(size, dtype=np.int32), len(new)),
-            block.ravel(),
-        )
-        self._working += [int(i) for i in new]
-        self._is_working[new] = True
-
-    def _shrink_working(self, solver: highspy.Highs) -> None:
-        """Drop the working rows that are basic (inactive) in the solver's last basis and far from every vertex."""
-        working = np.array(self._working)
-        basis = solver.getBasis()
-        basic = np.array([s == highspy.HighsBasisStatus.kBasic for s in basis.row_status], bool)
-        if not basis.valid or len(basic) != len(working):  # as the interior-point method leaves it
-            basic = np.ones(len(working), bool)
-        order = np.argsort(np.where(basic, self._gap[working], -1.0), kind="stable")
-        drop = np.sort(order[self._max_working // 2 :])
-        drop = drop[basic[drop]]
-        solver.deleteRows(len(drop), drop.astype(np.int32))
-        keep = np.ones(len(working), bool)
-        keep[drop] = False
-        self._working = [int(i) for i in working[keep]]
-        self._is_working[:] = False
-        self._is_working[self._working] = True
-
-
-def _culprit(rows: MomentumRows, working: NDArray[np.int64], y: FloatArray) -> int:
-    return int(working[np.argmax(np.abs(y) * rows.slack)])
-
-
-def _sides(rows: MomentumRows) -> tuple[FloatArray, FloatArray]:
-    """(M,) lower and upper sides of unscaled rows, rounded outward."""
-    return np.nextafter(rows.target - rows.slack, -np.inf), np.nextafter(rows.target + rows.slack, np.inf)
+    def _set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        self._z_lower = np.clip((lower - self._mid) / self._scale - 1e-9, -1.0, 1.0)
+        self._z_upper = np.clip((upper - self._mid) / self._scale + 1e-9, -1.0, 1.0)
+        self._solver.programs.set_bounds(self._z_lower, self._z_upper)

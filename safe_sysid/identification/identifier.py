@@ -10,17 +10,30 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.estimates import NominalEstimate
 from safe_sysid.identification.feasible_set import FeasibleSet
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.joint_rows import LinearBounds
+from safe_sysid.identification.knowledge import PayloadKnowledge
+from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.nominal import NominalEstimate
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.proof import UpdateProof
 from safe_sysid.identification.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
-__all__ = ["Identifier", "UpdateResult", "UpdateStatus"]
+__all__ = ["METHODS", "Identifier", "UpdateResult", "UpdateStatus"]
 
 FloatArray = NDArray[np.float64]
+#: Linear programs alone; and with physical consistency of the payload.
+METHODS = ("lp", "sdp")
+_CUT_WORDS = {
+    "semidefinite": "that the payload is a real body",
+    "box": "the declared box of the payload",
+    "density": "its declared density",
+}
 
 
 class UpdateStatus(Enum):
@@ -46,6 +59,7 @@ class UpdateResult:
         rejected: samples and windows rejected so far, by reason.
         rows: equations in the feasible set.
         timings: seconds, by stage.
+        proof: of the box just published, None if none was.
     """
 
     status: UpdateStatus
@@ -57,6 +71,7 @@ class UpdateResult:
     rejected: Mapping[str, int]
     rows: int
     timings: Mapping[str, float] = field(default_factory=dict)
+    proof: UpdateProof | None = None
 
 
 class Identifier:
@@ -67,8 +82,11 @@ class Identifier:
         model: RobotModel,
         errors: MeasurementErrors | None = None,
         windows: tuple[float, ...] | None = None,
-        max_rows: int = 6000,
+        max_rows: int = 4000,
         epoch: int = 0,
+        method: str | None = None,
+        knowledge: PayloadKnowledge | None = None,
+        tare_rows: MomentumRows | None = None,
     ) -> None:
         """Start with the prior.
 
@@ -78,7 +96,22 @@ class Identifier:
             windows: lengths of the momentum windows, s; None for :func:`default_windows`.
             max_rows: equations kept between updates.
             epoch: of the first box.
+            method: one of :data:`METHODS`; None for the configuration's.
+            knowledge: of hand and payload; None for what the configuration declares.
+            tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h.
+
+        Raises:
+            ParameterError: an unknown method; tare rows that are not marked as such.
         """
+        self._method = model.settings.identification.method if method is None else method
+        if self._method not in METHODS:
+            raise ParameterError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
+        if tare_rows is not None and not np.all(tare_rows.log == 1):
+            raise ParameterError(
+                "tare_rows.log: expected 1 in every row, the mark of a log of the empty hand"
+            )
+        self._knowledge = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
+        self._tare_rows = tare_rows
         self._model = model
         self._errors = MeasurementErrors.from_model(model) if errors is None else errors
         self._windows = default_windows(model, self._errors) if windows is None else windows
@@ -88,12 +121,30 @@ class Identifier:
     def _start(self, prior: ParameterBox) -> None:
         self.box = prior
         self._stream = MomentumStream(self._model, self._errors, self._windows)
-        self._set = FeasibleSet(prior, self._max_rows)
-        self._estimate = NominalEstimate(prior)
-        self._nominal, self._consistent = self._estimate.estimate(prior)
+        self._set = FeasibleSet(
+            self._polytope_box(prior), self._max_rows, self._knowledge, self._method, self._tare_rows
+        )
+        self._estimate = NominalEstimate(self._polytope_box(prior), self._knowledge)
+        if self._tare_rows is not None:
+            self._estimate.add(self._tare_rows)
+        self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(prior))
         self._fresh = 0
         self._empty: str | None = None
         self._row_seconds = 0.0
+
+    @property
+    def knowledge(self) -> PayloadKnowledge:
+        """What the bounds assume of hand and payload."""
+        return self._knowledge
+
+    @property
+    def method(self) -> str:
+        """One of :data:`METHODS`."""
+        return self._method
+
+    def _polytope_box(self, box: ParameterBox) -> ParameterBox:
+        """What the rows' unknowns lie in: a constant error of a torque sensor adds to the joint's own offset."""
+        return sensor_prior(box, self._errors)
 
     def reset(self) -> ParameterBox:
         """Forget this payload: new epoch, prior bounds. Only at rest; the caller sees to that."""
@@ -112,7 +163,8 @@ class Identifier:
         start = time.perf_counter()
         rows = self._stream.push(measurements, self.box)
         if rows is not None:
-            self._set.add(rows)
+            if self._empty is None:  # else nothing is ever bounded again: no reason to keep rows
+                self._set.add(rows)
             self._estimate.add(rows)
             self._fresh += len(rows)
         self._row_seconds += time.perf_counter() - start
@@ -128,34 +180,59 @@ class Identifier:
             return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
         payload = self.box.payload_slice
         start = time.perf_counter()
-        bounds = self._set.bound(np.arange(payload.start, payload.stop), self.box)
+        last = self.box
+        bounds = self._set.bound(np.arange(payload.start, payload.stop), self._polytope_box(last))
         timings["programs"] = time.perf_counter() - start
         if bounds.empty:
-            self._empty = f"{UpdateStatus.EMPTY_SET.value}; {self._blame(bounds.culprit)}"
+            self._empty = f"{UpdateStatus.EMPTY_SET.value}; {self._blame(bounds)}"
             return self._result(UpdateStatus.EMPTY_SET, self._empty, timings)
         if not bounds.solved:
             return self._result(UpdateStatus.SOLVER_FAILED, UpdateStatus.SOLVER_FAILED.value, timings)
         self._fresh = 0
-        self.box = self.box.with_payload(bounds.lower, bounds.upper, self.box.seq + 1)
+        self.box = last.with_payload(bounds.lower, bounds.upper, last.seq + 1)
+        proof = self._proof(bounds, last)
         start = time.perf_counter()
-        self._nominal, self._consistent = self._estimate.estimate(self.box)
+        self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(self.box))
         timings["nominal"] = time.perf_counter() - start
         start = time.perf_counter()
         self._set.prune()
         timings["prune"] = time.perf_counter() - start
         message = f"{UpdateStatus.OK.value}: {bounds.solved} programs solved, {len(self._set)} equations kept"
-        return self._result(UpdateStatus.OK, message, timings)
+        return self._result(UpdateStatus.OK, message, timings, proof)
 
-    def _blame(self, row: int) -> str:
-        if row < 0:
-            return "no single window stands out"
-        rows = self._set.rows
-        return (
-            f"largest part in the proof: joint {self._model.joint_names[int(rows.joint[row])]}, "
-            f"window {rows.start[row]:.4f} .. {rows.end[row]:.4f} s"
+    def _proof(self, bounds: LinearBounds, last: ParameterBox) -> UpdateProof:
+        nothing = np.zeros((20, 0))
+        return UpdateProof(
+            rows=self._set.rows.take(np.zeros(0, np.int64) if bounds.rows is None else bounds.rows),
+            cuts=CutSet.none() if bounds.cuts is None else bounds.cuts,
+            row_multipliers=nothing if bounds.row_multipliers is None else bounds.row_multipliers,
+            cut_multipliers=nothing if bounds.cut_multipliers is None else bounds.cut_multipliers,
+            box=last,
+            hand_lower=self._knowledge.hand_lower,
+            hand_upper=self._knowledge.hand_upper,
+            opening=self._knowledge.opening,
+            lower=bounds.lower,
+            upper=bounds.upper,
         )
 
-    def _result(self, status: UpdateStatus, message: str, timings: Mapping[str, float]) -> UpdateResult:
+    def _blame(self, bounds: LinearBounds) -> str:
+        row, rows = bounds.culprit, self._set.rows
+        text = "no single window stands out"
+        if row >= 0:
+            text = (
+                f"largest part in the proof: joint {self._model.joint_names[int(rows.joint[row])]}, "
+                f"window {rows.start[row]:.4f} .. {rows.end[row]:.4f} s"
+            )
+        what = [_CUT_WORDS[kind] for kind in bounds.kinds]
+        return f"{text}; it also uses {' and '.join(what)}" if what else text
+
+    def _result(
+        self,
+        status: UpdateStatus,
+        message: str,
+        timings: Mapping[str, float],
+        proof: UpdateProof | None = None,
+    ) -> UpdateResult:
         # Clipped again: after an update that failed the nominal belongs to an older, larger box.
         nominal = np.clip(self._nominal, self.box.payload_lower, self.box.payload_upper)
         return UpdateResult(
@@ -168,4 +245,5 @@ class Identifier:
             rejected=dict(self._stream.rejected),
             rows=len(self._set),
             timings=timings,
+            proof=proof,
         )

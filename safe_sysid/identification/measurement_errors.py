@@ -1,29 +1,43 @@
-"""What is declared about the measurements, and what follows from it for one step between samples."""
+r"""What is declared about the measurements, and what follows for a torque and for the identification's prior.
+
+Sample k has the stamp ``s_k``, was taken at ``t_k`` with ``|t_k - s_k| <= stamp``, and reports
+``q_k = q(t_k) + e``, ``|e| <= position``; ``qd_k = qd(t_k) + e'``, ``|e'| <= velocity``. Its effort is
+``tau + bias + e''`` with a constant ``|bias| <= torque_bias`` and
+``|e''| <= (torque_abs + torque_drift) + torque_rel |tau|``, where tau is
+
+- held: the torque in force over ``(t_{k-1} + d, t_k + d]``, ``|d| <= torque_delay`` the same throughout a window;
+  each of its switches may besides be off by ``torque_jitter``;
+- sampled: the torque at an instant within ``torque_delay + torque_jitter`` of ``t_k``, of a torque with
+  ``|d tau/dt| <= torque_rate``.
+
+``|qdd| <= acceleration`` almost everywhere; with ``jerk``, qdd has this Lipschitz constant besides (a held torque
+jumps, and the acceleration with it, so jerk is for sampled logs). Gravity lies in a cone: by at most
+``gravity_angle`` turned, by at most ``gravity_relative`` of itself stronger or weaker.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurements import Measurements
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = [
-    "TORQUE_SOURCES",
-    "MeasurementErrors",
-    "StepStates",
-    "coulomb_sign",
-    "step_states",
-    "torque_interval",
-]
+__all__ = ["EFFORT_KINDS", "TORQUE_SOURCES", "MeasurementErrors", "sensor_prior", "torque_interval"]
 
 FloatArray = NDArray[np.float64]
 
 TORQUE_SOURCES = ("command", "motor", "link")
+EFFORT_KINDS = ("held", "sampled")
+_LINEARISATION_S = 0.032  # time over which one linearisation serves: the state moves little in it
+
+
+def _zero() -> FloatArray:
+    return np.zeros(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +45,22 @@ class MeasurementErrors:
     """What is declared about the measurements and the motion; per joint or one for all.
 
     Attributes:
+        n: number of joints.
         torque_source: "command", "motor" (both before friction and rotor) or "link" (after them).
         torque_abs, torque_rel: a (N m) and b < 1 of ``|tau_m - tau| <= a + b |tau|``.
-        position, velocity: error bounds, rad and rad/s.
+        position, velocity: error bounds, rad and rad/s; an encoder's resolution is an error of half a step if it
+            rounds, of a whole one if it cuts off.
         acceleration: A, ``|qdd| <= A`` always, rad/s^2.
         transition: below this velocity (rad/s) the Coulomb torque is anything in [-Fc, Fc].
-        stamp: error bound of a stamp, s.
+        stamp: error bound of a stamp, s; 0 where stamps are exact.
+        torque_bias: of a sensor error that is constant over the run, N m (an unknown, see :func:`sensor_prior`).
+        torque_drift: of one that changes slowly, so that it does not average out, N m.
+        torque_delay, torque_jitter: of the torque against the state, s; the first the same throughout a window.
+        gravity_angle, gravity_relative: cone of gravity, rad and a fraction.
+        effort: "held" or "sampled".
+        torque_rate: bound of the torque's rate, N m/s; for sampled effort, and only for it.
+        jerk: bound of |qddd|, rad/s^3, or None; for sampled effort only.
+        linearise_every: samples that share one linearisation of the dynamics.
     """
 
     n: int
@@ -48,24 +72,61 @@ class MeasurementErrors:
     acceleration: FloatArray
     transition: float = 0.0
     stamp: float = 1e-9
+    torque_bias: FloatArray = field(default_factory=_zero)
+    torque_drift: FloatArray = field(default_factory=_zero)
+    torque_delay: float = 0.0
+    torque_jitter: float = 0.0
+    gravity_angle: float = 0.0
+    gravity_relative: float = 0.0
+    effort: str = "held"
+    torque_rate: FloatArray | None = None
+    jerk: FloatArray | None = None
+    linearise_every: int = 32
 
     def __post_init__(self) -> None:
-        """Broadcast and validate."""
-        if self.torque_source not in TORQUE_SOURCES:
-            raise ParameterError(
-                f"torque_source = {self.torque_source!r}: expected one of {', '.join(TORQUE_SOURCES)}"
-            )
-        for name in ("torque_abs", "torque_rel", "position", "velocity", "acceleration"):
-            value = np.array(np.broadcast_to(np.asarray(getattr(self, name), float), (self.n,)))
-            if not np.all(np.isfinite(value) & (value >= 0.0)):
-                raise ParameterError(f"{name} = {value.tolist()}: expected finite numbers >= 0")
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
+        """Broadcast and validate.
+
+        Raises:
+            ParameterError: a value out of range, or a combination that no rule is sound for.
+        """
+        for name, known in (("torque_source", TORQUE_SOURCES), ("effort", EFFORT_KINDS)):
+            if getattr(self, name) not in known:
+                raise ParameterError(f"{name} = {getattr(self, name)!r}: expected one of {', '.join(known)}")
+        for name in (
+            "torque_abs", "torque_rel", "position", "velocity", "acceleration", "torque_bias", "torque_drift",
+            "torque_rate", "jerk",
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, self._checked(name))
         if np.any(self.torque_rel >= 1.0):
             raise ParameterError(f"torque_rel = {self.torque_rel.tolist()}: expected numbers below 1")
-        for name in ("transition", "stamp"):
+        for name in (
+            "transition",
+            "stamp",
+            "torque_delay",
+            "torque_jitter",
+            "gravity_angle",
+            "gravity_relative",
+        ):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise ParameterError(f"{name} = {getattr(self, name)!r}: expected a finite number >= 0")
+        if self.linearise_every < 1:
+            raise ParameterError(f"linearise_every = {self.linearise_every!r}: expected a number >= 1")
+        if self.effort == "sampled" and self.torque_rate is None:
+            raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
+        for name in ("torque_rate", "jerk"):
+            if self.effort == "held" and getattr(self, name) is not None:
+                raise ParameterError(f"{name}: expected none, as a held torque jumps; or effort = 'sampled'")
+
+    def _checked(self, name: str) -> FloatArray:
+        try:
+            value = np.array(np.broadcast_to(np.asarray(getattr(self, name), float), (self.n,)))
+        except ValueError:
+            raise ParameterError(f"{name}: expected one number, or {self.n}") from None
+        if not np.all(np.isfinite(value) & (value >= 0.0)):
+            raise ParameterError(f"{name} = {value.tolist()}: expected finite numbers >= 0")
+        value.setflags(write=False)
+        return value
 
     @classmethod
     def from_model(cls, model: RobotModel) -> MeasurementErrors:
@@ -80,83 +141,71 @@ class MeasurementErrors:
             velocity=per_joint(m.velocity_error, model.n),
             acceleration=per_joint(model.settings.identification.acceleration_bound, model.n),
             transition=model.friction_transition_velocity,
+            stamp=m.stamp_error_s,
+            torque_bias=per_joint(m.torque_bias, model.n),
+            torque_drift=per_joint(m.torque_drift, model.n),
+            torque_delay=m.torque_delay_s,
+            torque_jitter=m.torque_jitter_s,
+            gravity_angle=m.gravity_angle,
+            gravity_relative=m.gravity_relative,
+            effort=m.effort,
+            torque_rate=None if m.torque_rate is None else per_joint(m.torque_rate, model.n),
+            jerk=None if m.jerk is None else per_joint(m.jerk, model.n),
+            linearise_every=max(1, round(_LINEARISATION_S * m.rate_hz)),
         )
 
+    def margin(self, period: float) -> int:
+        """Samples that a window needs on both sides of it, because torque may belong to a time beside its stamp."""
+        beside = self.torque_delay + self.torque_jitter
+        return 0 if beside == 0.0 or self.effort == "sampled" else int(1.25 * beside / period) + 1
 
-@dataclass(frozen=True, eq=False)
-class StepStates:
-    """Per step between samples: a state to evaluate at, and what is known about it.
 
-    Attributes:
-        h: (m,) duration, s.
-        centre: (m, n) mid position, rad.
-        mean: (m, n) estimate u of the mean velocity, rad/s; rho: (m, n), ``|u - mean velocity| <= rho``.
-        delta: (m, n) change of position as measured, rad.
-        wrong: (m,) whether the measurements contradict the declared acceleration bound.
+def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
+    """The box that holds (theta, beta + bias): offsets widened by the sensors' constant bias.
+
+    A bias b that is constant over the run enters every equation as ``int phi b dt``, exactly as the actuator's offset
+    beta does: rows are equations in ``beta + b``. Prior and polytope of the identification are therefore over this
+    box; what is published and used by others, the arm's own beta, is not widened.
+
+    Args:
+        box: of the true parameters, 14 n.
+        errors: declared bounds.
     """
-
-    h: FloatArray
-    centre: FloatArray
-    mean: FloatArray
-    rho: FloatArray
-    delta: FloatArray
-    wrong: NDArray[np.bool_]
+    lower, upper = box.lower.copy(), box.upper.copy()
+    beta = slice(13 * box.n, 14 * box.n)
+    lower[beta] = np.nextafter(lower[beta] - errors.torque_bias, -np.inf)
+    upper[beta] = np.nextafter(upper[beta] + errors.torque_bias, np.inf)
+    if not np.any(errors.torque_bias):
+        return box
+    return replace(box, lower=lower, upper=upper)
 
 
 def torque_interval(tau_m: ArrayLike, e: MeasurementErrors) -> tuple[FloatArray, FloatArray]:
-    """All torques that a measured one may stand for, as midpoint and half width, N m.
+    """All values of ``tau + bias`` that a measured torque may stand for, as midpoint and half width, N m.
 
-    Solve ``|tau_m - tau| <= a + b |tau|`` for tau, case by case of its sign: from above ``(tau_m + a)/(1 - b)`` if
-    that is >= 0, else ``(tau_m + a)/(1 + b)``; from below by symmetry. The usual ``(a + b |tau_m|)/(1 - b)`` about
-    tau_m holds this interval; with b |tau_m| it would not. A commanded torque may have its error declared relative to
-    the command: ``tau_m -+ (a + b |tau_m|)`` is then taken in.
+    Solve ``|tau_m - bias - tau| <= a + b |tau|`` (a with the drift) for tau, case by case of its sign: with
+    ``x = tau_m - bias``, from above ``(x + a)/(1 - b)`` if ``x + a >= 0``, else ``(x + a)/(1 + b)``; from below by
+    symmetry. The usual ``(a + b |tau_m|)/(1 - b)`` about tau_m holds this interval; with b |tau_m| it would not. A
+    commanded torque may have its error declared relative to the command: ``x -+ (a + b |x|)`` is then taken in. The
+    upper end plus bias is a convex function of the bias, the lower one concave: their extremes lie at its ends.
+
+    Args:
+        tau_m: (.., n) measured, N m.
+        e: declared bounds.
+
+    Returns:
+        Midpoint and half width, each (.., n).
     """
     tau_m = np.asarray(tau_m, float)
-    a, b = e.torque_abs, e.torque_rel
-    high, low = tau_m + a, tau_m - a
-    upper = np.where(high >= 0.0, high / (1.0 - b), high / (1.0 + b))
-    lower = np.where(low <= 0.0, low / (1.0 - b), low / (1.0 + b))
-    if e.torque_source == "command":
-        around = a + b * np.abs(tau_m)
-        upper, lower = np.maximum(upper, tau_m + around), np.minimum(lower, tau_m - around)
+    a, b = e.torque_abs + e.torque_drift, e.torque_rel
+    lower, upper = np.full(tau_m.shape, np.inf), np.full(tau_m.shape, -np.inf)
+    for bias in (-e.torque_bias, e.torque_bias) if np.any(e.torque_bias) else (np.zeros(e.n),):
+        x = tau_m - bias
+        high, low = x + a, x - a
+        top = np.where(high >= 0.0, high / (1.0 - b), high / (1.0 + b))
+        bottom = np.where(low <= 0.0, low / (1.0 - b), low / (1.0 + b))
+        if e.torque_source == "command":
+            around = a + b * np.abs(x)
+            top, bottom = np.maximum(top, x + around), np.minimum(bottom, x - around)
+        lower, upper = np.minimum(lower, bottom + bias), np.maximum(upper, top + bias)
     return 0.5 * (lower + upper), 0.5 * (upper - lower)
-
-
-def step_states(data: Measurements, e: MeasurementErrors) -> StepStates:
-    """Mean velocity of each step from positions or from velocities, whichever has the smaller bound.
-
-    From positions: ``(q1 - q0)/h`` *is* the mean velocity, off by ``2 dq/h`` and by the error of h. From velocities:
-    the trapezoid of a function with Lipschitz constant A is off by at most ``A h/4``, plus the velocity error.
-    """
-    h = np.diff(data.stamps)
-    delta = np.diff(data.q, axis=0)
-    by_q, by_v = delta / h[:, None], 0.5 * (data.qd[1:] + data.qd[:-1])
-    stamp = 2.0 * e.stamp / h[:, None]
-    rho_q = 2.0 * e.position / h[:, None] + (np.abs(by_q) + 2.0 * e.position / h[:, None]) * stamp / (
-        1.0 - stamp
-    )
-    rho_v = 0.25 * e.acceleration * (h[:, None] + 2.0 * e.stamp) + e.velocity
-    use_q = rho_q <= rho_v
-    jump = np.abs(np.diff(data.qd, axis=0))
-    wrong = np.any(np.abs(by_q - by_v) > (rho_q + rho_v) * (1.0 + 1e-9) + 1e-12, axis=1) | np.any(
-        jump > (e.acceleration * (h[:, None] + 2.0 * e.stamp) + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12,
-        axis=1,
-    )
-    return StepStates(
-        h=h,
-        centre=0.5 * (data.q[1:] + data.q[:-1]),
-        mean=np.where(use_q, by_q, by_v),
-        rho=np.where(use_q, rho_q, rho_v) * (1.0 + 1e-12),
-        delta=delta,
-        wrong=wrong,
-    )
-
-
-def coulomb_sign(mean: FloatArray, rho: FloatArray, h: FloatArray, e: MeasurementErrors) -> FloatArray:
-    """Sign of the velocity over a whole step, 0 where it is not certain.
-
-    ``|qd(t) - mean| <= A h/2`` on the step (the mean of a function with Lipschitz constant A), the estimate of the
-    mean is off by at most rho, and beyond the transition velocity the friction is ``Fc sign(qd)``.
-    """
-    certain = np.abs(mean) - rho - 0.5 * e.acceleration * (h[:, None] + 2.0 * e.stamp) > e.transition
-    return np.where(certain, np.sign(mean), 0.0)

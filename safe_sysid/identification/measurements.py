@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["REJECT_REASONS", "Measurements", "Screen"]
+__all__ = ["REJECT_REASONS", "Measurements", "Run", "Screen"]
 
 FloatArray = NDArray[np.float64]
 
 #: Why a sample or a window is not used.
-REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration")
+REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration", "delay")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,8 @@ class Measurements:
         stamps: (N,) s, from an origin near the run (a double of seconds since 1970 resolves only 0.2 us).
         q: (N, n) positions, rad; continuous joints may wrap.
         qd: (N, n) velocities, rad/s.
-        effort: (N, n) mean torque over ``(t_{k-1}, t_k]``, N m: of a torque that is held, its value.
+        effort: (N, n) torque, N m. Held: the value that was in force over ``(t_{k-1}, t_k]``; sampled: its value at
+            ``t_k`` (:attr:`~safe_sysid.identification.measurement_errors.MeasurementErrors.effort`).
     """
 
     stamps: FloatArray
@@ -80,6 +83,22 @@ class Measurements:
         )
 
 
+class Run(NamedTuple):
+    """Consecutive good samples.
+
+    Attributes:
+        samples: positions unwrapped.
+        continues: whether they go on where the run returned before ended.
+        first: index of the first sample in the log: every sample pushed counts, rejected ones too.
+        start: index in the log of the first sample of the whole run, of which these may be a later part.
+    """
+
+    samples: Measurements
+    continues: bool
+    first: int
+    start: int
+
+
 class Screen:
     """Divides a stream into runs of consecutive good samples; remembers where it was between calls.
 
@@ -95,12 +114,19 @@ class Screen:
         """
         self._continuous = np.asarray(continuous, bool)
         self._max_step = max_step
-        self._last: tuple[float, FloatArray] | None = None
+        self._stamp = -np.inf
+        self._q = np.zeros(self._continuous.size)
+        self._turns = np.zeros(self._continuous.size)
         self._broken = True
+        self._start = 0
+        self._count = 0
         self.rejected: Counter[str] = Counter()
 
-    def runs(self, measurements: Measurements) -> list[tuple[Measurements, bool]]:
-        """Runs of good samples, positions unwrapped, and whether each continues the last run returned before.
+    def runs(self, measurements: Measurements) -> list[Run]:
+        """Runs of good samples, in order.
+
+        Args:
+            measurements: samples in order of arrival.
 
         Raises:
             ParameterError: the number of joints is not this screen's.
@@ -108,41 +134,59 @@ class Screen:
         n = self._continuous.size
         if measurements.n != n:
             raise ParameterError(f"Measurements.q: {measurements.n} joints: expected {n}")
-        stamps, q, qd, effort = measurements.stamps, measurements.q, measurements.qd, measurements.effort
-        with np.errstate(invalid="ignore"):
-            finite = np.isfinite(stamps) & np.all(
-                np.isfinite(q) & np.isfinite(qd) & np.isfinite(effort), axis=1
-            )
-        out: list[tuple[list[int], list[FloatArray], bool]] = []
-        for k in range(len(stamps)):
-            stamp = float(stamps[k])
-            reason = self._reason(bool(finite[k]), stamp)
-            if reason is not None:
-                self.rejected[reason] += 1
-                self._broken = True
-                continue
-            if self._last is not None and not self._broken and stamp - self._last[0] > self._max_step:
-                self.rejected["gap"] += 1
-                self._broken = True
-            position = q[k]
-            if self._last is not None:
-                turns = np.round((position - self._last[1]) / (2.0 * np.pi))
-                position = np.where(self._continuous, position - 2.0 * np.pi * turns, position)
-            if self._broken or not out:
-                out.append(([], [], not self._broken))
-            out[-1][0].append(k)
-            out[-1][1].append(position)
-            self._last, self._broken = (stamp, position), False
-        return [
-            (Measurements(stamps[index], np.array(unwrapped), qd[index], effort[index]), continues)
-            for index, unwrapped, continues in out
-        ]
+        base, self._count = self._count, self._count + len(measurements)
+        good = self._good(measurements)
+        index = np.flatnonzero(good)
+        if not index.size:
+            self._broken |= len(measurements) > 0
+            return []
+        stamps, q = measurements.stamps[index], measurements.q[index]
+        before = np.concatenate([[-1], index[:-1]])
+        broken = index != before + 1
+        broken[0] |= self._broken
+        gap = ~broken & (np.diff(stamps, prepend=self._stamp) > self._max_step)
+        if np.any(gap):
+            self.rejected["gap"] += int(np.sum(gap))
+            broken |= gap
+        steps = np.diff(q, axis=0, prepend=self._q[None])
+        if self._stamp == -np.inf:
+            steps[0] = 0.0
+        turns = np.cumsum(np.round(steps / (2.0 * np.pi)), axis=0) + self._turns
+        unwrapped = np.where(self._continuous, q - 2.0 * np.pi * turns, q)
+        self._stamp, self._q, self._turns = float(stamps[-1]), q[-1], turns[-1]
+        self._broken = bool(index[-1] != len(measurements) - 1)
 
-    def _reason(self, finite: bool, stamp: float) -> str | None:
-        if not finite:
-            return "not_finite"
-        if self._last is not None and stamp == self._last[0]:
-            return "duplicate"
-        if self._last is not None and stamp < self._last[0]:
-            return "out_of_order"
-        return None
+        starts = np.flatnonzero(broken)
+        edges = np.concatenate([starts if broken[0] else [0, *starts], [len(index)]]).astype(int)
+        out = []
+        for a, b in itertools.pairwise(edges):
+            first = base + int(index[a])
+            if broken[a]:
+                self._start = first
+            part = slice(int(index[a]), int(index[b - 1]) + 1)  # no sample between them is missing
+            samples = Measurements(
+                stamps[a:b], unwrapped[a:b], measurements.qd[part], measurements.effort[part]
+            )
+            out.append(Run(samples, not broken[a], first, self._start))
+        return out
+
+    def _good(self, measurements: Measurements) -> NDArray[np.bool_]:
+        """Finite samples with a stamp later than all before; the others are counted by reason."""
+        stamps = measurements.stamps
+        finite = np.isfinite(stamps)
+        for values in (measurements.q, measurements.qd, measurements.effort):
+            finite &= np.isfinite(values).all(axis=1)
+        latest = np.maximum.accumulate(np.concatenate([[self._stamp], np.where(finite, stamps, -np.inf)]))[
+            :-1
+        ]
+        with np.errstate(invalid="ignore"):
+            later = stamps > latest
+            same = stamps == latest
+        for reason, found in (
+            ("not_finite", ~finite),
+            ("duplicate", finite & same),
+            ("out_of_order", finite & ~later & ~same),
+        ):
+            if np.any(found):
+                self.rejected[reason] += int(np.sum(found))
+        return finite & later

@@ -7,48 +7,57 @@ parts of ``d/dt W_m theta = tau + W_c theta`` gives, exactly,
 
 Step by step, torque, viscous friction, offset and rotor inertia integrate exactly (to torque, position and velocity
 differences); the inertial part of W_c, and of W_m on ramps, is evaluated once per step, at mid position and mean
-velocity. What is not known exactly makes the half width w of ``|Y theta_e + R theta_r - T| <= w``, see
-:mod:`safe_sysid.identification.row_errors`. Assumed: ``|qdd| <= A`` almost everywhere, and the effort at a stamp is the
-mean torque over the step before it.
+velocity. What is not known exactly makes the half width w of ``|Y theta_e + R theta_r - T| <= w``: rates per step in
+:mod:`safe_sysid.identification.step_errors`, sums over windows in :mod:`safe_sysid.identification.row_errors`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.measurement_errors import (
-    MeasurementErrors,
-    StepStates,
-    coulomb_sign,
-    step_states,
-    torque_interval,
-)
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.row_errors import ERROR_CAUSES, WindowFacts, row_errors
-from safe_sysid.identification.windows import weights
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.measurements import Measurements, Run
+from safe_sysid.identification.remainders import magnitudes
+from safe_sysid.identification.row_errors import ERROR_CAUSES, Rows, window_kernel
+from safe_sysid.identification.step_errors import Limits, StepErrors, Steps, step_kernel
+from safe_sysid.identification.step_states import coulomb_sign, step_states
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
-__all__ = ["MomentumRows", "momentum_rows"]
+__all__ = ["MomentumRows", "RowSource", "momentum_rows"]
 
 FloatArray = NDArray[np.float64]
-_CHUNK = 4000  # steps handled at once: bounds the memory of padded arrays
+IntArray = NDArray[np.int64]
+
+
+def _no_indices() -> IntArray:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class MomentumRows:
-    """Rows ``|matrix theta - target| <= slack`` that hold for the true theta.
+    """Rows ``|matrix theta - target| <= slack`` that hold for the true theta (offsets with the sensors' constant bias).
 
     Attributes:
         matrix: (M, 14 n). target, slack: (M,), N m s.
         sigma: (M,) standard deviation if the errors were independent and uniform; for the nominal estimate only.
-        parts: (M, 7) shares of slack by :data:`ERROR_CAUSES`.
+        parts: (M, causes) shares of slack by :data:`ERROR_CAUSES`.
         start, end: (M,) stamps of the window, s. joint: (M,) index.
         rejected_acceleration: windows left out because they contradict the declared acceleration bound.
+        first, last: (M,) indices of the window's first and last sample in its log, in order of arrival, rejected ones
+            counted too; -1 where nobody knows.
+        ramp: (M,) rise time of the test function, s.
+        box_seq: (M,) sequence number of the box whose magnitudes sized the remainders.
+        log: (M,) which log: 0 this run's, 1 the tare's.
+        run: (M,) index in the log of the first sample of the run of good samples that the window lies in: with it,
+            every step's linearisation is known (:meth:`RowSource.anchors`).
+        rejected_delay: windows left out because the torque beside them is not known.
     """
 
     matrix: FloatArray
@@ -58,8 +67,30 @@ class MomentumRows:
     parts: FloatArray
     start: FloatArray
     end: FloatArray
-    joint: NDArray[np.int64]
+    joint: IntArray
     rejected_acceleration: int = 0
+    first: IntArray = field(default_factory=_no_indices)
+    last: IntArray = field(default_factory=_no_indices)
+    ramp: FloatArray = field(default_factory=lambda: np.empty(0))
+    box_seq: IntArray = field(default_factory=_no_indices)
+    log: IntArray = field(default_factory=_no_indices)
+    run: IntArray = field(default_factory=_no_indices)
+    rejected_delay: int = 0
+
+    def __post_init__(self) -> None:
+        """Rows made by hand come from no log: their provenance is filled up."""
+        m = len(self.target)
+        for name, unknown in (
+            ("first", -1),
+            ("last", -1),
+            ("ramp", 0),
+            ("box_seq", 0),
+            ("log", 0),
+            ("run", -1),
+        ):
+            value = getattr(self, name)
+            if len(value) != m:
+                object.__setattr__(self, name, np.full(m, unknown, value.dtype))
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -68,8 +99,13 @@ class MomentumRows:
     @classmethod
     def concatenate(cls, parts: list[MomentumRows]) -> MomentumRows:
         """All rows of several sets."""
-        arrays = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _ROW_FIELDS}
-        return cls(**arrays, rejected_acceleration=sum(p.rejected_acceleration for p in parts))
+        some = [p for p in parts if len(p)] or parts[:1]
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(p, name) for p in some]) for name in _ROW_FIELDS
+        }
+        for name in ("rejected_acceleration", "rejected_delay"):
+            arrays[name] = sum(getattr(p, name) for p in parts)
+        return cls(**arrays)
 
     def take(self, which: NDArray) -> MomentumRows:
         """Rows by index or mask."""
@@ -83,7 +119,10 @@ class MomentumRows:
         return cls(np.empty((0, size)), zero, zero, zero, parts, zero, zero, np.empty(0, np.int64), rejected)
 
 
-_ROW_FIELDS = ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint")
+_ROW_FIELDS = (
+    "matrix", "target", "slack", "sigma", "parts", "start", "end", "joint",
+    "first", "last", "ramp", "box_seq", "log", "run",
+)  # fmt: skip
 
 
 def momentum_rows(
@@ -91,10 +130,10 @@ def momentum_rows(
     box: ParameterBox,
     errors: MeasurementErrors,
     data: Measurements,
-    windows: list[tuple[int, int]],
+    windows: IntArray | list[tuple[int, int]],
     ramp: float = 0.0,
 ) -> MomentumRows:
-    """Equations of some windows of one run.
+    """Equations of some windows of one run that is given as a whole.
 
     Args:
         kin: of the arm.
@@ -102,93 +141,177 @@ def momentum_rows(
         errors: declared bounds.
         data: one run of :class:`~safe_sysid.identification.measurements.Screen`: finite, increasing stamps, no gap,
             positions unwrapped.
-        windows: first and last sample index of each.
+        windows: (W, 2) first and last sample index of each.
         ramp: rise and fall time of the test function, s.
 
     Returns:
         n rows per window; windows that contradict the declared acceleration bound are left out and counted.
     """
-    n = len(kin.axis)
-    steps = step_states(data, errors)
-    wrong_before = np.concatenate([[0], np.cumsum(steps.wrong)])
-    first, last = np.array(windows, dtype=np.int64).reshape(-1, 2).T
-    good = wrong_before[first] == wrong_before[last]
-    rejected = int(np.sum(~good))
-    good &= last - first >= (2 if ramp > 0.0 else 1)  # a ramp up and down needs a sample in between
-    first, last = first[good], last[good]
-    if not first.size:
-        return MomentumRows.none(14 * n, rejected)
-    chunk = max(1, _CHUNK // int(np.max(last - first)))
-    source = _Source(kin, data, steps, errors, ramp)
-    parts = [source.rows(box, first[i : i + chunk], last[i : i + chunk]) for i in range(0, len(first), chunk)]
-    return replace(MomentumRows.concatenate(parts), rejected_acceleration=rejected)
+    return RowSource(kin, box, errors, Run(data, False, 0, 0), ramp > 0.0).rows(np.asarray(windows), ramp)
 
 
-class _Source:
-    """Regressors of all steps of a run, and the rows of windows over them."""
+_PER_STEP = ("rate", "slope", "ramp", "shift", "twist", "gravity", "size", "change", "torques")
+_PER_SAMPLE = ("end", "momentum", "momenta")
+
+
+class RowSource:
+    """Everything that is computed once per step and sample of a run, and the rows of windows over them."""
 
     def __init__(
-        self, kin: Kinematics, data: Measurements, steps: StepStates, errors: MeasurementErrors, ramp: float
+        self,
+        kin: Kinematics,
+        box: ParameterBox,
+        errors: MeasurementErrors,
+        run: Run,
+        ramps: bool,
+        log: int = 0,
     ) -> None:
-        self.kin, self.data, self.steps, self.errors, self.ramp = kin, data, steps, errors, ramp
-        self.n = n = len(kin.axis)
-        self.flat = 10 * n * n
-        rigid = slice(0, 10 * n)
-        self.rate = momentum_rate_regressor(kin, steps.centre, steps.mean)[:, :, rigid].reshape(-1, self.flat)
-        self.momentum = None
-        if ramp > 0.0:
-            self.momentum = momentum_regressor(kin, steps.centre, steps.mean)[:, :, rigid].reshape(
-                -1, self.flat
-            )
-        self.sign = coulomb_sign(steps.mean, steps.rho, steps.h, errors)
-        self.torque, self.noise = torque_interval(data.effort[1:], errors)
+        """Evaluate all steps.
 
-    def rows(self, box: ParameterBox, first: NDArray[np.int64], last: NDArray[np.int64]) -> MomentumRows:
-        data, steps, n, count = self.data, self.steps, self.n, len(first)
-        length = int(np.max(last - first))
-        sample = np.minimum(first[:, None] + np.arange(length + 1), last[:, None])
-        index = sample[:, :-1]
-        inside = index < last[:, None]
-        index = np.where(inside, index, first[:, None])
-        phi = weights(data.stamps[sample], self.ramp)
-        h = steps.h[index]
-        area = np.where(inside, 0.5 * (phi[:, 1:] + phi[:, :-1]) * h, 0.0)
-        rise = np.where(inside, np.diff(phi, axis=1), 0.0)
-        start, end = phi[:, 0], phi[:, -1]  # padding repeats the last sample
-
-        rigid = -np.matmul(area[:, None, :], self.rate[index])[:, 0]
-        if self.momentum is not None:
-            rigid -= np.matmul(rise[:, None, :], self.momentum[index])[:, 0]
-        for at, value in ((last, end), (first, -start)):
-            if np.any(value):
-                ends = momentum_regressor(self.kin, data.q[at], data.qd[at])[:, :, : 10 * n]
-                rigid += value[:, None] * ends.reshape(count, self.flat)
-        matrix = np.zeros((count, n, 14 * n))
-        matrix[:, :, : 10 * n] = rigid.reshape(count, n, 10 * n)
-        joint = np.arange(n)
-        matrix[:, joint, 13 * n + joint] = area.sum(axis=1)[:, None]
-        if self.errors.torque_source != "link":
-            matrix[:, joint, 10 * n + joint] = np.einsum("wk,wkj->wj", area, self.sign[index])
-            matrix[:, joint, 11 * n + joint] = np.einsum("wk,wkj->wj", area / h, steps.delta[index])
-            matrix[:, joint, 12 * n + joint] = (
-                end[:, None] * data.qd[last]
-                - start[:, None] * data.qd[first]
-                - np.einsum("wk,wkj->wj", rise / h, steps.delta[index])
-            )
-        target = np.einsum("wk,wkj->wj", area, self.torque[index])
-
-        facts = WindowFacts(index, inside, phi, area, steps, self.sign, self.torque, self.noise)
-        parts = row_errors(self.kin, box, self.errors, facts, target)
-        slack = parts.sum(axis=-1) * (1.0 + 1e-12)
-        sigma = np.sqrt((facts.noise_square + (slack - parts[..., 0]) ** 2) / 3.0) + 1e-12
-        m = count * n
-        return MomentumRows(
-            matrix.reshape(m, 14 * n),
-            target.reshape(m),
-            slack.reshape(m),
-            sigma.reshape(m),
-            parts.reshape(m, len(ERROR_CAUSES)),
-            np.repeat(data.stamps[first], n),
-            np.repeat(data.stamps[last], n),
-            np.tile(joint, count),
+        Args:
+            kin: of the arm.
+            box: holds the true, physically consistent parameters.
+            errors: declared bounds.
+            run: at least two samples of one run; its first one must be the run's or one to linearise at.
+            ramps: whether windows will have slopes.
+            log: which log this is, for :attr:`MomentumRows.log`.
+        """
+        data = run.samples
+        self._run, self._box_seq, self._log = run, box.seq, log
+        # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
+        self._means_only = errors.torque_source == "link" and errors.effort == "held"
+        self._limits = limits = _limits(kin, box, errors)
+        states = step_states(data, errors)
+        middle, half = torque_interval(data.effort, errors)
+        torque, noise, loose = middle[1:], half[1:], half[1:]
+        if errors.torque_rate is not None:
+            torque, noise = 0.5 * (torque + middle[:-1]), 0.5 * (noise + half[:-1])
+            loose = noise + 0.25 * errors.torque_rate * (states.h + 2.0 * states.stamp)[:, None]
+        self._wrong_before = np.concatenate([[0], np.cumsum(states.wrong)])
+        self._steps = Steps(
+            data.stamps, data.q, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
+            states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
+        )  # fmt: skip
+        m, n = states.delta.shape
+        at, which = self.anchors(run, errors.linearise_every)
+        anchors = Anchors(which, data.q[at], data.qd[at], np.empty((len(at), len(DERIVATIVES), n, max(n, 3))))
+        derivative_bounds(kin, limits.mid, limits.rad, limits.gravity > 0.0, anchors)
+        columns, per_step, per_sample = (n, 10 * n), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
+        self._errors = StepErrors(
+            rate_columns=np.zeros((m, *columns)),
+            momentum_columns=np.zeros((m if ramps else 0, *columns)),
+            end_columns=np.zeros((m + 1, *columns)),
+            **dict(zip(_PER_STEP, per_step, strict=True)),
+            **dict(zip(_PER_SAMPLE, per_sample, strict=True)),
         )
+        step_kernel(kin, magnitudes(kin, box), limits, self._steps, anchors, ramps, self._errors)
+
+    @staticmethod
+    def anchors(run: Run, every: int) -> tuple[IntArray, IntArray]:
+        """Samples whose measured state steps are linearised at, and which of them belongs to each sample.
+
+        That of log index k (and of the step after it) is the last index up to k that is a multiple of ``every``, or
+        the first of the run if that comes later.
+        """
+        index = run.first + np.arange(len(run.samples))
+        at = np.maximum(index - index % every, run.start) - run.first
+        states, which = np.unique(at, return_inverse=True)
+        return states, which.astype(np.int64)
+
+    def rows(self, windows: IntArray, ramp: float) -> MomentumRows:
+        """Equations of windows (W, 2), first and last sample of the run given; see :func:`momentum_rows`.
+
+        Args:
+            windows: (W, 2).
+            ramp: s.
+
+        Raises:
+            ParameterError: a ramp where only the mean torque of each step is known.
+        """
+        if ramp > 0.0 and self._means_only:
+            raise ParameterError(
+                f"ramp = {ramp!r}: expected 0 for a link-side torque, of which only means over steps are known, "
+                "or effort = 'sampled'"
+            )
+        n = self._steps.qd.shape[1]
+        windows = np.asarray(windows, np.int64).reshape(-1, 2)
+        good = self._wrong_before[windows[:, 0]] == self._wrong_before[windows[:, 1]]
+        rejected = int(np.sum(~good))
+        good &= windows[:, 1] - windows[:, 0] >= (
+            2 if ramp > 0.0 else 1
+        )  # up and down needs a sample in between
+        windows = np.ascontiguousarray(windows[good])
+        count = len(windows)
+        out = Rows(
+            matrix=np.zeros((count, n, 14 * n)),
+            target=np.zeros((count, n)),
+            noise_square=np.zeros((count, n)),
+            parts=np.zeros((count, n, len(ERROR_CAUSES))),
+            valid=np.zeros(count, np.bool_),
+        )
+        window_kernel(windows, ramp, self._steps, self._errors, self._limits, out)
+        slack = out.parts.sum(axis=-1) * (1.0 + 1e-12)
+        apart = slack - out.parts[..., 0]
+        sigma = np.sqrt((out.noise_square + apart**2) / 3.0) + 1e-12
+        m = count * n
+        first, last = windows.T
+        stamps, offset = self._steps.stamps, self._run.first
+        rows = MomentumRows(
+            matrix=out.matrix.reshape(m, 14 * n),
+            target=out.target.reshape(m),
+            slack=slack.reshape(m),
+            sigma=sigma.reshape(m),
+            parts=out.parts.reshape(m, len(ERROR_CAUSES)),
+            start=np.repeat(stamps[first], n),
+            end=np.repeat(stamps[last], n),
+            joint=np.tile(np.arange(n), count),
+            rejected_acceleration=rejected,
+            first=np.repeat(first + offset, n),
+            last=np.repeat(last + offset, n),
+            ramp=np.full(m, float(ramp)),
+            box_seq=np.full(m, self._box_seq, np.int64),
+            log=np.full(m, self._log, np.int64),
+            run=np.full(m, self._run.start, np.int64),
+        )
+        if np.all(out.valid):
+            return rows
+        return replace(
+            rows.take(np.repeat(out.valid, n)),
+            rejected_acceleration=rejected,
+            rejected_delay=int(np.sum(~out.valid)),
+        )
+
+
+def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Limits:
+    """What the kernels need of the box and of the declared errors."""
+    n = box.n
+    seen = 0.0 if errors.torque_source == "link" else 1.0
+    big = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    coulomb, beta = slice(10 * n, 11 * n), slice(13 * n, 14 * n)
+    return Limits(
+        mid=box.mid[: 10 * n].copy(),
+        rad=box.rad[: 10 * n].copy(),
+        coulomb=seen * big[coulomb],
+        viscous=seen * big[11 * n : 12 * n],
+        rotor=seen * big[12 * n : 13 * n],
+        coulomb_mid=seen * box.mid[coulomb],
+        coulomb_rad=seen * box.rad[coulomb],
+        beta_mid=box.mid[beta].copy(),
+        beta_rad=box.rad[beta] + errors.torque_bias,
+        friction=seen,
+        position=errors.position,
+        velocity=errors.velocity,
+        gravity=_gravity_error(kin, errors),
+        drift=errors.torque_drift,
+        delay=errors.torque_delay,
+        jitter=errors.torque_jitter,
+        rate=np.zeros(n) if errors.torque_rate is None else errors.torque_rate,
+        sampled=errors.effort == "sampled",
+    )
+
+
+def _gravity_error(kin: Kinematics, errors: MeasurementErrors) -> float:
+    """Largest difference of true and configured gravity, m/s^2; a turn moves its tip by less than the arc."""
+    relative = errors.gravity_relative
+    norm = float(np.linalg.norm(kin.gravity))
+    return norm * (relative + (1.0 + relative) * errors.gravity_angle) * (1.0 + 1e-12)

@@ -1,86 +1,124 @@
-r"""Bounds of momentum and momentum rate, and of their derivatives along a direction of state space.
+r"""Bounds of momentum and momentum rate, and of their derivatives along directions of state space.
 
 With ``x`` a point of link l and ``<.,.>`` the inner product of L2(dm), the inertial part is
 
 ``p_i = (H qd)_i = sum_l <d_i x, xdot>`` and ``f_i = dL/dq_i = sum_l <d_i xdot, xdot> + g . int d_i x dm``,
 
 ``xdot = sum_k d_k x qd_k``. By :mod:`safe_sysid.robot.magnitudes` every derivative of x has norm at most
-``a[l, k]``, k the most distal joint involved, and ``a[l, k]`` does not grow with k. Differentiate p and f along
-``(dq, dqd)`` with ``|dq| <= x, |dqd| <= y`` by Leibniz' rule; every term is a sum over joints k, m, .. of
-``a[l, max(i, k, m, ..)] qd_k x_m ..``. With ``a[l, k] = sum_{j >= k} s[l, j]``, all ``s >= 0``, such a sum equals
-``sum_{j >= i} s[l, j] V_j X_j ..``, V_j the sum of ``qd_k`` up to joint j: a few cumulative sums instead of n^4 terms.
+``a[l, k]``, k the most distal joint involved, and ``a[l, k]`` does not grow with k; for ``int d_i .. x dm`` it is
+``b[l, k]``. Differentiate p and f along ``z = (dq, dqd)`` with ``|dq| <= x, |dqd| <= y`` by Leibniz' rule; every term
+is a sum over joints k, m, .. of ``a[l, max(i, k, m, ..)] qd_k x_m ..``. With ``a[l, k] = sum_{j >= k} s[l, j]``, all
+``s >= 0``, such a sum equals ``sum_{j >= i} s[l, j] V_j X_j ..``, capital letters the sums up to joint j: a few
+cumulative sums instead of n^4 terms.
+
+With ``S_i(w) = sum_{j >= i} s_a[l, j] w_j``, ``G_i(w) = |g| sum_{j >= i} s_b[l, j] w_j``, index 0 the largest
+(``xdot`` itself):
+
+- ``p0 = S_i(1) S_0(V)``, ``f0 = S_i(V) S_0(V) + G_i(1)``;
+- ``p1(z) = S_i(X) S_0(V) + S_i(1) c_0(z)``, ``f1(z) = c_i(z) S_0(V) + S_i(V) c_0(z) + G_i(X)``, ``c_i(z) = S_i(V X +
+  Y)``;
+- ``p2(z, z') = S_i(X X') S_0(V) + S_i(X) c_0(z') + S_i(X') c_0(z) + S_i(1) e_0(z, z')``,
+  ``f2(z, z') = e_i(z, z') S_0(V) + c_i(z) c_0(z') + c_i(z') c_0(z) + S_i(V) e_0(z, z') + G_i(X X')``,
+  ``e_i(z, z') = S_i(V X X' + Y X' + Y' X)``,
+
+each summed over the links l. ``p2(z, z')`` bounds ``|D^2 p[z, z']|``, and so on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.magnitudes import LinkNorms
+from safe_sysid.robot.magnitudes import link_norms
 from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["MotionBounds", "Remainders"]
+__all__ = ["Magnitudes", "magnitudes", "motion_bounds"]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-11
 
 
-@dataclass(frozen=True, eq=False)
-class MotionBounds:
-    """Bounds (N, n) for momentum p (N m s) and its rate f (N m): value, first and second directional derivative."""
+class Magnitudes(NamedTuple):
+    """Steps s of the norms a and b, each (links, joints), and the norm of gravity, m/s^2."""
 
-    p0: FloatArray
-    p1: FloatArray
-    p2: FloatArray
-    f0: FloatArray
-    f1: FloatArray
-    f2: FloatArray
+    s_a: FloatArray
+    s_b: FloatArray
+    g: float
 
 
-class Remainders:
-    """Evaluates the bounds for all configurations and all consistent parameters of a box."""
-
-    def __init__(self, kin: Kinematics, norms: LinkNorms) -> None:
-        """Take the norms of the box and gravity of the arm."""
-        self._s_a, self._s_b = _steps(norms.a), _steps(norms.b)
-        self._g = float(np.linalg.norm(kin.gravity)) * _ROUND
-
-    def bounds(self, v: FloatArray, x: FloatArray, y: FloatArray) -> MotionBounds:
-        """Bounds for all ``|qd| <= v`` and directions ``|dq| <= x``, ``|dqd| <= y``; each (N, n) >= 0.
-
-        ``p1`` bounds ``|Dp[dq, dqd]|``, ``p2`` bounds ``|D^2 p[(dq, dqd), (dq, dqd)]|``; likewise f.
-        """
-        v_sum, x_sum, y_sum = (np.cumsum(np.abs(z), axis=-1) for z in (v, x, y))
-        one = np.ones_like(v_sum)
-        # d_i x, d_i xdot and their first and second derivatives: (N, links, i); i = 0 of the latter is xdot itself.
-        b0, b1, b2 = self._sum(one), self._sum(x_sum), self._sum(x_sum * x_sum)
-        c0 = self._sum(v_sum)
-        c1 = self._sum(v_sum * x_sum) + self._sum(y_sum)
-        c2 = self._sum(v_sum * x_sum * x_sum) + 2.0 * self._sum(y_sum * x_sum)
-        q0, q1, q2 = c0[..., :1], c1[..., :1], c2[..., :1]
-        g0, g1, g2 = (self._g * self._sum(z, gravity=True) for z in (one, x_sum, x_sum * x_sum))
-
-        def total(z: FloatArray) -> FloatArray:
-            return z.sum(axis=1) * _ROUND
-
-        return MotionBounds(
-            p0=total(b0 * q0),
-            p1=total(b1 * q0 + b0 * q1),
-            p2=total(b2 * q0 + 2.0 * b1 * q1 + b0 * q2),
-            f0=total(c0 * q0 + g0),
-            f1=total(c1 * q0 + c0 * q1 + g1),
-            f2=total(c2 * q0 + 2.0 * c1 * q1 + c0 * q2 + g2),
-        )
-
-    def _sum(self, product: FloatArray, gravity: bool = False) -> FloatArray:
-        """``sum_{j >= i} s[l, j] product_j``: (N, n) -> (N, links, i)."""
-        terms = (self._s_b if gravity else self._s_a)[None] * product[:, None, :]
-        return np.cumsum(terms[..., ::-1], axis=-1)[..., ::-1]
+def magnitudes(kin: Kinematics, box: ParameterBox) -> Magnitudes:
+    """For all configurations and all physically consistent parameters of a box."""
+    norms = link_norms(kin, box.lower, box.upper)
+    return Magnitudes(_steps(norms.a), _steps(norms.b), float(np.linalg.norm(kin.gravity)) * _ROUND)
 
 
 def _steps(norms: FloatArray) -> FloatArray:
     """``s >= 0`` with ``sum_{j >= k} s[l, j] >= norms[l, k]``, for norms that fall with k (else their envelope)."""
     falling = np.maximum.accumulate(norms[:, ::-1], axis=1)[:, ::-1]
     return np.concatenate([falling[:, :-1] - falling[:, 1:], falling[:, -1:]], axis=1)
+
+
+@njit(cache=True)
+def motion_bounds(
+    s_a: FloatArray,
+    s_b: FloatArray,
+    g: float,
+    v: FloatArray,
+    x1: FloatArray,
+    y1: FloatArray,
+    x2: FloatArray,
+    y2: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Bounds for all ``|qd| <= v`` along directions ``z = (x1, y1)`` and ``z' = (x2, y2)``, all (n,) >= 0.
+
+    Args:
+        s_a: (n, n) of :class:`Magnitudes`.
+        s_b: (n, n).
+        g: m/s^2.
+        v: rad/s.
+        x1: rad.
+        y1: rad/s.
+        x2: rad.
+        y2: rad/s.
+        out: (6, n) ``p0, p1(z), p2(z, z'), f0, f1(z), f2(z, z')``; N m s and N m.
+    """
+    n = v.size
+    out[:] = 0.0
+    w = np.empty((8, n))
+    t = np.empty(11)
+    run = np.empty((11, n))
+    sv, sx1, sy1, sx2, sy2 = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(n):
+        sv, sx1, sy1, sx2, sy2 = sv + v[j], sx1 + x1[j], sy1 + y1[j], sx2 + x2[j], sy2 + y2[j]
+        w[0, j], w[1, j], w[2, j], w[3, j] = 1.0, sx1, sx2, sx1 * sx2
+        w[4, j], w[5, j], w[6, j] = sv, sv * sx1 + sy1, sv * sx2 + sy2
+        w[7, j] = sv * sx1 * sx2 + sy1 * sx2 + sy2 * sx1
+    for link in range(s_a.shape[0]):
+        t[:] = 0.0
+        for i in range(n - 1, -1, -1):
+            a, b = s_a[link, i], g * s_b[link, i]
+            for k in range(8):
+                t[k] += a * w[k, i]
+            t[8] += b * w[0, i]
+            t[9] += b * w[1, i]
+            t[10] += b * w[3, i]
+            for k in range(11):
+                run[k, i] = t[k]
+        q0, q1, q2, qq = run[4, 0], run[5, 0], run[6, 0], run[7, 0]
+        for i in range(n):
+            o, a1, a2, a12 = run[0, i], run[1, i], run[2, i], run[3, i]
+            c0, c1, c2, c12 = run[4, i], run[5, i], run[6, i], run[7, i]
+            out[0, i] += o * q0
+            out[1, i] += a1 * q0 + o * q1
+            out[2, i] += a12 * q0 + a1 * q2 + a2 * q1 + o * qq
+            out[3, i] += c0 * q0 + run[8, i]
+            out[4, i] += c1 * q0 + c0 * q1 + run[9, i]
+            out[5, i] += c12 * q0 + c1 * q2 + c2 * q1 + c0 * qq + run[10, i]
+    for k in range(6):
+        for i in range(n):
+            out[k, i] *= _ROUND

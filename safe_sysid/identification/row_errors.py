@@ -1,164 +1,237 @@
-r"""Proved error of each momentum equation, one function for each cause.
+r"""Rows of windows: weighted sums over steps, and the proved error of each, by cause.
 
-Notation: phi the test function, ``phi_k`` and ``s_k`` its mean and slope on step k of duration h; c the mid position
-and u the estimated mean velocity at which a step is evaluated; A the declared acceleration bound: velocities have
-Lipschitz constant A, positions a Lipschitz derivative; V bounds ``|qd|`` in the window. ``p`` and ``f`` are the
-inertial parts of momentum and of its rate, see :mod:`safe_sysid.identification.remainders`.
+Samples i..f of a window, phi_k the test function at them; for step k (from sample k to k+1): ``p_k = (phi_k +
+phi_{k+1})/2``, ``r_k = phi_{k+1} - phi_k``, slope ``s_k = r_k / h_k``, ``area_k = p_k h_k``. The true test function
+has the *same slopes over the true durations*, so that no slope has an error; it then differs from phi by at most ``E
+= sigma S``, S the total variation of the slope (from 0 to 0), also at the end, where it need not be quite zero. ``H_k
+= h_k + 2 sigma``, ``wide_k = (p_k + E) H_k``, ``turn_k = |r_k| H_k / h_k``; sigma of the window's last sample, the
+largest. All other names: :mod:`safe_sysid.identification.step_errors`.
+
+Row j: ``phi_f P_f - phi_i P_i - sum (area_k F_k + r_k P_k)`` in the inertial columns (P_f, P_i, P_k momentum at ends
+and steps, F_k rate), ``sum area_k sign_k`` for Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k
+delta_k`` for Ia, ``sum area_k`` for beta; right-hand side ``sum area_k tau_k``. For a held torque, tau_k and noise_k
+are middle and half width of the effort at sample k+1; for a sampled one, the means of those at samples k and k+1.
+
+Slack, in the order of :data:`ERROR_CAUSES`:
+
+1. torque: ``sum area_k noise_k`` less the next.
+2. drift: ``sum area_k torque_drift``; part of the interval above, named apart because it does not average out.
+3. delay, held: with a constant delay d, ``int phi(t) tau(t) dt = int phi(t - d) m(t) dt``, m the torque as reported;
+   the difference to ``int phi m`` is ``int (phi(t - d) - phi(t)) (m - c) dt`` for any constant c, at most ``|d|``
+   times the total variation of phi times ``max |m - c|`` where ``|d|`` from a change of phi: ``torque_delay (T/2 + E)
+   (max upper - min lower)`` over the torque intervals of the steps near, ``T = phi_i + phi_f + sum turn_k``. Near,
+   without slopes: at most ``torque_delay + torque_jitter + 2 sigma`` from an end; with slopes: the window's and those
+   beside it. Every switch of the torque may besides be off by ``torque_jitter``: that times ``sum |tau_k - tau_{k-1}|
+   + noise_k + noise_{k-1}`` over the switches of the window and beside it (phi <= 1). Sampled: ``sum wide_k
+   torque_rate (torque_delay + torque_jitter)``.
+4. coulomb: ``Fc sum area_k [sign_k = 0]``.
+5. quadrature: ``sum wide_k rate_k + turn_k slope_k``; sampled effort adds
+   ``sum torque_rate (wide_k H_k/4 + turn_k H_k^2/12)`` (trapezoid of a function with that Lipschitz constant; its
+   moment).
+6. momentum: ``phi_i end_i + phi_f end_f + sum turn_k ramp_k`` and the Abel sum of ``shift`` and ``twist`` over
+   samples i..f (slopes zero outside).
+7. friction: ``Fv int phi qd`` is evaluated as ``Fv p_k delta_k``: ``Fv (dq D + sum turn_k A_k H_k^2/12)``, D the
+   total variation of p from 0 to 0 (Abel).
+8. gravity: ``sum wide_k gravity_k``.
+9. stamps: durations are ``h_k + e_{k+1} - e_k``; by Abel
+   ``sigma sum_{k=i..f} |p_k - p_{k-1}| max(size_k, size_{k-1}) + min(p_k, p_{k-1}) change_k`` (p zero outside); the
+   test function's own deviation: ``E (sum H_k size_k + Fv (|delta_k| + 2 dq) + momentum_f)``.
+10. rounding: ``1e-10 (sum area_k torques_k + phi_i momenta_i + phi_f momenta_f + sum turn_k (momenta_k +
+    momenta_{k+1}) + |right-hand side|)``.
+
+The sum of the ten, times ``1 + 1e-12``, is the slack.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors, StepStates
-from safe_sysid.identification.remainders import MotionBounds, Remainders
-from safe_sysid.robot.magnitudes import link_norms
-from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.identification.step_errors import Limits, StepErrors, Steps
+from safe_sysid.identification.windows import weights
 
-__all__ = ["ERROR_CAUSES", "WindowFacts", "row_errors"]
+__all__ = ["ERROR_CAUSES", "Rows", "window_kernel"]
 
 FloatArray = NDArray[np.float64]
 
-#: Causes of the half width of a row, in the order of the last axis of :func:`row_errors`.
-ERROR_CAUSES = ("torque", "coulomb", "quadrature", "momentum", "friction", "stamps", "rounding")
+#: Causes of the half width of a row, in the order of :attr:`MomentumRows.parts`.
+ERROR_CAUSES = (
+    "torque", "drift", "delay", "coulomb", "quadrature", "momentum", "friction", "gravity", "stamps", "rounding",
+)  # fmt: skip
 #: Rounding of regressors and sums, relative to the size of the terms (measured below 1e-13).
 _ROUNDING = 1e-10
 
 
-class WindowFacts:
-    """What the error bounds need to know of each window, (W,) or (W, n), from padded arrays of its steps."""
+class Rows(NamedTuple):
+    """Results for W windows: (W, n, 14 n), (W, n), (W, n), (W, n, causes), and which windows have what they need."""
 
-    def __init__(
-        self,
-        index: NDArray[np.int64],
-        inside: NDArray[np.bool_],
-        phi: FloatArray,
-        area: FloatArray,
-        steps: StepStates,
-        sign: FloatArray,
-        torque: FloatArray,
-        noise: FloatArray,
-    ) -> None:
-        """Measure windows.
-
-        Args:
-            index: (W, L) step numbers, padded.
-            inside: (W, L) which of them are not padding.
-            phi: (W, L+1) test function at the samples.
-            area: (W, L) its integral over each step, zero on padding.
-            steps: all steps of the run.
-            sign: (m, n) sign of the velocity, 0 if not certain.
-            torque: (m, n) middle of the torque interval, N m.
-            noise: (m, n) its half width, N m.
-        """
-        h = np.where(inside, steps.h[index], 1.0)
-        rise = np.where(inside, np.diff(phi, axis=1), 0.0)
-        self.area = area.sum(axis=1)
-        self.h, self.h_min = np.where(inside, h, 0.0).max(axis=1), np.where(inside, h, np.inf).min(axis=1)
-        self.turn = np.abs(rise).sum(axis=1)
-        self.ends = phi[:, 0] + phi[np.arange(len(phi)), inside.sum(axis=1)]
-        self.slope_h2 = (np.abs(rise) * h).sum(axis=1)
-        self.slope_h3 = (np.abs(rise) * h * h).sum(axis=1)
-        # Total variation of slope and of mean height, ends included: Abel summation of position errors.
-        self.slope_change = np.abs(np.diff(rise / h, axis=1, prepend=0.0, append=0.0)).sum(axis=1)
-        self.mean_change = np.abs(np.diff(area / h, axis=1, prepend=0.0, append=0.0)).sum(axis=1)
-        self.noise = _weighted(area, noise[index])
-        self.noise_square = _weighted(area * area, noise[index] ** 2)
-        self.unknown = _weighted(area, (sign == 0.0)[index])
-        mask = inside[..., None]
-        self.speed = np.where(mask, np.abs(steps.mean[index]), 0.0).max(axis=1)
-        self.rho = np.where(mask, steps.rho[index], 0.0).max(axis=1)
-        self.effort = np.where(mask, (np.abs(torque) + noise)[index], 0.0).max(axis=1)
+    matrix: FloatArray
+    target: FloatArray
+    noise_square: FloatArray
+    parts: FloatArray
+    valid: NDArray[np.bool_]
 
 
-def _weighted(area: FloatArray, values: NDArray) -> FloatArray:
-    return np.einsum("wk,wkj->wj", area, values)
+@njit(cache=True)
+def _delay(
+    steps: Steps,
+    limits: Limits,
+    first: int,
+    last: int,
+    ramp: float,
+    change: float,
+    parts: FloatArray,
+) -> bool:
+    """Third part, of a held torque; False if the torques near the window's ends are not known.
 
-
-def row_errors(
-    kin: Kinematics, box: ParameterBox, e: MeasurementErrors, s: WindowFacts, target: FloatArray
-) -> FloatArray:
-    """Bounds (W, n, causes) for the rows of W windows; ``target`` (W, n) is their right-hand side, N m s."""
-    n = box.n
-    big = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    fc, fv, ia, beta = (big[(10 + i) * n : (11 + i) * n] for i in range(4))
-    if e.torque_source == "link":
-        fc, fv, ia = (np.zeros(n),) * 3
-    h = (s.h + 2.0 * e.stamp)[:, None]
-    a = e.acceleration
-    away = 0.5 * a * h + s.rho  # |qd(t) - u|
-    v = s.speed + away  # V
-    reach = 0.5 * v * h + e.position  # |q(t) - centre|
-    remainders = Remainders(kin, link_norms(kin, box.lower, box.upper))
-    near = remainders.bounds(v, a * h * h / 12.0 + e.position, s.rho)
-    far = remainders.bounds(v, reach, away)
-    # Between the true and the measured velocity of an end lie velocities up to V + dv.
-    end = remainders.bounds(
-        v + e.velocity, np.broadcast_to(e.position, v.shape), np.broadcast_to(e.velocity, v.shape)
-    )
-
-    parts = np.zeros((*v.shape, len(ERROR_CAUSES)))
-    parts[..., 0] = s.noise  # half width of every step's torque interval, weighted by phi
-    parts[..., 1] = (
-        fc * s.unknown
-    )  # |friction| <= Fc while the sign is not certain; the column holds the rest
-    parts[..., 2] = _rate_quadrature(s, near, far)
-    parts[..., 3] = _momentum_error(s, e, ia, near, far, end)
-    parts[..., 4] = _viscous_error(s, e, fv)
-    size = s.effort + far.f0 + fc + fv * v + beta
-    parts[..., 5] = _stamp_error(s, e, ia, v, size)
-    weight = (s.ends + s.turn)[:, None]
-    parts[..., 6] = _ROUNDING * (s.area[:, None] * size + weight * (far.p0 + ia * v) + np.abs(target))
-    return parts
-
-
-def _rate_quadrature(s: WindowFacts, near: MotionBounds, far: MotionBounds) -> FloatArray:
-    r"""Error of ``int phi f dt`` by ``phi_k h f(c, u)`` per step; second order in h although qdd may jump.
-
-    Taylor at (c, u), c the mid position, u the mean velocity: the linear term integrates to ``f_q int (q - c) dt``
-    and ``f_qd h (mean - u)``; ``|int (q - c) dt| <= A h^3/12`` (trapezoid rule, Lipschitz derivative) plus ``h dq``,
-    and ``|mean - u| <= rho``: together h ``near.f1``. The second-order term is at most ``h/2 far.f2``, as
-    ``|q - c| <= V h/2 + dq`` and ``|qd - u| <= A h/2 + rho``. Where phi has slope, ``|phi - phi_k| <= |slope| h/2`` and
-    ``|f - f(c, u)| <= far.f1`` add ``|slope| h^2/2 far.f1``.
+    Args:
+        steps: of the run.
+        limits: of parameters and errors.
+        first: sample of the window.
+        last: its last one.
+        ramp: s.
+        change: ``T/2 + E``.
+        parts: (n, causes) result.
     """
-    return s.area[:, None] * (near.f1 + 0.5 * far.f2) + 0.5 * s.slope_h2[:, None] * far.f1
+    need = limits.delay + limits.jitter + 2.0 * steps.sigma[last - 1]
+    low, high = first, last
+    while low > 0 and steps.stamps[first] - steps.stamps[low] < need:
+        low -= 1
+    while high < steps.h.size and steps.stamps[high] - steps.stamps[last] < need:
+        high += 1
+    if steps.stamps[first] - steps.stamps[low] < need or steps.stamps[high] - steps.stamps[last] < need:
+        return False
+    inner_low, inner_high = last, first  # steps between them are near neither end
+    if ramp <= 0.0:
+        while inner_high < last and steps.stamps[inner_high] - steps.stamps[first] < need:
+            inner_high += 1
+        while inner_low > first and steps.stamps[last] - steps.stamps[inner_low] < need:
+            inner_low -= 1
+    else:
+        inner_high, inner_low = last, first
+    for j in range(parts.shape[0]):
+        bottom, top, jumps = np.inf, -np.inf, 0.0
+        for k in range(low, high):
+            if k < inner_high or k >= inner_low:
+                bottom = min(bottom, steps.torque[k, j] - steps.noise[k, j])
+                top = max(top, steps.torque[k, j] + steps.noise[k, j])
+            if k > low:
+                jumps += (
+                    abs(steps.torque[k, j] - steps.torque[k - 1, j])
+                    + steps.noise[k, j]
+                    + steps.noise[k - 1, j]
+                )
+        parts[j, 2] = limits.delay * change * (top - bottom) + limits.jitter * jumps
+    return True
 
 
-def _momentum_error(
-    s: WindowFacts,
-    e: MeasurementErrors,
-    ia: FloatArray,
-    near: MotionBounds,
-    far: MotionBounds,
-    end: MotionBounds,
-) -> FloatArray:
-    """Error of the momentum terms.
+@njit(cache=True)
+def window_kernel(
+    windows: NDArray[np.int64], ramp: float, steps: Steps, errors: StepErrors, limits: Limits, out: Rows
+) -> None:
+    """Fill ``out`` for windows (W, 2), first and last sample; the formulas are those of the text above.
 
-    At an end with phi != 0: mean value theorem between true and measured state. On a ramp: ``int p dt`` per step as in
-    :func:`_rate_quadrature`, weighted by the slope. Rotor inertia needs ``int qd dt``, a position difference: its
-    error enters with the change of slope from step to step (Abel summation).
+    Args:
+        windows: indices of samples.
+        ramp: rise time of the test function, s.
+        steps: of the run.
+        errors: of these steps.
+        limits: of parameters and errors.
+        out: results, zero at the start.
     """
-    at_ends = s.ends[:, None] * (end.p1 + ia * e.velocity)
-    on_ramps = s.turn[:, None] * (near.p1 + 0.5 * far.p2) + ia * e.position * s.slope_change[:, None]
-    return at_ends + on_ramps
-
-
-def _viscous_error(s: WindowFacts, e: MeasurementErrors, fv: FloatArray) -> FloatArray:
-    """Error of ``Fv int phi qd dt`` by ``phi_k (q1 - q0)``: exact for level phi, up to the positions' errors.
-
-    On a slope the rest is ``|slope| |int (t - mid) (qd - qd(mid)) dt| <= |slope| A h^3/12``.
-    """
-    return fv * (e.position * s.mean_change[:, None] + e.acceleration * s.slope_h3[:, None] / 12.0)
-
-
-def _stamp_error(
-    s: WindowFacts, e: MeasurementErrors, ia: FloatArray, v: FloatArray, size: FloatArray
-) -> FloatArray:
-    """Every step's duration is off by at most 2 stamp errors: as much of each integrand, over all steps.
-
-    ``size`` bounds all torques together; on ramps the mean velocity of the rotor term is off in proportion.
-    """
-    share = 2.0 * e.stamp / np.maximum(s.h_min - 2.0 * e.stamp, 1e-12)[:, None]
-    return share * (s.area[:, None] * size + s.turn[:, None] * ia * v)
+    n = steps.qd.shape[1]
+    longest_window = 0
+    for w in range(len(windows)):
+        longest_window = max(longest_window, windows[w, 1] - windows[w, 0])
+    nodes = np.empty(longest_window + 1)
+    for w in range(len(windows)):
+        first, last = windows[w, 0], windows[w, 1]
+        count = last - first
+        phi = nodes[: count + 1]
+        weights(steps.stamps[first : last + 1], ramp, phi)
+        sigma = steps.sigma[last - 1]
+        change, before = 0.0, 0.0
+        for k in range(count + 1):
+            slope = (phi[k + 1] - phi[k]) / steps.h[first + k] if k < count else 0.0
+            change += abs(slope - before)
+            before = slope
+        deviation = sigma * change  # E
+        matrix, target, square, parts = out.matrix[w], out.target[w], out.noise_square[w], out.parts[w]
+        variation = phi[0] + phi[count]
+        before_p, before_s = 0.0, 0.0
+        for k in range(first, last + 1):
+            at = k - first
+            p, rise, h, area, s = 0.0, 0.0, 1.0, 0.0, 0.0
+            if k < last:
+                p, rise, h = 0.5 * (phi[at] + phi[at + 1]), phi[at + 1] - phi[at], steps.h[k]
+                area, s = p * h, rise / h
+            longest = h + 2.0 * sigma
+            wide, turn = (p + deviation) * longest, abs(rise) * longest / h
+            variation += turn
+            step_p, least_p = abs(p - before_p), min(p, before_p)
+            step_s, least_s = abs(s - before_s), min(abs(s), abs(before_s))
+            inside, inside_before = min(k, last - 1), max(k - 1, first)
+            for j in range(n):
+                size = max(errors.size[inside, j], errors.size[inside_before, j])
+                parts[j, 8] += sigma * step_p * size
+                parts[j, 6] += limits.viscous[j] * limits.position[j] * step_p
+                if ramp > 0.0:
+                    parts[j, 5] += step_s * max(errors.shift[inside, j], errors.shift[inside_before, j])
+                if first < k < last:
+                    parts[j, 8] += sigma * least_p * errors.change[k, j]
+                    if ramp > 0.0:
+                        parts[j, 5] += least_s * errors.twist[k, j]
+                if k == last:
+                    continue
+                noise = steps.noise[k, j]
+                target[j] += area * steps.torque[k, j]
+                square[j] += (area * noise) ** 2
+                parts[j, 0] += area * (noise - limits.drift[j])
+                parts[j, 1] += area * limits.drift[j]
+                if steps.sign[k, j] == 0.0:
+                    parts[j, 3] += limits.coulomb[j] * area
+                parts[j, 4] += wide * errors.rate[k, j]
+                parts[j, 7] += wide * errors.gravity[k, j]
+                parts[j, 9] += area * errors.torques[k, j]
+                if limits.sampled:
+                    rate = limits.rate[j]
+                    parts[j, 4] += rate * (0.25 * wide * longest + turn * longest * longest / 12.0)
+                    parts[j, 2] += wide * rate * (limits.delay + limits.jitter)
+                if ramp > 0.0:
+                    parts[j, 4] += turn * errors.slope[k, j]
+                    parts[j, 5] += turn * errors.ramp[k, j]
+                    parts[j, 6] += (
+                        limits.viscous[j] * turn * steps.acceleration[k, j] * longest * longest / 12.0
+                    )
+                    moved = abs(steps.delta[k, j]) + 2.0 * limits.position[j]
+                    parts[j, 8] += deviation * (longest * errors.size[k, j] + limits.viscous[j] * moved)
+                    parts[j, 9] += turn * (errors.momenta[k, j] + errors.momenta[k + 1, j])
+                for c in range(10 * j, 10 * n):
+                    matrix[j, c] -= area * errors.rate_columns[k, j, c]
+                if rise != 0.0:
+                    for c in range(10 * j, 10 * n):
+                        matrix[j, c] -= rise * errors.momentum_columns[k, j, c]
+                matrix[j, 13 * n + j] += area
+                matrix[j, 10 * n + j] += limits.friction * area * steps.sign[k, j]
+                matrix[j, 11 * n + j] += limits.friction * p * steps.delta[k, j]
+                matrix[j, 12 * n + j] -= limits.friction * s * steps.delta[k, j]
+            before_p, before_s = p, s
+        for j in range(n):
+            parts[j, 8] += deviation * errors.momentum[last, j]
+            for end in range(2):
+                at, value = (last, phi[count]) if end == 0 else (first, phi[0])
+                if value == 0.0:
+                    continue
+                sign = value if end == 0 else -value
+                for c in range(10 * j, 10 * n):
+                    matrix[j, c] += sign * errors.end_columns[at, j, c]
+                matrix[j, 12 * n + j] += limits.friction * sign * steps.qd[at, j]
+                parts[j, 5] += value * errors.end[at, j]
+                parts[j, 9] += value * errors.momenta[at, j]
+            parts[j, 9] = _ROUNDING * (parts[j, 9] + abs(target[j]))
+        out.valid[w] = True
+        if not limits.sampled and limits.delay + limits.jitter > 0.0:
+            out.valid[w] = _delay(steps, limits, first, last, ramp, 0.5 * variation + deviation, parts)

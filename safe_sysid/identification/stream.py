@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 
 from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements, Screen
-from safe_sysid.identification.momentum import MomentumRows, momentum_rows
-from safe_sysid.identification.windows import WindowCutter
+from safe_sysid.identification.measurements import Measurements, Run, Screen
+from safe_sysid.identification.momentum import MomentumRows, RowSource
+from safe_sysid.identification.windows import Cut, WindowCutter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -18,26 +18,34 @@ __all__ = ["MomentumStream", "default_ramp", "default_windows"]
 #: A step longer than this many periods leaves part of the torque unknown.
 _GAP = 1.5
 _RAMP = 0.02
+_CHUNK = 4000  # samples handled at once: bounds the memory
 
 
 def default_windows(model: RobotModel, errors: MeasurementErrors) -> tuple[float, ...]:
-    """The configured length, and two short ones, s.
+    """The configured length, two short ones, and two long ones where the momentum at the ends is not well known, s.
 
     Errors that do not repeat from sample to sample cancel in a long window, and with them what they tell: many short
     equations cut the set more. Errors that do repeat lose nothing. Short rows are implied by none, long ones by short
-    ones, but are fewer: they are what remains when rows have to be forgotten.
+    ones, but are fewer: they are what remains when rows have to be forgotten. Errors of both position and velocity cost
+    the same in a window of any length (with one of them alone there is a way around it), so longer ones tell more.
     """
     period = 1.0 / model.settings.measurement.rate_hz
     shortest = period if default_ramp(2.0 * period, errors) == 0.0 else 2.0 * period
-    lengths = [model.settings.identification.window_s, 20.0 * period, shortest]
+    window = model.settings.identification.window_s
+    lengths = [window, 20.0 * period, shortest]
+    if np.any(errors.position > 0.0) and np.any(errors.velocity > 0.0):
+        lengths += [2.0 * window, 5.0 * window]
     return tuple(dict.fromkeys(sorted(lengths, reverse=True)))
 
 
 def default_ramp(length: float, errors: MeasurementErrors) -> float:
     """Rise time of the test function, s: zero unless the velocity error is worth it.
 
-    Per kg m^2 of inertia the ends cost ``2 dv`` without ramp and ``4 dq / ramp`` with it (plus remainders).
+    Per kg m^2 of inertia the ends cost ``2 dv`` without ramp and ``4 dq / ramp`` with it (plus remainders). A ramp
+    weights the torque within a step, so it must be known there: of a link-side sensor's mean it is not.
     """
+    if errors.torque_source == "link" and errors.effort == "held":
+        return 0.0
     velocity, position = float(np.max(errors.velocity)), float(np.max(errors.position))
     ramp = min(_RAMP, 0.5 * length) if position == 0.0 else length / 3.0
     return ramp if 4.0 * position / ramp < 2.0 * velocity else 0.0
@@ -53,6 +61,7 @@ class MomentumStream:
         windows: tuple[float, ...],
         ramps: tuple[float, ...] | None = None,
         stride: float = 1.0,
+        log: int = 0,
     ) -> None:
         """Start empty.
 
@@ -62,32 +71,48 @@ class MomentumStream:
             windows: lengths, s.
             ramps: rise time for each length, s; None for :func:`default_ramp`.
             stride: start of the next window after that of the last, in lengths.
+            log: which log this is, for :attr:`MomentumRows.log`.
         """
-        self._kin, self._errors = model.kinematics, errors
-        self._screen = Screen(model.continuous, _GAP / model.settings.measurement.rate_hz)
-        self._cutters = [WindowCutter((length,), stride) for length in windows]
+        self._kin, self._errors, self._log = model.kinematics, errors, log
+        period = 1.0 / model.settings.measurement.rate_hz
+        self._screen = Screen(model.continuous, _GAP * period)
+        self._cutter = WindowCutter(
+            windows, period, stride, margin=errors.margin(period), align=errors.linearise_every
+        )
         self._ramps = (
             ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
         )
-        self._rejected_windows = 0
+        self._rejected: Counter[str] = Counter()
 
     @property
     def rejected(self) -> Counter[str]:
-        """Samples (windows, for "acceleration") rejected so far, by reason."""
-        out = Counter(self._screen.rejected)
-        if self._rejected_windows:
-            out["acceleration"] = self._rejected_windows
-        return out
+        """Samples (windows, for "acceleration" and "delay") rejected so far, by reason."""
+        return self._screen.rejected + self._rejected
 
     def push(self, measurements: Measurements, box: ParameterBox) -> MomentumRows | None:
         """Rows of all windows that these samples complete; ``box`` holds the true parameters."""
-        parts = []
-        for run, continues in self._screen.runs(measurements):
-            for cutter, ramp in zip(self._cutters, self._ramps, strict=True):
-                for data, windows in cutter.cut(run, continues):
-                    parts.append(momentum_rows(self._kin, box, self._errors, data, windows, ramp))
+        parts: list[MomentumRows] = []
+        for start in range(0, len(measurements), _CHUNK):
+            for run in self._screen.runs(measurements[start : start + _CHUNK]):
+                parts += self._rows(self._cutter.cut(run), box)
         if not parts:
             return None
         rows = MomentumRows.concatenate(parts)
-        self._rejected_windows += rows.rejected_acceleration
+        self._rejected["acceleration"] += rows.rejected_acceleration
+        self._rejected["delay"] += rows.rejected_delay
         return rows if len(rows) else None
+
+    def _rows(self, cut: Cut, box: ParameterBox) -> list[MomentumRows]:
+        """Rows of windows, from no more samples than they need."""
+        found = [(w, ramp) for w, ramp in zip(cut.windows, self._ramps, strict=True) if len(w)]
+        if not found:
+            return []
+        margin, every = self._cutter.margin, self._errors.linearise_every
+        low = cut.tail.first + min(int(w[0, 0]) for w, _ in found) - margin
+        low = max(low - low % every, cut.tail.first) - cut.tail.first
+        high = max(int(w[-1, 1]) for w, _ in found) + margin
+        tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low, cut.tail.start)
+        source = RowSource(
+            self._kin, box, self._errors, tail, any(ramp > 0.0 for _, ramp in found), self._log
+        )
+        return [source.rows(w - low, ramp) for w, ramp in found]

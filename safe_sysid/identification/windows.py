@@ -1,87 +1,127 @@
-"""Test functions of the momentum equation: time windows over a stream, and their weights."""
+"""Test functions of the momentum equation: time windows over a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.measurements import Measurements, Run
 
-__all__ = ["WindowCutter", "weights"]
+__all__ = ["Cut", "WindowCutter", "weights"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
-def weights(stamps: FloatArray, ramp: float) -> FloatArray:
-    """Test function at the samples (.., m+1) of windows: 1, or rising from 0 over ``ramp`` s, back to 0 at the end.
+@njit(cache=True)
+def weights(stamps: FloatArray, ramp: float, out: FloatArray) -> None:
+    """Test function at the samples of a window: 1, or rising from 0 over ``ramp`` s, back to 0 at the end.
 
     Without a ramp the momentum at both ends enters with the measured velocity. With one, only its mean over the ramp
     enters, and a mean velocity follows from positions: the velocity error then matters no more.
+
+    Args:
+        stamps: (m+1,) of the window, s.
+        ramp: s; longer than half the window: half of it.
+        out: (m+1,) result.
     """
     if ramp <= 0.0:
-        return np.ones(stamps.shape)
-    start, end = stamps[..., :1], stamps[..., -1:]
-    rise = np.minimum(stamps - start, end - stamps)
-    return np.minimum(rise / np.minimum(ramp, 0.5 * (end - start)), 1.0)
+        out[:] = 1.0
+        return
+    start, end = stamps[0], stamps[-1]
+    rise = min(ramp, 0.5 * (end - start))
+    for k in range(stamps.size):
+        out[k] = min(min(stamps[k] - start, end - stamps[k]) / rise, 1.0)
 
 
-@dataclass
-class _Pending:
-    """Next window of one length: index of its first sample in the tail."""
+class Cut(NamedTuple):
+    """Windows that are complete.
 
-    length: float
-    start: int = 0
+    Attributes:
+        tail: the samples that they lie in.
+        windows: for each length (W, 2), first and last sample, as indices into ``tail``.
+    """
+
+    tail: Run
+    windows: tuple[IntArray, ...]
 
 
 class WindowCutter:
     """Cuts windows by time, for each of several lengths, back to back or overlapping, from a stream of runs."""
 
-    def __init__(self, lengths: tuple[float, ...], stride: float = 1.0) -> None:
+    def __init__(
+        self,
+        lengths: tuple[float, ...],
+        period: float,
+        stride: float = 1.0,
+        margin: int = 0,
+        align: int = 1,
+    ) -> None:
         """Start with an empty tail.
 
         Args:
             lengths: s.
+            period: nominal time between samples, s: a window ends at the sample nearest to its length.
             stride: start of the next window after that of the last, in lengths: 1 is back to back.
+            margin: samples that must be known on both sides of a window.
+            align: tails begin with the run or with a sample whose index in the log is a multiple of this.
         """
         if not lengths or not all(length > 0.0 for length in lengths) or not 0.0 < stride <= 1.0:
             raise ParameterError(
                 f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1"
             )
-        self._stride = stride
-        self._pending = [_Pending(length) for length in lengths]
-        self._tail: Measurements | None = None
+        if not period > 0.0:
+            raise ParameterError(f"period {period!r} s: expected a positive time")
+        self._lengths, self._stride, self._half = lengths, stride, 0.5 * period
+        self.margin, self._align = margin, align
+        self._next = [margin] * len(lengths)
+        self._tail: Run | None = None
 
-    def cut(self, run: Measurements, continues: bool) -> Iterator[tuple[Measurements, list[tuple[int, int]]]]:
-        """Yield (samples, windows as first and last sample index) for one run; keeps what is not used up."""
-        if not continues or self._tail is None:
-            self._tail = run
-            for pending in self._pending:
-                pending.start = 0
+    def cut(self, run: Run) -> Cut:
+        """Windows that this run completes; keeps what is not used up."""
+        if not run.continues or self._tail is None:
+            tail = run
+            self._next = [self.margin] * len(self._lengths)
         else:
-            self._tail = Measurements.concatenate([self._tail, run])
-        tail = self._tail
-        stamps = tail.stamps
-        windows: list[tuple[int, int]] = []
-        for pending in self._pending:
-            while True:
-                i = pending.start
-                half_step = 0.5 * (stamps[-1] - stamps[0]) / max(len(stamps) - 1, 1)
-                last = int(np.searchsorted(stamps, stamps[i] + pending.length - half_step))
-                if last >= len(stamps):
-                    break
-                last = max(last, i + 1)
-                if last >= len(stamps):
-                    break
-                windows.append((i, last))
-                step = int(np.searchsorted(stamps, stamps[i] + self._stride * pending.length - half_step))
-                pending.start = min(max(step, i + 1), last)
-        if windows:
-            yield tail, windows
-        keep = min(pending.start for pending in self._pending)
-        self._tail = tail[keep:]
-        for pending in self._pending:
-            pending.start -= keep
+            joined = Measurements.concatenate([self._tail.samples, run.samples])
+            tail = Run(joined, True, self._tail.first, run.start)
+        stamps = tail.samples.stamps
+        windows = []
+        for i, length in enumerate(self._lengths):
+            found, count, self._next[i] = _cut(
+                stamps, self._next[i], length, self._stride * length, self._half, self.margin
+            )
+            windows.append(found[:count])
+        keep = max(min(min(self._next), len(stamps)) - self.margin, 0)
+        index = tail.first + keep
+        keep = max(index - index % self._align, tail.first) - tail.first
+        self._tail = Run(tail.samples[keep:], True, tail.first + keep, tail.start)
+        self._next = [start - keep for start in self._next]
+        return Cut(tail, tuple(windows))
+
+
+@njit(cache=True)
+def _cut(
+    stamps: FloatArray, start: int, length: float, stride: float, half: float, margin: int
+) -> tuple[IntArray, int, int]:
+    """Windows (W, 2) from sample ``start`` on, how many, and where the next one will begin."""
+    end = stamps.size - margin
+    out = np.empty((max(end - start, 0), 2), np.int64)
+    count = 0
+    while start < end:
+        last = start + 1
+        while last < end and stamps[last] < stamps[start] + length - half:
+            last += 1
+        if last >= end:
+            break
+        out[count, 0], out[count, 1] = start, last
+        count += 1
+        follower = start + 1
+        while follower < last and stamps[follower] < stamps[start] + stride - half:
+            follower += 1
+        start = follower
+    return out, count, start

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
+from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.identifier import METHODS
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, LATCHED, OK, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.identifier_session import IdentifierSession
 from safe_sysid.nodes.messages import JointSample
-from safe_sysid.nodes.parameters import declare
+from safe_sysid.nodes.parameters import choice, declare
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
@@ -34,7 +39,7 @@ class IdentifierNode(BaseNode):
     def __init__(self) -> None:
         super().__init__("identifier")
         self._running = declare(self, "autostart", True, "identify from the first measurement on")
-        self._core = Identifier(self.model)
+        self._session = self._new_session()
         self._warm_up()
         self._time = TimeBase(self.options.lockstep)
         self._reader = messages.JointReader(self.model.joint_names)
@@ -43,7 +48,7 @@ class IdentifierNode(BaseNode):
         self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
         self._updates: list[dict[str, Any]] = []
         self._latest: UpdateResult | None = None
-        self._epoch = self._core.box.epoch
+        self._epoch, self._tare_wanted = 0, False
         self._worker = Worker(lambda text: self.refuse("update", "failed", text))
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
@@ -54,6 +59,26 @@ class IdentifierNode(BaseNode):
         self.listen(JointState, "joint_states", self._on_measurement, qos)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
+        self.serve("tare_start", self._start_tare)
+        self.serve("tare_finish", self._finish_tare)
+
+    def _new_session(self) -> IdentifierSession:
+        tare_file = declare(self, "tare_file", "", "tare to use, and to write; empty for the robot file's")
+        known = ("", *METHODS)
+        method = choice(self, "method", "", known, "of bounding, empty for the robot file's")
+        directory = declare(self, "certificates", "", "directory for certificates; empty for run_dir")
+        temperature = declare(
+            self, "temperature", math.nan, "degrees Celsius, to judge a tare; nan: not known"
+        )
+        run_dir = self.options.run_dir
+        return IdentifierSession(
+            self.model,
+            method or None,
+            Path(tare_file) if tare_file else None,
+            Path(directory) if directory else run_dir,
+            run_dir,
+            temperature if math.isfinite(temperature) else None,
+        )
 
     def _warm_up(self) -> None:
         """Compile (or load) the kernels with an arm that stands still."""
@@ -90,29 +115,60 @@ class IdentifierNode(BaseNode):
         """A new epoch: the controller was told that the hand holds something else now."""
         epoch = messages.read_bounds(msg, self.model.arm_prior.size).box.epoch
         if epoch > self._epoch:
-            self._epoch, self._samples = epoch, []
+            self._epoch, self._samples, self._tare_wanted = epoch, [], False
             self._worker.submit(partial(self._reset, epoch))
 
     def _run(self, running: bool) -> str | None:
         self._running, self._samples = running, []
+        if running:
+            self._worker.submit(self._session.start)
+        return None
+
+    def _start_tare(self) -> str | None:
+        if self._tare_wanted:
+            return "refused: a tare is under way"
+        reason = self._session.why_no_tare(starting=True)
+        if reason is None:
+            self._tare_wanted, self._running, self._samples = True, True, []
+            self._worker.submit(self._session.start_tare)
+        return reason
+
+    def _finish_tare(self) -> str | None:
+        if not self._tare_wanted:
+            return self._session.why_no_tare(starting=False) or "refused: no tare was started"
+        self._tare_wanted = False
+        samples, self._samples = self._samples, []
+        self._worker.submit(partial(self._add, samples))
+        self._worker.submit(self._make_tare)
         return None
 
     # -- in the worker ------------------------------------------------------------------------------------------
 
+    def _make_tare(self) -> None:
+        self._session.finish_tare()
+        self.say(f"tare {self._session.tare_text}; ~/start when the hand holds something")
+
     def _add(self, samples: list[JointSample]) -> None:
+        if not samples:
+            return
         stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples], dtype=float)
         q, qd, effort = (np.array([sample[i] for sample in samples], dtype=float) for i in (1, 2, 3))
-        self._core.add(Measurements(stamps, q, qd, effort))
+        self._session.add(Measurements(stamps, q, qd, effort))
 
     def _update(self, batch: int, stamp_ns: int) -> None:
         began = time.monotonic()
-        result = self._core.update()
+        try:
+            result = self._session.update()
+        except CertificateError as error:  # what could not be written was proved all the same
+            self.refuse("certificate", "not written", str(error))
+            result = self._session.core.update()
         self._publish(result, batch, stamp_ns, time.monotonic() - began)
+        self._session.explain(result)
+        self._changed = True
 
     def _reset(self, epoch: int) -> None:
-        while self._core.box.epoch < epoch:
-            self._core.reset()
-        self._publish(self._core.update(), None, None, 0.0)
+        self._session.reset(epoch)
+        self._publish(self._session.core.update(), None, None, 0.0)
         self.say(f"epoch {epoch}: bounds are the prior's again")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
@@ -140,9 +196,13 @@ class IdentifierNode(BaseNode):
 
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """The ten intervals, and what was rejected."""
-        result = self._latest
+        result, session = self._latest, self._session
+        more: dict[str, object] = {
+            "state": session.state if self._running else "stopped",
+            "tare": session.tare_text,
+        }
         if result is None:
-            return OK, "collecting" if self._running else "stopped", {"batch": self._batch}
+            return OK, "collecting" if self._running else "stopped", {"batch": self._batch, **more}
         lower, upper = result.box.payload_lower, result.box.payload_upper
         values: dict[str, object] = {
             name: f"{nominal:.4g} in [{low:.4g}, {high:.4g}] {unit}"
@@ -152,12 +212,17 @@ class IdentifierNode(BaseNode):
         }
         values |= {"box": result.box.identity, "status": result.status.value, "equations": result.rows}
         values |= {f"rejected {reason}": count for reason, count in result.rejected.items()}
+        values |= {**more, "slack": session.slack.text()}
+        values |= {f"diagnosis {i + 1}": line for i, line in enumerate(session.lines)}
         level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
+        if level == OK and session.slack.falling:
+            return WARN, f"{_mass(result)}; {session.slack.text()}", values
         return level, _mass(result) if level == OK else result.message, values
 
     def close(self) -> None:
-        """Write ``identifier.json``."""
+        """Write ``identifier.json``, and the log that the certificates name."""
         self._worker.stop()
+        self._session.close()
         if self.options.run_dir is None:
             return
         record: dict[str, Any] = {

@@ -36,6 +36,7 @@ from safe_sysid.robot.yaml_file import merge, read_yaml, validate
 __all__ = [
     "ActuatorSettings",
     "ControllerSettings",
+    "DriftSettings",
     "EnvelopeSettings",
     "FloorSettings",
     "HullSettings",
@@ -45,6 +46,7 @@ __all__ = [
     "PayloadSettings",
     "PlannerSettings",
     "Settings",
+    "TareSettings",
     "TimingSettings",
     "UncertaintySettings",
     "load_settings",
@@ -109,18 +111,36 @@ class EnvelopeSettings(StrictModel):
     size: Size3
 
 
+def _check_density(value: Any) -> Any:
+    if value is None:
+        return None
+    lower, upper = numbers(2, lowest=0.0)(value)
+    if not lower <= upper or not upper > 0.0:
+        raise problem("[smallest, largest] with 0 <= smallest <= largest, largest > 0")
+    return lower, upper
+
+
 class PayloadSettings(StrictModel):
     """What the last link, hand and payload together may be, and where they may reach.
 
     Attributes:
         prior_lower, prior_upper: (10,) bounds in the last joint's frame, order of ``PAYLOAD_NAMES``.
         envelope: box of the payload.
+        hand_opening: (10,) largest change of the last link's parameters, last joint's frame, between any two openings
+            of the hand.
+        box: a box, in the tool frame, that holds the payload of this run; "envelope" says that the envelope is one;
+            None says that nothing is known. Makes bounds tighter, and false if it is false.
+        density: (smallest, largest) of the payload's material anywhere, kg/m^3; needs a box. Only the largest tells
+            something (docs/guarantees.md).
         hand_links: links of the hand; None for all links that hang on the tool frame.
     """
 
     prior_lower: Vector10
     prior_upper: Vector10
     envelope: EnvelopeSettings
+    hand_opening: Annotated[tuple[float, ...], PlainValidator(numbers(10, lowest=0.0))] = (0.0,) * 10
+    box: EnvelopeSettings | Literal["envelope"] | None = None
+    density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density)] = None
     hand_links: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)] | None = None
 
     @model_validator(mode="after")
@@ -139,11 +159,32 @@ class PayloadSettings(StrictModel):
                     below=("prior_upper", i),
                     value=self.prior_upper[i],
                 )
+        if self.density is not None and self.box is None:
+            raise problem(
+                "payload.box too: without a box a density says nothing",
+                below=("density",),
+                value=self.density,
+            )
         return self
 
 
 class MeasurementSettings(StrictModel):
-    """Declared bounds of the measurement errors: ``|tau_m - tau| <= torque_abs + torque_rel |tau|``."""
+    """Declared bounds of the measurement errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``.
+
+    Attributes:
+        torque_source: what effort is: "command", "motor" (before friction) or "link" side.
+        rate_hz: of joint_states.
+        torque_abs, torque_drift, torque_bias: N m; errors from sample to sample, slow ones, one constant over the run.
+        torque_rel: fraction of the true torque.
+        position_error, velocity_error: rad, rad/s; an encoder's resolution included.
+        stamp_error_s: of a sample's time; the default is the resolution of a ROS stamp.
+        torque_delay_s, torque_jitter_s: of the effort against the state.
+        gravity_angle, gravity_relative: cone of gravity, rad and a fraction.
+        effort: "held" (the value in force since the last sample) or "sampled" (an instant of a smooth torque).
+        torque_rate: N m/s, bound for a sampled effort; needed then, meaningless else.
+        jerk: rad/s^3, bound for a sampled effort: sharper; a held torque jumps, and so does the acceleration.
+        max_age_s: older measurements count as stale.
+    """
 
     torque_source: Literal["command", "motor", "link"]
     rate_hz: Positive
@@ -151,7 +192,37 @@ class MeasurementSettings(StrictModel):
     torque_rel: FractionPerJoint
     position_error: NonNegativePerJoint
     velocity_error: NonNegativePerJoint
+    stamp_error_s: NonNegative = 1e-9
+    torque_bias: NonNegativePerJoint = 0.0
+    torque_drift: NonNegativePerJoint = 0.0
+    torque_delay_s: NonNegative = 0.0
+    torque_jitter_s: NonNegative = 0.0
+    gravity_angle: NonNegative = 0.0
+    gravity_relative: NonNegative = 0.0
+    effort: Literal["held", "sampled"] = "held"
+    torque_rate: PositivePerJoint | None = None
+    jerk: PositivePerJoint | None = None
     max_age_s: Positive = 0.02
+
+    @model_validator(mode="after")
+    def _rules_that_are_sound(self) -> MeasurementSettings:
+        if self.effort == "sampled" and self.torque_rate is None:
+            raise problem("a bound in N m/s, as effort is `sampled`", below=("torque_rate",), value=None)
+        for name in ("torque_rate", "jerk"):
+            value = getattr(self, name)
+            if self.effort == "held" and value is not None:
+                raise problem(
+                    "none, as effort is `held`: a held torque jumps; or `effort: sampled`",
+                    below=(name,),
+                    value=value,
+                )
+        if self.stamp_error_s > 0.25 / self.rate_hz:
+            raise problem(
+                f"at most a quarter of the period, {0.25 / self.rate_hz:g} s",
+                below=("stamp_error_s",),
+                value=self.stamp_error_s,
+            )
+        return self
 
 
 class ActuatorSettings(StrictModel):
@@ -187,12 +258,43 @@ class IdentificationSettings(StrictModel):
         update_s: data between two updates of the bounds.
         take_after_s: simulated time that an update takes in lock-step (in real time it takes what it takes).
         acceleration_bound: largest |qdd| of the arm, rad/s^2.
+        method: of bounding: "lp" linear programs, "sdp" physical consistency of the payload too.
     """
 
+    method: Literal["lp", "sdp"] = "sdp"
     window_s: Positive = 0.1
     update_s: Positive = 1.5
     take_after_s: Positive = 0.5
     acceleration_bound: PositivePerJoint
+
+
+class DriftSettings(StrictModel):
+    """How much the friction of a joint may change between a tare and a later run.
+
+    Attributes:
+        coulomb, viscous: relative to the larger of the prior's bounds.
+        offset: N m.
+    """
+
+    coulomb: NonNegative = 0.02
+    viscous: NonNegative = 0.02
+    offset: NonNegative = 0.005
+
+
+class TareSettings(StrictModel):
+    """Equations kept from a motion with the empty hand, and when they are too old to be used.
+
+    Attributes:
+        file: written by ``safe-sysid tare``; None for none.
+        max_age_h: hours after which the file is refused.
+        max_temperature_difference: K between tare and run, judged where both temperatures are given; None: not judged.
+        drift: of the friction between tare and run.
+    """
+
+    file: Name | None = None
+    max_age_h: Positive = 24.0
+    max_temperature_difference: Positive | None = 10.0
+    drift: DriftSettings = DriftSettings()
 
 
 class ControllerSettings(StrictModel):
@@ -261,6 +363,7 @@ class Settings(StrictModel):
     actuator: ActuatorSettings
     timing: TimingSettings
     identification: IdentificationSettings
+    tare: TareSettings = TareSettings()
     controller: ControllerSettings
     planner: PlannerSettings = PlannerSettings()
     geometry: Annotated[dict[Name, Hulls], Field(default_factory=dict)]

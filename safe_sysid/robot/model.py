@@ -150,3 +150,19 @@ class RobotModel:
     def n(self) -> int:
         """Number of joints."""
         return len(self.joint_names)
+
+    @property
+    def hand_prior(self) -> tuple[FloatArray, FloatArray]:
+        """Bounds (10,), (10,) of the last link with the *empty* hand: its nominal within the declared uncertainty.
+
+        The prior box's own theta_e block cannot serve: it is that of hand and payload together.
+        """
+        uncertainty = self.settings.uncertainty
+        floor = uncertainty.floor
+        floors = np.array([floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6])
+        nominal = self.theta_nominal[10 * (self.n - 1) : 10 * self.n]
+        # One part in 10^15 more: a truth at exactly the declared 5 % must not fall out by rounding.
+        radius = (uncertainty.relative * np.abs(nominal) + floors) * (1.0 + 1e-15)
+        lower, upper = np.nextafter(nominal - radius, -np.inf), np.nextafter(nominal + radius, np.inf)
+        lower[0] = max(lower[0], 0.0)
+        return frozen_array(lower, (10,), "hand_prior"), frozen_array(upper, (10,), "hand_prior")

@@ -1,0 +1,203 @@
+"""What really happens in a trial: torques of a motion that is known in closed form, by inverse dynamics.
+
+Only Pinocchio's RNEA is used, and quadrature of our own: nothing that the identifier is made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
+
+from safe_sysid.campaign.arms import TrueArm
+from safe_sysid.campaign.motions import Motion
+
+__all__ = ["LAWS", "Record", "exact_record", "instants", "pinocchio_model"]
+
+FloatArray = NDArray[np.float64]
+
+#: Coulomb torque below the transition velocity: proportional to the velocity, or stuck at anything within +-Fc.
+LAWS = ("saturated", "stick")
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Truth at the samples, and for each sample the torque that is reported with it.
+
+    That is the mean over the period before the sample (row 0 is then zero), or the torque at an instant.
+
+    Attributes:
+        times: (N+1,) s.
+        q, qd: (N+1, n) rad, rad/s.
+        rigid: (N+1, n) of the links' motion and of gravity, without rotors and friction, N m.
+        friction: (N+1, n) all friction and offset, apart from what is stuck, N m.
+        stuck: (N+1, n) share of the period in which a joint's Coulomb torque is free, times Fc, N m.
+        rotor: (N+1, n) of the rotors, N m.
+        offset: (n,) beta, N m.
+        acceleration: (n,) supremum of ``|qdd|``, rad/s^2.
+        jerk: (n,) supremum of ``|qddd|`` where qdd is continuous, rad/s^3; None elsewhere.
+        rate: (n,) bound of the rate of the torque, motor side, then of the link side, N m/s; None where it jumps.
+    """
+
+    times: FloatArray
+    q: FloatArray
+    qd: FloatArray
+    rigid: FloatArray
+    friction: FloatArray
+    stuck: FloatArray
+    rotor: FloatArray
+    offset: FloatArray
+    acceleration: FloatArray
+    jerk: FloatArray | None = None
+    rate: tuple[FloatArray, FloatArray] | None = None
+
+    def torque(self, stick: FloatArray, link: bool) -> FloatArray:
+        """Torques (N+1, n) for the values in [-1, 1] (N+1, n) that stuck friction takes: motor or link side."""
+        if link:
+            return self.rigid + self.offset
+        return self.rigid + self.rotor + self.friction + stick * self.stuck
+
+    def then(self, later: Record, sample: int) -> Record:
+        """The same motion with the torques of another record from a sample on."""
+        names = ("rigid", "friction", "stuck", "rotor")
+        parts: dict[str, Any] = {
+            name: np.vstack([getattr(self, name)[:sample], getattr(later, name)[sample:]]) for name in names
+        }
+        return replace(self, **parts)
+
+
+def pinocchio_model(arm: TrueArm, theta: FloatArray, gravity: FloatArray | None = None) -> pin.Model:
+    """The chain with links of ``theta`` (14 n,), without rotors and friction."""
+    kin = arm.kinematics
+    model = pin.Model()
+    model.gravity.linear = np.array(kin.gravity if gravity is None else gravity)
+    for j in range(arm.n):
+        placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
+        model.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, f"joint_{j + 1}")
+        link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
+        model.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
+    return model
+
+
+def exact_record(
+    arm: TrueArm,
+    theta: FloatArray,
+    motion: Motion,
+    times: FloatArray,
+    transition: float,
+    law: str,
+    gravity: FloatArray,
+) -> Record:
+    """A motion that is known in closed form, and the torque it takes: exact up to rounding, accelerations may jump.
+
+    Args:
+        arm: kinematics.
+        theta: (14 n,) true parameters.
+        motion: of the joints.
+        times: (N+1,) true times of the samples, s, within the motion.
+        transition: velocity from which on the Coulomb torque is Fc, rad/s.
+        law: one of :data:`LAWS`.
+        gravity: (3,) true gravity, m/s^2.
+    """
+    n = arm.n
+    fc, fv, ia, beta = theta[10 * n :].reshape(4, n)
+    q, qd, _ = motion.state(times)
+    h = np.diff(times)[:, None]
+    beyond, inside, travel = _friction_shares(motion, times, transition)
+    linear = travel / transition if law == "saturated" and transition > 0.0 else np.zeros_like(travel)
+
+    def after_first(values: FloatArray) -> FloatArray:
+        return np.vstack([np.zeros((1, n)), values])
+
+    return Record(
+        times=times,
+        q=q,
+        qd=qd,
+        rigid=after_first(_mean_rigid(pinocchio_model(arm, theta, gravity), motion, times)),
+        friction=after_first(fc * (beyond + linear) / h + fv * np.diff(q, axis=0) / h + beta),
+        stuck=after_first(fc * inside / h if law == "stick" else np.zeros_like(inside)),
+        rotor=after_first(ia * np.diff(qd, axis=0) / h),
+        offset=beta,
+        acceleration=motion.largest_acceleration(),
+    )
+
+
+def _mean_rigid(model: pin.Model, motion: Motion, times: FloatArray, nodes: int = 0) -> FloatArray:
+    """Mean of RNEA over each period by Gauss-Legendre between samples and knots."""
+    cuts = np.union1d(times, motion.knots[(motion.knots > times[0]) & (motion.knots < times[-1])])
+    span = np.diff(cuts)
+    if not nodes:  # the integrand is analytic between cuts: the error falls like (span * speed)^(2 nodes)
+        turn = float(np.max(span) * max(1.0, np.abs(motion.state(cuts)[1]).sum(axis=1).max()))
+        nodes = 4 if turn < 0.02 else 6 if turn < 0.08 else 10
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    at = (0.5 * (cuts[1:] + cuts[:-1]))[:, None] + 0.5 * span[:, None] * x
+    q, qd, qdd = motion.state(at.ravel())
+    data = model.createData()
+    torque = np.array([pin.rnea(model, data, a, b, c) for a, b, c in zip(q, qd, qdd, strict=True)])
+    integral = np.einsum("k,skj->sj", w, torque.reshape(len(span), nodes, -1)) * (0.5 * span)[:, None]
+    first = np.searchsorted(cuts, times[:-1])
+    return np.add.reduceat(integral, first, axis=0) / np.diff(times)[:, None]
+
+
+def _friction_shares(
+    motion: Motion, times: FloatArray, transition: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Per period (N, n): time above less time below the transition velocity, time within, distance within."""
+    beyond, inside, travel = (np.zeros((len(times) - 1, motion.n)) for _ in range(3))
+    for j in range(motion.n):
+        levels = {transition, -transition}
+        crossings = np.concatenate([motion.crossings(j, level) for level in sorted(levels)])
+        cuts = np.unique(np.concatenate([times, motion.knots, crossings]))
+        cuts = cuts[(cuts >= times[0]) & (cuts <= times[-1])]
+        middle = 0.5 * (cuts[1:] + cuts[:-1])
+        speed = motion.state(middle)[1][:, j]
+        within = np.abs(speed) <= transition
+        span = np.diff(cuts)
+        first = np.searchsorted(cuts, times[:-1])
+        beyond[:, j] = np.add.reduceat(np.where(within, 0.0, np.sign(speed) * span), first)
+        inside[:, j] = np.add.reduceat(np.where(within, span, 0.0), first)
+        moved = np.diff(motion.state(cuts)[0][:, j])
+        travel[:, j] = np.add.reduceat(np.where(within, moved, 0.0), first)
+    return beyond, inside, travel
+
+
+def instants(
+    arm: TrueArm,
+    theta: FloatArray,
+    motion: Motion,
+    times: FloatArray,
+    moved: FloatArray,
+    transition: float,
+    gravity: FloatArray,
+) -> Record:
+    """A motion with continuous acceleration and the torque at instants beside the samples; friction is saturated.
+
+    Args:
+        arm: kinematics.
+        theta: (14 n,) true parameters.
+        motion: of the joints.
+        times: (N+1,) true times of the samples, s.
+        moved: (N+1,) true times of the torques, s.
+        transition: velocity over which the Coulomb torque grows to Fc, rad/s, > 0.
+        gravity: (3,) true gravity, m/s^2.
+    """
+    fc, fv, ia, beta = theta[10 * arm.n :].reshape(4, arm.n)
+    model = pinocchio_model(arm, theta, gravity)
+    data = model.createData()
+
+    def rigid(at: FloatArray) -> FloatArray:
+        return np.array([pin.rnea(model, data, *state) for state in zip(*motion.state(at), strict=True)])
+
+    q, qd, _ = motion.state(times)
+    _, v, a = motion.state(moved)
+    dense = np.linspace(min(times[0], moved[0]), max(times[-1], moved[-1]), 6 * len(times))
+    steepest = 1.2 * np.abs(np.diff(rigid(dense), axis=0)).max(axis=0) / (dense[1] - dense[0])
+    largest, jerk = motion.largest_acceleration(), motion.largest_jerk()
+    motor = steepest + (fc / transition + fv) * largest + ia * jerk
+    friction = fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
+    return Record(
+        times, q, qd, rigid(moved), friction, np.zeros_like(q), ia * a, beta, largest, jerk, (motor, steepest)
+    )

@@ -1,0 +1,134 @@
+"""One file of results: a first line that says what the campaign is, then one line of JSON for each trial.
+
+Lines are written whole, flushed and synchronised to disk; a last line that a crash cut off is taken for not written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from safe_sysid.errors import SafeSysIdError
+
+__all__ = ["CampaignError", "ResultFile", "read_results", "write_summary"]
+
+SCHEMA = "safe_sysid campaign 1"
+
+
+class CampaignError(SafeSysIdError):
+    """A campaign cannot be run, or a file of results cannot be used, as asked."""
+
+
+def read_results(path: str | Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """What a file of results holds.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        What the campaign is, and its trials by index.
+
+    Raises:
+        CampaignError: no such file, not a file of results, or a line other than the last that is damaged.
+    """
+    header, trials, _ = _parse(Path(path))
+    return header, trials
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]], int]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CampaignError(f"{path}: {error.strerror}: expected a file of campaign results") from error
+    whole = raw.rfind(b"\n") + 1  # what follows was cut off while it was written
+    trials: dict[int, dict[str, Any]] = {}
+    header: dict[str, Any] | None = None
+    for number, line in enumerate(raw[:whole].splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+            if header is None:
+                header = entry if entry["schema"] == SCHEMA else None
+                if header is None:
+                    raise ValueError
+            else:
+                trials[int(entry["index"])] = entry
+        except (ValueError, KeyError, TypeError) as error:
+            expected = f"schema {SCHEMA!r}" if header is None else "one trial as JSON"
+            raise CampaignError(f"{path}, line {number}: {line[:60]!r}: expected {expected}") from error
+    if header is None:
+        raise CampaignError(f"{path}: no complete line: expected a first line with schema {SCHEMA!r}")
+    return header, trials, whole
+
+
+class ResultFile:
+    """Appends trials to a file. Use as a context manager."""
+
+    def __init__(self, path: str | Path, header: dict[str, Any], resume: bool) -> None:
+        """Open, or start, the file.
+
+        Args:
+            path: of the file.
+            header: what the campaign is; a file that is continued must say the same.
+            resume: continue a file that exists; without it such a file is refused, not overwritten.
+
+        Raises:
+            CampaignError: the file exists and is not to be continued, or is that of another campaign.
+        """
+        self.path = Path(path)
+        self.done: dict[int, dict[str, Any]] = {}
+        header = {"schema": SCHEMA, **header}
+        whole = 0
+        if self.path.exists() and self.path.stat().st_size > 0:
+            if not resume:
+                raise CampaignError(
+                    f"{self.path} exists: expected a new file, or --resume to continue this one"
+                )
+            found, self.done, whole = _parse(self.path)
+            for key in sorted({*found, *header}):
+                if found.get(key) != header.get(key):
+                    raise CampaignError(
+                        f"{self.path}: {key} = {found.get(key)!r}: expected {header.get(key)!r}, that of this campaign"
+                    )
+        self._file: BinaryIO = self.path.open("r+b" if whole else "wb")
+        self._file.truncate(whole)
+        self._file.seek(whole)
+        if not whole:
+            self._write([header])
+
+    def append(self, trials: Iterable[dict[str, Any]]) -> None:
+        """Write trials; they are on disk when this returns."""
+        trials = list(trials)
+        self._write(trials)
+        self.done |= {int(trial["index"]): trial for trial in trials}
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        self._file.write(b"".join(json.dumps(entry).encode() + b"\n" for entry in entries))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> ResultFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def write_summary(path: str | Path, summary: dict[str, Any]) -> None:
+    """Write JSON; the file is either the old or the new one, never half of one.
+
+    Raises:
+        CampaignError: the file cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise CampaignError(f"{path}: {error.strerror}: expected a place to write the summary") from error

@@ -1,0 +1,206 @@
+"""Runs trials of any kind, here, on all cores or on a Dask cluster: the result is the same, only sooner.
+
+A kind of trial is a function ``(seed, index, options) -> dict`` with an ``index``: plain data that depends on nothing
+but these three (and on the code). It is named by module and function, so that workers can import it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from safe_sysid.campaign.results import CampaignError
+
+__all__ = ["KINDS", "THREAD_VARIABLES", "Campaign", "in_dask", "in_processes", "in_this_process", "run_chunk"]
+
+#: Kinds of trial: module and function.
+KINDS = {"identification": ("safe_sysid.campaign.trial", "run_trial")}
+#: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_CHUNK = 8  # trials handed over at once
+_AHEAD = 3  # chunks waiting for each worker
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Which trials.
+
+    Attributes:
+        kind: key of :data:`KINDS`.
+        seed: of all trials.
+        options: of the kind of trial; plain data.
+    """
+
+    kind: str
+    seed: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def header(self) -> dict[str, Any]:
+        """What two runs must share to be one campaign."""
+        return {"kind": self.kind, "seed": self.seed, "options": self.options}
+
+    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
+        """The trial.
+
+        Raises:
+            CampaignError: unknown kind.
+        """
+        if self.kind not in KINDS:
+            raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(KINDS)}")
+        module, name = KINDS[self.kind]
+        function: Callable[[int, int, dict[str, Any]], Result] = getattr(
+            importlib.import_module(module), name
+        )
+        return function
+
+
+def run_chunk(campaign: Campaign, indices: Sequence[int]) -> list[Result]:
+    """Some trials, one after the other. A trial that raises is a result too: ``{"index", "error"}``.
+
+    Args:
+        campaign: which.
+        indices: of the trials.
+    """
+    function = campaign.function()
+    results = []
+    for index in indices:
+        try:
+            results.append(function(campaign.seed, index, campaign.options))
+        except Exception as error:  # the campaign goes on; the summary counts it and the exit status tells
+            results.append({"index": index, "error": f"{type(error).__name__}: {error}"})
+    return results
+
+
+def _chunks(indices: Iterable[int], size: int) -> Iterator[list[int]]:
+    iterator = iter(indices)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def in_this_process(campaign: Campaign, indices: Iterable[int]) -> Iterator[list[Result]]:
+    """Trials one by one, as they end.
+
+    Args:
+        campaign: which.
+        indices: of the trials.
+    """
+    for index in indices:
+        yield run_chunk(campaign, [index])
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+
+
+def in_processes(
+    campaign: Campaign, indices: Iterable[int], jobs: int, chunk: int = _CHUNK
+) -> Iterator[list[Result]]:
+    """Trials on several cores; chunks come in the order in which they end. Close the iterator to stop.
+
+    Args:
+        campaign: which.
+        indices: of the trials.
+        jobs: worker processes.
+        chunk: trials that a worker takes at once.
+
+    Raises:
+        CampaignError: a worker died.
+    """
+    # Fresh interpreters, not forks: no threads or locks are inherited, and libraries see the limits from the start.
+    with _OneThread():
+        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_worker)
+        waiting: dict[Future[list[Result]], list[int]] = {}
+        chunks = _chunks(indices, chunk)
+        try:
+            for part in islice(chunks, jobs * _AHEAD):
+                waiting[pool.submit(run_chunk, campaign, part)] = part
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    part = waiting.pop(future)
+                    try:
+                        results = future.result()
+                    except BrokenProcessPool as error:
+                        raise CampaignError(
+                            f"a worker died in one of the trials {part}: expected it to finish; run one with --only"
+                        ) from error
+                    for following in islice(chunks, 1):
+                        waiting[pool.submit(run_chunk, campaign, following)] = following
+                    yield results
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _OneThread:
+    """Environment for children; the parent's is put back."""
+
+    def __enter__(self) -> None:
+        self._before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def in_dask(
+    campaign: Campaign, indices: Iterable[int], address: str, chunk: int = _CHUNK
+) -> Iterator[list[Result]]:
+    """Trials on a Dask cluster, whose workers must be able to import this package.
+
+    Args:
+        campaign: which.
+        indices: of the trials.
+        address: of the scheduler, as ``tcp://host:8786``.
+        chunk: trials in one task.
+
+    Raises:
+        CampaignError: Dask is not installed, the scheduler does not answer or has no workers, or a task was lost.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise CampaignError(
+            f"--scheduler {address}: Dask is not installed: expected `pip install 'safe_sysid[cluster]'`"
+        ) from error
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise CampaignError(
+            f"--scheduler {address}: {error}: expected the address of a Dask scheduler"
+        ) from error
+    with client:
+        cores = sum(client.nthreads().values())
+        if not cores:
+            raise CampaignError(f"--scheduler {address}: no workers: expected at least one")
+        chunks = _chunks(indices, chunk)
+
+        def submit(part: list[int]) -> Any:
+            return client.submit(run_chunk, campaign, part, pure=False)
+
+        running = as_completed([submit(part) for part in islice(chunks, cores * _AHEAD)], loop=client.loop)
+        try:
+            for future in running:
+                if future.status != "finished":
+                    raise CampaignError(
+                        f"--scheduler {address}: a task was lost ({future.status}): {future.exception()}"
+                    )
+                results: list[Result] = future.result()
+                for following in islice(chunks, 1):
+                    running.add(submit(following))
+                yield results
+        finally:
+            for future in list(running.futures):
+                future.cancel()

@@ -1,0 +1,173 @@
+"""One trial: the identifier sees a log, and the truth judges its bounds; worst errors are aimed by what it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.campaign.ascent import Dynamics, aimed_direction, field_of_rows, signs_of_field
+from safe_sysid.campaign.case import Case, build_case
+from safe_sysid.campaign.noise import Signs, draw_signs
+from safe_sysid.campaign.results import write_summary
+from safe_sysid.campaign.verdict import Verdict
+from safe_sysid.identification import Identifier, Measurements
+from safe_sysid.logs.npz import write_log
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["attack", "repeat_trial", "run_trial"]
+
+FloatArray = NDArray[np.float64]
+
+_ASCENTS = 2  # solves whose multipliers aim the next errors
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
+
+    Args:
+        seed: of the campaign.
+        index: of the trial.
+        options: see :func:`~safe_sysid.campaign.case.build_case`.
+
+    Returns:
+        Plain data for JSON: ``index``, ``settings``, and what :class:`~safe_sysid.campaign.verdict.Verdict` says.
+    """
+    began = time.thread_time()
+    case = build_case(seed, index, options)
+    verdict, _, _ = attack(case)
+    return _result(case, verdict, began)
+
+
+def repeat_trial(
+    seed: int, index: int, options: dict[str, Any], say: Callable[[str], None], log: Path | None
+) -> dict[str, Any]:
+    """One trial again, telling every update; optionally its last log, with the truth, in a file.
+
+    Args:
+        seed: of the campaign.
+        index: of the trial.
+        options: see :func:`~safe_sysid.campaign.case.build_case`.
+        say: told of every update, line by line.
+        log: ``.npz`` file to write the log to; beside it, ending in ``.json``, the truth and the prior.
+
+    Raises:
+        LogError: the log cannot be written.
+        CampaignError: the truth cannot be written.
+    """
+    began = time.thread_time()
+    case = build_case(seed, index, options)
+    verdict, model, data = attack(case, say)
+    if log is not None:
+        write_log(log, model.joint_names, data)
+        truth = {
+            "theta": case.theta,
+            "prior_lower": model.arm_prior.lower,
+            "prior_upper": model.arm_prior.upper,
+        }
+        facts = {name: values.tolist() for name, values in truth.items()}
+        write_summary(log.with_suffix(".json"), {"settings": case.settings.to_dict(), **facts})
+    return _result(case, verdict, began)
+
+
+def _result(case: Case, verdict: Verdict, began: float) -> dict[str, Any]:
+    return {
+        "index": case.seeds[1],
+        "settings": case.settings.to_dict(),
+        **verdict.to_dict(),
+        "seconds": round(time.thread_time() - began, 4),
+    }
+
+
+def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdict, RobotModel, Measurements]:
+    """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer.
+
+    Args:
+        case: the trial.
+        say: told of every update.
+    """
+    s = case.settings
+    verdict = Verdict(case.theta, s.component, s.side, say)
+    signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(_neutral(case)))
+    place: FloatArray | None = None
+    if s.noise in ("aimed", "ascent"):
+        signs, place, dynamics = _aimed(case, signs)
+        for step in range(_ASCENTS if s.noise == "ascent" else 0):
+            model = case.model(place)
+            data, order = case.log(signs)
+            answer = _identify(model, data, 1, case.row_theta(signs), verdict)
+            proof = None if answer is None else getattr(answer, "proof", None)
+            if proof is None or not len(proof.rows):
+                break
+            bound = verdict.nearest_bound(proof.lower, proof.upper, model) if step else _wanted(case)
+            sign = 1.0 if bound >= 10 else -1.0
+            field, rest = field_of_rows(
+                proof.rows,
+                sign * proof.row_multipliers[bound],
+                data.stamps,
+                order,
+                len(case.record.times) - 1,
+            )
+            rest[case.arm.payload_slice][bound % 10] += sign
+            place = np.where(rest == 0.0, place, np.sign(rest))
+            signs = _pushed(case, field, place, dynamics, signs)
+    model, data = case.model(place), case.log(signs)[0]
+    tare = _tare(case, model, signs, verdict)
+    trail = CertificateTrail(model, data, case.tare_log()) if s.certified else None
+    _identify(model, data, s.updates, case.row_theta(signs), verdict, tare, trail)
+    if trail is not None:
+        verdict.faults += trail.faults()
+    return verdict, model, data
+
+
+def _neutral(case: Case) -> Signs:
+    count, n = len(case.record.times), case.arm.n
+    shapes = ((count, n), (count, n), (count, n), (count,), (count, n), (n,))
+    return Signs(*(np.zeros(shape) for shape in shapes))
+
+
+def _wanted(case: Case) -> int:
+    return case.settings.component + (10 if case.settings.side > 0.0 else 0)
+
+
+def _aimed(case: Case, before: Signs) -> tuple[Signs, FloatArray, Dynamics]:
+    s, levels, record = case.settings, case.levels, case.record
+    link = s.source == "link"
+    dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
+    torque = np.abs(case.torque(before))[1:]
+    h = np.diff(record.times)[:, None]
+    noise = (
+        levels.torque_abs + levels.drift + levels.torque_rel * torque + (0.0 if link else record.stuck[1:])
+    )
+    half_width = h * (noise + 1e-6 * (1.0 + torque))
+    if levels.stamp > 1e-9:
+        half_width = half_width + 2.0 * levels.stamp * np.abs(dynamics.growth)
+    if np.any(levels.velocity):
+        half_width = half_width + 2.0 * np.einsum("kij,j->ki", np.abs(dynamics.inertia[1:]), levels.velocity)
+    scale = case.model(None).arm_prior.rad
+    component = case.arm.payload_slice.start + s.component
+    field, place = aimed_direction(dynamics, half_width, scale, component, s.side, s.ridge)
+    return _pushed(case, field, place, dynamics, before), place, dynamics
+
+
+def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs) -> Signs:
+    sampled = case.settings.effort == "sampled"
+    return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
+
+
+def _identify(
+    model: RobotModel, data: Measurements, updates: int, row_theta: FloatArray, verdict: Verdict
+) -> Any:
+    """Feed the log in batches; the last answer."""
+    identifier = Identifier(model) if tare is None else Identifier(model, tare_rows=tare.rows)
+    verdict.begin(model, data, row_theta)
+    answer = None
+    for part in np.array_split(np.arange(len(data)), updates):
+        identifier.add(data[part])
+        answer = identifier.update()
+        verdict.update(answer)
+    return answer

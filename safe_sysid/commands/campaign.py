@@ -1,0 +1,225 @@
+"""``safe-sysid campaign``: many adversarial trials, and whether the truth was ever outside what was published."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safe_sysid.commands.arguments import OneLineParser, at_least, non_negative
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from safe_sysid.campaign.runner import Campaign
+
+__all__ = ["DESCRIPTION", "HELP", "configure", "run"]
+
+HELP = "attack the guarantees with thousands of adversarial trials"
+DESCRIPTION = "Runs many trials, each from its number alone, and counts what should never happen."
+_IDENTIFICATION = """Each trial makes up an arm, a payload, a motion and errors within (mostly: on) their declared
+bounds, many of them in the worst direction, lets the identifier answer, and looks whether the truth is outside any box
+that it published, any equation is broken, or the set is declared empty. Exit status: 0 nothing of this happened, 1
+something did, 2 wrong arguments, 130 interrupted. With assumptions broken on purpose: 0, and the table says how many
+were noticed."""
+#: As in safe_sysid.campaign.breaks, which is not imported before it is needed; a test compares them.
+_BREAKS = ("bias", "coulomb", "slip", "acceleration", "delay", "gravity", "inertia")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add what can be attacked, and the options."""
+    actions = parser.add_subparsers(dest="action", metavar="WHAT", required=True, parser_class=OneLineParser)
+    identification = actions.add_parser(
+        "identification",
+        help="do all published bounds hold the truth?",
+        description=_IDENTIFICATION,
+    )
+    _add_common(identification)
+    teeth = identification.add_argument_group("break an assumption, to see whether it is noticed")
+    teeth.add_argument(
+        "--beyond", type=non_negative, default=1.0, metavar="F",
+        help="true errors are F times what would be on the declared bound (default: 1)",
+    )  # fmt: skip
+    teeth.add_argument("--break", dest="broken", choices=_BREAKS, help="docs/campaign.md says by how much")
+    identification.add_argument(
+        "--noise",
+        metavar="KIND",
+        help="only trials with this kind of errors, as aimed; docs/campaign.md lists them",
+    )
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trials", type=at_least(1), default=100, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
+    where = parser.add_argument_group("where it runs").add_mutually_exclusive_group()
+    where.add_argument(
+        "--jobs", type=at_least(0), default=0, metavar="J", help="processes; 0 for one per core (default)"
+    )
+    where.add_argument("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://host:8786, instead")
+    files = parser.add_argument_group("results")
+    files.add_argument("--json", type=Path, metavar="FILE", help="summary and all trials, at the end")
+    files.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="results as they come, one line each (default: that of --json, ending in .jsonl)",
+    )  # fmt: skip
+    files.add_argument("--resume", action="store_true", help="go on with the results there are")
+    repeat = parser.add_argument_group("one trial again")
+    repeat.add_argument(
+        "--only", type=at_least(0), metavar="INDEX", help="repeat one trial and tell all about it"
+    )
+    repeat.add_argument("--save-log", type=Path, metavar="FILE.npz", help="its measurements, with the truth")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run, or go on with, a campaign, or repeat one of its trials."""
+    from safe_sysid.campaign.results import CampaignError
+    from safe_sysid.campaign.runner import THREAD_VARIABLES, Campaign
+
+    for name in THREAD_VARIABLES:  # read when numpy is imported, a few lines from here
+        os.environ.setdefault(name, "1")
+    settings: dict[str, Any] = {}
+    if options.beyond != 1.0:
+        settings["beyond"] = options.beyond
+    if options.broken:
+        settings["break"] = options.broken
+    if options.noise:
+        from safe_sysid.campaign.noise import NOISES
+
+        if options.noise not in NOISES:
+            raise CampaignError(f"--noise = {options.noise!r}: expected one of {', '.join(NOISES)}")
+        settings["fixed"] = {"noise": options.noise}
+    campaign = Campaign(options.action, options.seed, settings)
+    if options.only is not None:
+        return _repeat(campaign, options)
+    return _run(campaign, options)
+
+
+def _run(campaign: Campaign, options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from safe_sysid.campaign.results import CampaignError, ResultFile, write_summary
+    from safe_sysid.campaign.summary import as_json, is_sound, table
+
+    out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
+    if options.resume and out is None:
+        raise CampaignError("--resume: expected --out FILE or --json FILE, to say what to go on with")
+    for path in (out, options.json):
+        if path is not None and not path.parent.is_dir():
+            raise CampaignError(f"{path}: expected a file in a directory that exists")
+    trials: dict[int, dict[str, Any]] = {}
+    interrupted = False
+    file = ResultFile(out, campaign.header(), options.resume) if out is not None else None
+    try:
+        if file is not None:
+            trials |= {i: trial for i, trial in file.done.items() if i < options.trials}
+        missing = [i for i in range(options.trials) if i not in trials]
+        for results in _shown(_executed(campaign, missing, options), options.trials, len(trials)):
+            if file is not None:
+                file.append(results)
+            trials |= {result["index"]: result for result in results}
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        if file is not None:
+            file.__exit__(None, None, None)
+    found = [trials[i] for i in sorted(trials)]
+    if options.json is not None:
+        write_summary(options.json, as_json(campaign.header(), found))
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    _tell(console, campaign, found)
+    console.print(
+        table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {campaign.options or 'no options'}")
+    )
+    if interrupted:
+        told = f"; go on with --resume (results in {out})" if out else ""
+        console.print(f"interrupted after {len(found)} of {options.trials} trials{told}", soft_wrap=True)
+        return 130
+    attacked = "beyond" in campaign.options or "break" in campaign.options
+    wrong = [trial for trial in found if "error" in trial or not (attacked or is_sound(trial))]
+    return 1 if wrong else 0
+
+
+def _executed(
+    campaign: Campaign, indices: list[int], options: argparse.Namespace
+) -> Iterator[list[dict[str, Any]]]:
+    from safe_sysid.campaign.runner import in_dask, in_processes
+
+    campaign.function()  # what cannot be imported is said here, once
+    if not indices:
+        return iter(())
+    if options.scheduler:
+        return in_dask(campaign, indices, options.scheduler)
+    jobs = options.jobs or os.cpu_count() or 1
+    return in_processes(campaign, indices, min(jobs, len(indices)))
+
+
+def _shown(parts: Iterator[list[dict[str, Any]]], total: int, done: int) -> Iterator[list[dict[str, Any]]]:
+    """Pass results on and show how far things are; closes the source in any case, so that workers end."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from safe_sysid.campaign.summary import is_sound
+
+    columns = (
+        BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
+        TimeRemainingColumn(), TextColumn("{task.fields[wrong]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("trials", total=total, completed=done, rate="", wrong="")
+        new = wrong = 0
+        try:
+            for results in parts:
+                yield results
+                new += len(results)
+                wrong += sum(not is_sound(result) for result in results)
+                elapsed = progress.tasks[0].elapsed or 1e-9
+                progress.update(
+                    task, advance=len(results), rate=f"{new / elapsed:.1f}/s",
+                    wrong=f"[bold red]{wrong} wrong" if wrong else "",
+                )  # fmt: skip
+        finally:
+            close = getattr(parts, "close", None)
+            if close is not None:
+                close()
+
+
+def _tell(console: Console, campaign: Campaign, trials: list[dict[str, Any]], most: int = 20) -> None:
+    """The trials in which something was wrong, and how to repeat them; not those that were made to be wrong."""
+    from safe_sysid.campaign.summary import is_sound
+
+    if campaign.options.keys() & {"beyond", "break"}:
+        wrong = [trial for trial in trials if "error" in trial]
+    else:
+        wrong = [trial for trial in trials if not is_sound(trial)]
+    for trial in wrong[:most]:
+        what = {
+            k: v
+            for k, v in trial.items()
+            if k in ("error", "exclusions", "empty", "broken_rows", "faults") and v
+        }
+        repeat = f"safe-sysid campaign {campaign.kind} --seed {campaign.seed} --only {trial['index']}"
+        console.print(f"trial {trial['index']}: {what}  ({repeat})", soft_wrap=True, markup=False)
+    if len(wrong) > most:
+        console.print(f"and {len(wrong) - most} more")
+
+
+def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
+    import json
+
+    from safe_sysid.campaign.trial import repeat_trial
+
+    result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
+    print(json.dumps(result, indent=1))
+    from safe_sysid.campaign.summary import is_sound
+
+    return 0 if is_sound(result) or campaign.options else 1

@@ -1,0 +1,239 @@
+"""``safe-sysid verify``: certificates re-checked from the logs on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from safe_sysid.identification.certificates.chain import Verdict
+    from safe_sysid.identification.certificates.file import Certificate
+    from safe_sysid.identification.certificates.row_check import LogBook
+    from safe_sysid.robot.model import RobotModel
+
+__all__ = ["DESCRIPTION", "HELP", "configure", "run"]
+
+HELP = "re-check published bounds from their certificates and the logs"
+DESCRIPTION = """Rebuilds every equation of a chain of certificates from the logs, in interval arithmetic and without
+Pinocchio or a solver, evaluates what their multipliers prove, and walks from the prior to the last bounds. Prints
+PASS, or the first thing that is not proved. Exit status: 0 everything is proved, 1 something is not, 2 it could not
+be checked (a log is missing, another robot, wrong arguments)."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a certificate (.json; those before it are looked for beside it) or a directory with a chain",
+    )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="LOG.npz",
+        help="log of the run; may be given again (default: whatever .npz beside the certificates has the right digest)",
+    )
+    parser.add_argument(
+        "--tare-log", action="append", default=[], metavar="LOG.npz", help="log of the tare; likewise"
+    )
+    parser.add_argument(
+        "--robot",
+        metavar="NAME|FILE",
+        help="trusted description (default: the packaged one of the same name)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of the robot that was in force instead of its file's, as measurement.torque_abs=0.2; may be "
+        "given again",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check all files; the worst result counts."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    checks: Mapping[str, Callable[[Sequence[Path], argparse.Namespace, Console], bool]] = {
+        "safe_sysid/identification-certificate/1": _check_identification,
+    }
+    good = True
+    for name in options.files:
+        schema, paths = _collect(Path(name), tuple(checks))
+        good &= checks[schema](paths, options, console)
+    return 0 if good else 1
+
+
+def _collect(path: Path, schemas: Sequence[str]) -> tuple[str, list[Path]]:
+    """Schema of what was named, and all files of it that belong together, in any order.
+
+    Raises:
+        CertificateError: nothing there that can be checked.
+    """
+    from safe_sysid.identification.certificates.file import CertificateError, read_header
+
+    expected = f"expected a certificate or a directory with some ({', '.join(schemas)})"
+    if path.is_dir():
+        found: dict[str, list[Path]] = {}
+        for candidate in sorted(path.glob("*.json")):
+            try:
+                schema = read_header(candidate)[0].get("schema")
+            except CertificateError:
+                continue
+            if isinstance(schema, str) and schema in schemas:
+                found.setdefault(schema, []).append(candidate)
+        if not found:
+            raise CertificateError(f"{path}: no certificate in it: {expected}")
+        return next(iter(found.items()))
+    if not path.is_file():
+        raise CertificateError(f"{path}: no such file: {expected}")
+    header, _ = read_header(path)
+    schema = header.get("schema")
+    if schema not in schemas:
+        raise CertificateError(f"{path}: schema = {schema!r}: {expected}")
+    return str(schema), [*_before(path, header), path]
+
+
+def _before(path: Path, header: Mapping[str, Any]) -> list[Path]:
+    """Certificates that precede this one, by the hashes that they name; as far back as they are there."""
+    from safe_sysid.identification.certificates.file import CertificateError, read_header
+
+    by_hash = {}
+    for candidate in path.parent.glob("*.json"):
+        try:
+            content, digest = read_header(candidate)
+        except CertificateError:
+            continue
+        by_hash[digest] = (candidate, content)
+    chain: list[Path] = []
+    while header.get("previous_sha256") in by_hash:
+        before, header = by_hash.pop(str(header["previous_sha256"]))
+        chain.insert(0, before)
+    return chain
+
+
+def _check_identification(paths: Sequence[Path], options: argparse.Namespace, console: Console) -> bool:
+    from rich.console import Console as AnyConsole
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from safe_sysid.identification.certificates.chain import ChainChecker
+    from safe_sysid.identification.certificates.file import CertificateError, read_certificate
+
+    certificates, broken = [], None
+    for path in paths:
+        try:
+            certificates.append(read_certificate(path))
+        except CertificateError as error:
+            broken = broken or str(error)
+    certificates.sort(key=lambda c: (c.header["epoch"], c.header["seq"]))
+    if broken is not None:
+        console.print(f"FAIL: {broken}", markup=False)
+        return False
+    model = _robot(options, certificates[0])
+    book = _logs(options, paths)
+    verdicts: list[Verdict] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=AnyConsole(stderr=True), transient=True) as bar:
+        task = bar.add_task("rebuilding rows", total=len(certificates))
+        checker = ChainChecker(
+            model, book, lambda share: bar.update(task, completed=len(verdicts) + 0.99 * share)
+        )
+        for verdict in checker.check(certificates):
+            verdicts.append(verdict)
+            bar.update(task, completed=len(verdicts))
+    _report(console, model, certificates, verdicts)
+    return all(verdict.passed for verdict in verdicts)
+
+
+def _robot(options: argparse.Namespace, certificate: Certificate) -> RobotModel:
+    """The trusted description. A certificate may only name a packaged one, never a file."""
+    import yaml
+
+    from safe_sysid.identification.certificates.file import CertificateError
+    from safe_sysid.robot.loading import load_robot
+
+    overrides = {}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        try:
+            overrides[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not (equals and key.strip()):
+            raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")
+    name = options.robot
+    if name is None:
+        name = str(certificate.header["robot"].get("name"))
+        if not name.isidentifier():
+            raise CertificateError(
+                f"{certificate.path}: robot.name = {name!r}: say with --robot which file describes it"
+            )
+    return load_robot(name, **overrides)
+
+
+def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> LogBook:
+    """Logs that were named, and those beside the certificates; these may also be other files."""
+    from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
+    from safe_sysid.logs.log import LogError
+    from safe_sysid.logs.npz import read_log
+
+    logs = []
+    for name in (*options.log, *options.tare_log):
+        log = read_log(name)
+        logs.append(NamedLog(str(name), log.joint_names, log.measurements))
+    arrays = {path.with_suffix(".npz") for path in paths}
+    for folder in dict.fromkeys(path.parent for path in paths):
+        for candidate in sorted(folder.glob("*.npz")):
+            if candidate in arrays or candidate.with_suffix(".json").is_file():
+                continue
+            try:
+                log = read_log(candidate)
+            except LogError:
+                continue
+            logs.append(NamedLog(str(candidate), log.joint_names, log.measurements))
+    return LogBook(logs)
+
+
+def _report(
+    console: Console, model: RobotModel, certificates: Sequence[Certificate], verdicts: Sequence[Verdict]
+) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("certificate", "samples", "equations", "cuts", "result", "time, s"):
+        table.add_column(title, justify="left" if title in ("certificate", "result") else "right")
+    for v in verdicts:
+        result = "proved" if v.passed else "NOT PROVED"
+        table.add_row(v.identity, str(v.samples), str(v.rows), str(v.cuts), result, f"{v.seconds:.2f}")
+    console.print(table)
+    last = verdicts[-1]
+    if not last.passed:
+        console.print(f"FAIL: {last.path.name}: {last.reason}", markup=False)
+        return
+    final = certificates[len(verdicts) - 1]
+    bounds = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("parameter", "lower", "upper", "unit"):
+        bounds.add_column(title, justify="right" if title in ("lower", "upper") else "left")
+    for bound in final.header["bounds"]:
+        bounds.add_row(bound["name"], f"{bound['lower']:.6g}", f"{bound['upper']:.6g}", bound["unit"])
+    console.print(bounds)
+    e = final.header["errors"]
+    stated = ", ".join(
+        f"{name} {max(value) if isinstance(value, list) else value}"
+        for name, value in e.items()
+        if name != "n" and not isinstance(value, bool) and value is not None
+    )
+    console.print(f"Declared, not proved (largest of the joints): {stated}", markup=False)
+    console.print(
+        f"PASS: {len(verdicts)} certificate{'s' if len(verdicts) > 1 else ''} of {model.name}: what the logs say and "
+        f"what is declared imply these bounds of the last link with hand and payload",
+        markup=False,
+    )

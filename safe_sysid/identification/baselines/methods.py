@@ -1,0 +1,115 @@
+"""One entry for every comparison method: a log in, estimate and interval of theta_e out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.baselines.least_squares import (
+    LeastSquaresFit,
+    check_confidence,
+    fit_irls,
+    fit_ols,
+)
+from safe_sysid.identification.baselines.recursive import RecursiveLeastSquares
+from safe_sysid.identification.baselines.regression import Regression, proved_regression, split
+from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.baselines.sensitivity import estimate_sensitivity
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import is_consistent
+
+__all__ = ["METHODS", "estimate_with"]
+
+FloatArray = NDArray[np.float64]
+METHODS = ("sensitivity", "ols", "irls", "rls")
+_LITTLE_TRUST = 1e6  # of the prior's centre, in squared radii of the prior
+_UNPROVED = (
+    "not guaranteed: {share:g} % for each component alone if equation errors were independent, of zero mean and{more} "
+    "equal variance, and the arm exactly nominal"
+)
+
+
+def estimate_with(
+    method: str,
+    model: RobotModel,
+    errors: MeasurementErrors,
+    measurements: Measurements,
+    *,
+    window: float | None = None,
+    confidence: float = 0.95,
+    **options: Any,
+) -> BaselineResult:
+    """Estimate theta_e from one log with a method that is here for comparison.
+
+    Args:
+        method: one of :data:`METHODS`.
+        model: the arm.
+        errors: declared bounds.
+        measurements: the whole log.
+        window: length of the momentum windows, s; None for the configuration's.
+        confidence: of the intervals; not used by "sensitivity".
+        options: "sensitivity" takes ``variant`` and ``factor``, see
+            :func:`~safe_sysid.identification.baselines.sensitivity.estimate_sensitivity`; "rls" takes ``forgetting``,
+            the weight of a *second* relative to the next one.
+
+    Raises:
+        ParameterError: unknown method or option, a log without a window, or one that does not excite all ten.
+    """
+    if method not in METHODS:
+        raise ParameterError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
+    window = model.settings.identification.window_s if window is None else window
+    known = {"sensitivity": {"variant", "factor"}, "rls": {"forgetting"}}.get(method, set())
+    for name in options:
+        if name not in known:
+            raise ParameterError(f"option {name!r} of method {method!r}: expected one of {sorted(known)}")
+    if method == "sensitivity":
+        return estimate_sensitivity(model, errors, measurements, window, **options)
+    check_confidence(confidence)
+    began = time.perf_counter()
+    problem = proved_regression(model, errors, measurements, window)
+    problem.require_rank()
+    response = problem.response(split(model.theta_nominal, model.arm_prior)[1])
+    rows_done = time.perf_counter()
+    if method == "ols":
+        fit = fit_ols(problem.payload, response)
+    elif method == "irls":
+        fit = fit_irls(problem.payload, response, problem.joint)
+    else:
+        fit = _recursive(model, problem, response, window, **options)
+    half = fit.half_widths(confidence)
+    message = _UNPROVED.format(share=100.0 * confidence, more=" per joint" if method == "irls" else "")
+    if not fit.converged:
+        message += f"; weights had not settled after {fit.iterations} iterations"
+    return BaselineResult(
+        method=method,
+        estimate=fit.estimate,
+        lower=fit.estimate - half,
+        upper=fit.estimate + half,
+        guaranteed=False,
+        confidence=confidence,
+        message=message,
+        consistent=is_consistent(fit.estimate),
+        iterations=fit.iterations,
+        timings={"regressors": rows_done - began, "estimate": time.perf_counter() - rows_done},
+    )
+
+
+def _recursive(
+    model: RobotModel, problem: Regression, response: FloatArray, window: float, forgetting: float = 1.0
+) -> LeastSquaresFit:
+    if not 0.0 < forgetting <= 1.0:
+        raise ParameterError(f"forgetting = {forgetting!r}: expected a number in (0, 1]")
+    prior = model.arm_prior
+    payload = prior.payload_slice
+    # P0 is in units of the error's variance: equations are brought to the size of one first.
+    unit = float(np.sqrt(np.mean(problem.slack**2))) or 1.0
+    covariance = np.diag(_LITTLE_TRUST * np.maximum(prior.rad[payload], 1e-6) ** 2 / unit**2)
+    rls = RecursiveLeastSquares(prior.mid[payload], covariance, forgetting ** (window / model.n))
+    rls.add(problem.payload, response)
+    return rls.fit()

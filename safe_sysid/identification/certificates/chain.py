@@ -1,0 +1,277 @@
+"""Re-checks a chain of certificates from the prior on, with nothing but the robot, the logs and interval arithmetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.certificates.cuts import (
+    CUT_KINDS,
+    PayloadDeclaration,
+    cut_coefficients,
+    cut_refusal,
+)
+from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
+from safe_sysid.identification.certificates.file import Certificate, CertificateError
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray
+from safe_sysid.identification.certificates.robot_identity import (
+    errors_from_json,
+    robot_differences,
+    smaller_errors,
+)
+from safe_sysid.identification.certificates.row_check import LogBook, RefusedError, RowChecker, sensed_box
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+
+__all__ = ["ChainChecker", "Verdict"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What became of one certificate.
+
+    Attributes:
+        path, identity: of the certificate.
+        samples, rows, cuts: what it rests on.
+        reason: why it is not proved; None if it is.
+        proved_lower, proved_upper: (10,) what was proved; NaN where it was not reached.
+        spare: smallest distance of a published bound from the proved one, as a share of the prior's width.
+        seconds: it took.
+    """
+
+    path: Path
+    identity: str
+    samples: int
+    rows: int
+    cuts: int
+    reason: str | None
+    proved_lower: FloatArray
+    proved_upper: FloatArray
+    spare: float
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every published bound is proved."""
+        return self.reason is None
+
+
+class ChainChecker:
+    """Remembers what the chain has proved so far: the boxes, and the hash of the last certificate."""
+
+    def __init__(
+        self, model: RobotModel, logs: LogBook, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Start at the prior.
+
+        Args:
+            model: trusted.
+            logs: trusted to hold what the sensors said.
+            progress: called with the share of a certificate that is done.
+        """
+        self._model, self._logs = model, logs
+        self._progress = progress or (lambda share: None)
+        self._declared = MeasurementErrors.from_model(model)
+        self._payload = PayloadDeclaration.from_model(model)
+        self._epoch: int | None = None
+        self._boxes: dict[int, ParameterBox] = {}
+        self._last_sha256: str | None = None
+        self._checker: RowChecker | None = None
+
+    def check(self, certificates: Sequence[Certificate]) -> Iterator[Verdict]:
+        """Walk a chain; ends with the first that is not proved.
+
+        Args:
+            certificates: of one robot, in order of epoch and sequence number.
+
+        Raises:
+            CertificateError: another robot, or no log with the digest that is named.
+        """
+        for certificate in certificates:
+            verdict = self.check_next(certificate)
+            yield verdict
+            if not verdict.passed:
+                return
+
+    def check_next(self, certificate: Certificate) -> Verdict:
+        """Check one certificate that follows on the last one, or starts an epoch.
+
+        Args:
+            certificate: to check.
+
+        Raises:
+            CertificateError: another robot, or no log with the digest that is named.
+        """
+        start = time.perf_counter()
+        lower, upper = np.full(10, np.nan), np.full(10, np.nan)
+        reason, spare = None, np.nan
+        try:
+            box = self._follow(certificate)
+            spare = self._prove(certificate, box, lower, upper)
+            self._accept(certificate, box)
+        except RefusedError as refusal:
+            reason = f"certificate {certificate.identity}: {refusal}"
+        return Verdict(
+            certificate.path,
+            certificate.identity,
+            int(certificate.header["log"]["samples"]),
+            len(certificate.arrays["target"]),
+            len(certificate.arrays["cut_kind"]),
+            reason,
+            lower,
+            upper,
+            spare,
+            time.perf_counter() - start,
+        )
+
+    def _follow(self, certificate: Certificate) -> ParameterBox:
+        """The box in force before this certificate."""
+        header, arrays = certificate.header, certificate.arrays
+        different = robot_differences(header["robot"], self._model)
+        if different:
+            more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
+            raise CertificateError(
+                f"{certificate.path}: another robot than {self._model.name}: {different[0]}{more}"
+            )
+        previous = header["previous_sha256"]
+        if header["epoch"] != self._epoch:
+            if previous is not None:
+                raise RefusedError(
+                    f"chain: follows on {previous[:16]}.., which is not here, and starts no epoch"
+                )
+            prior = self._model.arm_prior
+            box = ParameterBox(prior.lower, prior.upper, header["epoch"], 0)
+            self._epoch, self._boxes, self._checker = header["epoch"], {0: box}, None
+        elif previous is None:
+            raise RefusedError("chain: starts an epoch again that has begun already")
+        elif previous != self._last_sha256:
+            raise RefusedError(
+                f"chain: follows on {previous[:16]}.., expected {str(self._last_sha256)[:16]}.., the one before it"
+            )
+        last = max(self._boxes)
+        if header["seq"] != last + 1:
+            raise RefusedError(f"chain: sequence number {header['seq']}, expected {last + 1}")
+        box = self._boxes[last]
+        for side, ours in (("lower", box.lower), ("upper", box.upper)):
+            theirs = arrays[f"box_{side}"]
+            if not np.array_equal(theirs, ours):
+                p = int(np.flatnonzero(theirs != ours)[0])
+                raise RefusedError(
+                    f"box in force: {side} bound of parameter {p} is {theirs[p]!r}, the chain has {ours[p]!r}"
+                )
+        hand_lower, hand_upper = self._model.hand_prior
+        opening = np.asarray(self._model.settings.payload.hand_opening, float)
+        for name, ours in (("hand_lower", hand_lower), ("hand_upper", hand_upper), ("opening", opening)):
+            if not np.array_equal(arrays[name], ours):
+                p = int(np.flatnonzero(arrays[name] != ours)[0])
+                raise RefusedError(
+                    f"hand: {name} of {PAYLOAD_NAMES[p]} is {arrays[name][p]!r}, the robot has {ours[p]!r}"
+                )
+        return box
+
+    def _errors(self, certificate: Certificate) -> MeasurementErrors:
+        try:
+            stated = errors_from_json(certificate.header.get("errors"))
+        except SafeSysIdError as error:
+            raise CertificateError(f"{certificate.path}: {error}") from None
+        wrong = smaller_errors(stated, self._declared)
+        if wrong:
+            raise RefusedError(f"errors: smaller than the robot's configuration declares: {wrong[0]}")
+        return stated
+
+    def _prove(
+        self, certificate: Certificate, box: ParameterBox, lower: FloatArray, upper: FloatArray
+    ) -> float:
+        header, arrays = certificate.header, certificate.arrays
+        if np.any(~(arrays["lower"] <= arrays["upper"])):
+            raise RefusedError("bounds: expected lower <= upper")
+        errors = self._errors(certificate)
+        logs = {
+            which: (
+                self._logs.find(log["sha256"], log["samples"], str(certificate.path)),
+                int(log["samples"]),
+            )
+            for which, log in ((0, header["log"]), (1, header["tare_log"]))
+            if log is not None
+        }
+        if self._checker is None:
+            self._checker = RowChecker(self._model)
+        rows, sides = self._checker.check(arrays, errors, logs, self._boxes, self._progress)
+        cuts, constants = self._cuts(arrays)
+        at, size = 10 * (box.n - 1), box.size
+        edges = np.empty((size + 20, 2))
+        wide = sensed_box(box, errors)
+        edges[:size, 0], edges[:size, 1] = wide.lower, wide.upper
+        edges[size : size + 10, 0], edges[size : size + 10, 1] = arrays["hand_lower"], arrays["hand_upper"]
+        edges[size + 10 :, 0], edges[size + 10 :, 1] = -arrays["opening"], arrays["opening"]
+        y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
+        prior = self._boxes[0]
+        width = np.maximum(prior.payload_upper - prior.payload_lower, 1e-300)
+        spare = np.inf
+        for k in range(10):
+            lower[k] = proved_lower(at + k, rows, sides, y[k], cuts, constants, multipliers[k], edges)
+            upper[k] = proved_upper(
+                at + k, rows, sides, y[10 + k], cuts, constants, multipliers[10 + k], edges
+            )
+            low, high = float(arrays["lower"][k]), float(arrays["upper"][k])
+            for side, short in (("lower", low - lower[k]), ("upper", upper[k] - high)):
+                published, proved = (low, lower[k]) if side == "lower" else (high, upper[k])
+                if not (proved >= published if side == "lower" else proved <= published):
+                    y_side = y[k] if side == "lower" else y[10 + k]
+                    raise RefusedError(
+                        f"{side} bound of {PAYLOAD_NAMES[k]}: published {published!r}, proved {proved!r} "
+                        f"{PAYLOAD_UNITS[k]}: short by {short:.3e}{self._blame(arrays, y_side)}"
+                    )
+            spare = min(spare, (lower[k] - low) / width[k], (high - upper[k]) / width[k])
+        return float(spare)
+
+    def _blame(self, arrays: Any, y: FloatArray) -> str:
+        if not y.size or not np.any(y != 0.0):
+            return "; no row takes part"
+        i = int(np.argmax(np.abs(y) * arrays["slack"]))
+        return f"; largest part: row {i}, {self._model.joint_names[int(arrays['joint'][i])]}"
+
+    def _cuts(self, arrays: Any) -> tuple[FloatArray, FloatArray]:
+        size = self._model.arm_prior.size
+        at, count = slice(size - 4 * self._model.n - 10, size - 4 * self._model.n), len(arrays["cut_kind"])
+        out = np.zeros((count, size + 20, 2))
+        if np.any(arrays["cut_multipliers"] < 0.0):
+            k = int(np.argwhere(arrays["cut_multipliers"] < 0.0)[0][1])
+            raise RefusedError(f"cut {k}: a multiplier is negative")
+        for k in range(count):
+            u, v = arrays["cut_u"][k], arrays["cut_v"][k]
+            mass, constant = float(arrays["cut_mass"][k]), float(arrays["cut_constant"][k])
+            kind = str(arrays["cut_kind"][k])
+            if kind not in CUT_KINDS:
+                raise RefusedError(f"cut {k}: kind {kind!r}, expected one of {', '.join(CUT_KINDS)}")
+            why = cut_refusal(u, v, mass, constant, kind, self._payload)
+            if why is not None:
+                raise RefusedError(f"cut {k}: {why}")
+            g: IntervalArray = cut_coefficients(u, v, mass)
+            out[k, at] = g.stacked()
+            out[k, size : size + 10] = out[k, size + 10 :] = (-g).stacked()
+        return out, np.ascontiguousarray(arrays["cut_constant"])
+
+    def _accept(self, certificate: Certificate, box: ParameterBox) -> None:
+        """Published bounds are now proved: they are the next box."""
+        arrays, seq = certificate.arrays, int(certificate.header["seq"])
+        for side, inside in (
+            ("lower", arrays["lower"] >= box.payload_lower),
+            ("upper", arrays["upper"] <= box.payload_upper),
+        ):
+            if not np.all(inside):
+                k = int(np.argmin(inside))
+                raise RefusedError(f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box")
+        self._boxes[seq] = dataclasses.replace(box.with_payload(arrays["lower"], arrays["upper"]), seq=seq)
+        self._last_sha256 = certificate.sha256

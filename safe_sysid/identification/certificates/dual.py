@@ -1,0 +1,114 @@
+r"""What multipliers prove about one unknown, over interval rows, cuts and boxes. Imports no solver.
+
+For all x in a box with ``lower_i <= a_i.x <= upper_i`` and ``g_k.x >= constant_k``, any y and any ``lambda >= 0``:
+
+``c.x <= sum_i max(y_i lower_i, y_i upper_i) - sum_k lambda_k constant_k + max over the box of r.x``,
+``r = c - sum_i y_i a_i + sum_k lambda_k g_k``.
+
+a and g are only known as intervals: r is one, and its product with the box is taken at the worst corner.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.intervals import iadd, imul, isub, up
+
+__all__ = ["proved_lower", "proved_upper"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def _upper(
+    index: int,
+    sign: float,
+    rows: FloatArray,
+    sides: FloatArray,
+    y: FloatArray,
+    cuts: FloatArray,
+    constants: FloatArray,
+    multipliers: FloatArray,
+    box: FloatArray,
+) -> float:
+    """Upper bound of ``sign * x[index]``; arrays as in :func:`proved_upper`, intervals in a last axis of two."""
+    size = box.shape[0]
+    r = np.zeros((size, 2))
+    r[index, 0] = r[index, 1] = sign
+    value = 0.0
+    for i in range(y.shape[0]):
+        if y[i] != 0.0:
+            for p in range(size):
+                if rows[i, p, 0] != 0.0 or rows[i, p, 1] != 0.0:
+                    lo, hi = imul(y[i], y[i], rows[i, p, 0], rows[i, p, 1])
+                    r[p, 0], r[p, 1] = isub(r[p, 0], r[p, 1], lo, hi)
+            value = up(value + up(max(y[i] * sides[i, 0], y[i] * sides[i, 1])))
+    for k in range(multipliers.shape[0]):
+        if multipliers[k] != 0.0:
+            for p in range(size):
+                if cuts[k, p, 0] != 0.0 or cuts[k, p, 1] != 0.0:
+                    lo, hi = imul(multipliers[k], multipliers[k], cuts[k, p, 0], cuts[k, p, 1])
+                    r[p, 0], r[p, 1] = iadd(r[p, 0], r[p, 1], lo, hi)
+            value = up(value + up(-multipliers[k] * constants[k]))
+    for p in range(size):
+        if r[p, 0] != 0.0 or r[p, 1] != 0.0:
+            lo, hi = imul(r[p, 0], r[p, 1], box[p, 0], box[p, 1])
+            value = up(value + hi)
+    return value
+
+
+def proved_upper(
+    index: int,
+    rows: FloatArray,
+    sides: FloatArray,
+    row_multipliers: FloatArray,
+    cuts: FloatArray,
+    constants: FloatArray,
+    cut_multipliers: FloatArray,
+    box: FloatArray,
+    sign: float = 1.0,
+) -> float:
+    """Upper bound of ``x[index]`` (of ``-x[index]`` for sign -1); infinite if a multiplier of a cut is negative.
+
+    Args:
+        index: of the unknown.
+        rows: (M, P, 2) intervals of a.
+        sides: (M, 2) lower and upper.
+        row_multipliers: (M,) y.
+        cuts: (K, P, 2) intervals of g.
+        constants: (K,).
+        cut_multipliers: (K,) lambda.
+        box: (P, 2).
+        sign: 1 or -1.
+    """
+    trivial = float(box[index, 1] if sign > 0.0 else -box[index, 0])
+    if not (np.all(np.isfinite(row_multipliers)) and np.all(np.isfinite(cut_multipliers))):
+        return trivial
+    if np.any(cut_multipliers < 0.0):
+        return math.inf
+    value = _upper(index, sign, rows, sides, row_multipliers, cuts, constants, cut_multipliers, box)
+    return min(trivial, value) if value == value else trivial
+
+
+def proved_lower(
+    index: int,
+    rows: FloatArray,
+    sides: FloatArray,
+    row_multipliers: FloatArray,
+    cuts: FloatArray,
+    constants: FloatArray,
+    cut_multipliers: FloatArray,
+    box: FloatArray,
+) -> float:
+    """Lower bound of ``x[index]``, by ``x >= -max(-x)``; arguments as :func:`proved_upper`, with a lower bound's y.
+
+    Signs: ``c.x >= sum_i min(y_i lower_i, y_i upper_i) + sum_k lambda_k constant_k + min r.x`` with
+    ``r = c - sum_i y_i a_i - sum_k lambda_k g_k``.
+    """
+    return -proved_upper(
+        index, rows, sides, -row_multipliers, cuts, constants, cut_multipliers, box, sign=-1.0
+    )

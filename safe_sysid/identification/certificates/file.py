@@ -1,0 +1,372 @@
+"""The certificate of one update as two files: ``.json`` for people and identities, ``.npz`` for the arrays.
+
+What is read is not trusted: sizes, shapes and types are checked before memory is taken, nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid import __version__
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.robot.model import MAX_JOINTS, RobotModel
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+
+if TYPE_CHECKING:
+    from safe_sysid.identification.proof import UpdateProof
+
+__all__ = [
+    "SCHEMA",
+    "Certificate",
+    "CertificateContext",
+    "CertificateError",
+    "read_certificate",
+    "read_header",
+    "write_certificate",
+]
+
+SCHEMA = "safe_sysid/identification-certificate/1"
+_MAX_JSON = 4 << 20
+_MAX_ARRAYS = 1 << 30  # bytes, unpacked
+_MAX_COUNT = 200_000  # rows, cuts
+_HEX = re.compile(r"[0-9a-f]{64}")
+#: A list of numbers, one per line: for people it goes on one line.
+_LIST = re.compile(r"\[\n\s+([-+0-9.e,\s]+?)\n\s*\]")
+
+#: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters.
+_ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
+    "target": ("f", ("M",)),
+    "slack": ("f", ("M",)),
+    "matrix": ("f", ("M", "P")),
+    "ramp": ("f", ("M",)),
+    "first": ("i", ("M",)),
+    "last": ("i", ("M",)),
+    "joint": ("i", ("M",)),
+    "box_seq": ("i", ("M",)),
+    "log": ("i", ("M",)),
+    "cut_kind": ("U", ("K",)),
+    "cut_u": ("f", ("K", 4)),
+    "cut_v": ("f", ("K", 4)),
+    "cut_mass": ("f", ("K",)),
+    "cut_constant": ("f", ("K",)),
+    "row_multipliers": ("f", (20, "M")),
+    "cut_multipliers": ("f", (20, "K")),
+    "box_lower": ("f", ("P",)),
+    "box_upper": ("f", ("P",)),
+    "hand_lower": ("f", (10,)),
+    "hand_upper": ("f", (10,)),
+    "opening": ("f", (10,)),
+    "lower": ("f", (10,)),
+    "upper": ("f", (10,)),
+}
+
+
+class CertificateError(SafeSysIdError):
+    """A certificate cannot be written, read or checked; the message names file, field and expectation."""
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateContext:
+    """What a certificate states besides the proof.
+
+    Attributes:
+        model: the arm as loaded, overrides applied.
+        errors: declared.
+        epoch, seq: of the box that is published.
+        log_sha256, samples: :class:`~safe_sysid.identification.digest.LogDigest` of the samples so far, their number.
+        method: in words, such as "linear programs and semidefinite cuts".
+        tare_sha256, tare_samples: of the tare log; None and 0 without one.
+    """
+
+    model: RobotModel
+    errors: MeasurementErrors
+    epoch: int
+    seq: int
+    log_sha256: str
+    samples: int
+    method: str
+    tare_sha256: str | None = None
+    tare_samples: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What a certificate says; shapes, types and sizes are checked, nothing else.
+
+    Attributes:
+        path: of the ``.json``.
+        sha256: of the ``.json``'s bytes; it names that of the arrays.
+        header: content of the ``.json``.
+        arrays: by the names of the ``.npz``.
+    """
+
+    path: Path
+    sha256: str
+    header: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def identity(self) -> str:
+        """``epoch:seq``."""
+        return f"{self.header['epoch']}:{self.header['seq']}"
+
+
+def write_certificate(
+    directory: str | Path, proof: UpdateProof, context: CertificateContext, previous: Path | None
+) -> Path:
+    """Write the certificate of one update.
+
+    Args:
+        directory: made if it is not there.
+        proof: of the update.
+        context: what else to state.
+        previous: what this function returned for the preceding update of the epoch; None for the first.
+
+    Returns:
+        Path of the ``.json``; the arrays lie beside it.
+
+    Raises:
+        CertificateError: a file cannot be written, or the preceding one cannot be read.
+    """
+    directory = Path(directory)
+    stem = f"certificate_{context.epoch}_{context.seq:05d}"
+    rows, cuts = proof.rows, proof.cuts
+    arrays: dict[str, Any] = {name: getattr(rows, name) for name in ("matrix", "target", "slack", "ramp")}
+    for name in ("first", "last", "joint", "box_seq", "log"):
+        arrays[name] = np.asarray(getattr(rows, name), np.int64)
+    arrays |= {f"cut_{name}": getattr(cuts, name) for name in ("u", "v", "mass", "constant")}
+    arrays["cut_kind"] = np.array(cuts.kind, dtype="U16")
+    arrays["row_multipliers"], arrays["cut_multipliers"] = proof.row_multipliers, proof.cut_multipliers
+    arrays["box_lower"], arrays["box_upper"] = proof.box.lower, proof.box.upper
+    arrays |= {
+        name: getattr(proof, name) for name in ("hand_lower", "hand_upper", "opening", "lower", "upper")
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        before = None if previous is None else hashlib.sha256(Path(previous).read_bytes()).hexdigest()
+        data = directory / f"{stem}.npz"
+        temporary = data.with_name(f".{data.name}.{os.getpid()}")
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+        temporary.replace(data)
+        header = _header(proof, context, before, digest)
+        path = directory / f"{stem}.json"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        text = json.dumps(header, indent=1, allow_nan=False)
+        text = _LIST.sub(lambda found: "[" + " ".join(found.group(1).split()) + "]", text)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise CertificateError(f"{directory}/{stem}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _header(
+    proof: UpdateProof, context: CertificateContext, previous: str | None, arrays: str
+) -> dict[str, Any]:
+    tare = None
+    if context.tare_sha256 is not None:
+        tare = {"sha256": context.tare_sha256, "samples": context.tare_samples}
+    bounds = zip(PAYLOAD_NAMES, PAYLOAD_UNITS, proof.lower.tolist(), proof.upper.tolist(), strict=True)
+    return {
+        "schema": SCHEMA,
+        "written_by": f"safe_sysid {__version__}",
+        "epoch": context.epoch,
+        "seq": context.seq,
+        "method": context.method,
+        "bounds": [{"name": n, "unit": u, "lower": lo, "upper": hi} for n, u, lo, hi in bounds],
+        "log": {"sha256": context.log_sha256, "samples": context.samples},
+        "tare_log": tare,
+        "previous_sha256": previous,
+        "arrays": {"sha256": arrays, "rows": len(proof.rows), "cuts": len(proof.cuts)},
+        "errors": errors_to_json(context.errors),
+        "robot": robot_to_json(context.model),
+    }
+
+
+def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
+    """Content of a certificate's ``.json`` and the hash of its bytes; only its being an object is checked.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        CertificateError: it cannot be read, is too large, or is no JSON object.
+    """
+    try:
+        if path.stat().st_size > _MAX_JSON:
+            raise CertificateError(f"{path}: larger than {_MAX_JSON} bytes: expected a certificate")
+        content = path.read_bytes()
+        header = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise CertificateError(f"{path}: not JSON ({str(error)[:100]}): expected a certificate") from None
+    if not isinstance(header, dict):
+        raise CertificateError(f"{path}: {type(header).__name__}: expected a JSON object")
+    return header, hashlib.sha256(content).hexdigest()
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def read_certificate(path: str | Path) -> Certificate:
+    """Read both files.
+
+    Args:
+        path: of the ``.json``.
+
+    Raises:
+        CertificateError: anything that makes it unreadable, inconsistent in itself or too large.
+    """
+    path = Path(path)
+    header, digest = read_header(path)
+    n = _check_header(path, header)
+    arrays = _read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], 14 * n)
+    for name, count in (("rows", len(arrays["target"])), ("cuts", len(arrays["cut_kind"]))):
+        if header["arrays"].get(name) != count:
+            raise CertificateError(f"{path}: arrays.{name} = {header['arrays'].get(name)}: expected {count}")
+    for i, bound in enumerate(header["bounds"]):
+        for name in ("lower", "upper"):
+            if bound[name] != arrays[name][i]:
+                raise CertificateError(
+                    f"{path}: bounds[{i}].{name} = {bound[name]!r}: expected {float(arrays[name][i])!r}, the array's"
+                )
+    return Certificate(path, digest, header, arrays)
+
+
+def _check_header(path: Path, header: Mapping[str, Any]) -> int:
+    """Types of everything that is used; returns the number of joints."""
+
+    def need(good: bool, field: str, expected: str) -> None:
+        if not good:
+            raise CertificateError(f"{path}: {field}: expected {expected}")
+
+    need(header.get("schema") == SCHEMA, f"schema = {header.get('schema')!r}", SCHEMA)
+    for name in ("epoch", "seq"):
+        need(_is_count(header.get(name)), f"{name} = {header.get(name)!r}", "a whole number >= 0")
+    need(isinstance(header.get("method"), str), "method", "a text")
+    robot = header.get("robot")
+    need(isinstance(robot, dict), "robot", "an object")
+    urdf = robot.get("urdf") if isinstance(robot, dict) else None
+    names = urdf.get("joint_names") if isinstance(urdf, dict) else None
+    need(
+        isinstance(names, list)
+        and 1 <= len(names) <= MAX_JOINTS
+        and all(isinstance(name, str) for name in names),
+        "robot.urdf.joint_names",
+        f"1 to {MAX_JOINTS} names",
+    )
+    for name in ("log", "tare_log"):
+        log = header.get(name)
+        if name == "tare_log" and log is None:
+            continue
+        good = isinstance(log, dict) and _is_hash(log.get("sha256")) and _is_count(log.get("samples"))
+        need(good, name, "sha256 and number of samples")
+    previous = header.get("previous_sha256")
+    need(previous is None or _is_hash(previous), "previous_sha256", "64 hexadecimal digits or null")
+    arrays = header.get("arrays")
+    need(
+        isinstance(arrays, dict) and _is_hash(arrays.get("sha256")), "arrays.sha256", "64 hexadecimal digits"
+    )
+    bounds = header.get("bounds")
+    good = isinstance(bounds, list) and len(bounds) == 10
+    need(good, "bounds", "ten of them")
+    for i, (bound, label) in enumerate(zip(bounds or [], PAYLOAD_NAMES, strict=True)):
+        good = isinstance(bound, dict) and bound.get("name") == label
+        need(good and bound.get("unit") == PAYLOAD_UNITS[i], f"bounds[{i}]", f"{label} in {PAYLOAD_UNITS[i]}")
+        good = all(type(bound.get(side)) in (int, float) for side in ("lower", "upper"))
+        need(good, f"bounds[{i}]", "numbers lower and upper")
+    return len(names or [])
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and _HEX.fullmatch(value) is not None
+
+
+def _read_arrays(path: Path, digest: str, size: int) -> dict[str, NDArray[Any]]:
+    try:
+        if path.stat().st_size > _MAX_ARRAYS:
+            raise CertificateError(
+                f"{path}: larger than {_MAX_ARRAYS} bytes: expected a certificate's arrays"
+            )
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != digest:
+            raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
+        with zipfile.ZipFile(path) as archive:
+            known, total = {"P": size}, 0
+            out = {}
+            for name, (kinds, shape) in _ARRAYS.items():
+                member = f"{name}.npy"
+                if member not in archive.namelist():
+                    raise CertificateError(f"{path}: no array {name!r}")
+                out[name], count = _read_array(path, archive, name, kinds, shape, known, _MAX_ARRAYS - total)
+                total += count
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        text = " ".join(str(error).split())[:150] or type(error).__name__
+        raise CertificateError(f"{path}: cannot be read: {text}") from None
+    return out
+
+
+def _read_array(
+    path: Path,
+    archive: zipfile.ZipFile,
+    name: str,
+    kinds: str,
+    shape: tuple[str | int, ...],
+    known: dict[str, int],
+    most: int,
+) -> tuple[NDArray[Any], int]:
+    """One array and its bytes; header checked before its data are read. ``known`` collects M and K."""
+    with archive.open(f"{name}.npy") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            reader = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }
+            found, fortran, dtype = reader[version](file)
+        except (ValueError, SyntaxError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise CertificateError(f"{path}: array {name!r} has a bad header: {str(error)[:100]}") from None
+        good = dtype.kind == kinds and (kinds == "U" or dtype.itemsize == 8) and dtype.itemsize <= 64
+        if dtype.hasobject or not good or dtype.byteorder == ">":
+            raise CertificateError(
+                f"{path}: array {name!r} has type {dtype}: expected kind {kinds!r}, 8 bytes"
+            )
+        if len(found) == len(shape):
+            for length, symbol in zip(found, shape, strict=True):
+                if isinstance(symbol, str) and symbol not in known and 0 <= length <= _MAX_COUNT:
+                    known[symbol] = length
+        wanted = tuple(known.get(s, -1) if isinstance(s, str) else s for s in shape)
+        if tuple(found) != wanted:
+            raise CertificateError(f"{path}: array {name!r} has shape {found}: expected {shape} with {known}")
+        count = int(np.prod(np.array(found, dtype=object))) if found else 1
+        if count * dtype.itemsize > most:
+            raise CertificateError(f"{path}: array {name!r} has {count} entries: too many")
+        data = file.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize:
+        raise CertificateError(f"{path}: array {name!r} ends early")
+    array = np.frombuffer(data, dtype=dtype, count=count).reshape(found, order="F" if fortran else "C")
+    if kinds == "f" and not np.all(np.isfinite(array)):
+        raise CertificateError(f"{path}: array {name!r} has an entry that is not finite")
+    return np.ascontiguousarray(array), count * dtype.itemsize

@@ -1,0 +1,159 @@
+r"""First derivatives of momentum p and its rate f at states, bounded over all parameters of a box, rounded upward.
+
+With the motions of :mod:`~safe_sysid.identification.certificates.interval_regressors`, ``S_i = (J_i, Z_i)``,
+``V_i = (V_i, W_i)`` the sum of ``S_k qd_k`` up to i, V that of the link, ``G = (G, 0)``, the bilinear form B of
+the link and the cross product of motions, everything seen from link l: turning joint j moves what the joints up to j
+contribute,
+
+``dS_i/dq_j = S_i x S_j`` for i <= j, else 0; ``dV_i/dq_j = V_min(i,j) x S_j``; ``dG/dq_j = G x S_j``.
+
+``p_i = B(V, S_i)`` and ``f_i = B(V, A_i) + B(G, S_i)``, ``A_i = V_i x S_i``, summed over links. Hence, [..] 1 or 0,
+
+- ``dp_i/dqd_j = B(S_j, S_i)``, ``dp_i/dq_j = B(A_j, S_i) + [i <= j] B(V, S_i x S_j)``,
+- ``df_i/dqd_j = B(S_j, A_i) + [j <= i] B(V, S_j x S_i)``,
+- ``df_i/dq_j = B(A_j, A_i) + B(V, (V_min(i,j) x S_j) x S_i) + [i <= j] B(V, V_i x (S_i x S_j)) + B(G x S_j, S_i)
+  + [i <= j] B(G, S_i x S_j)``,
+- ``df_i/dg``: B with ``(R^T e, 0)`` for each unit vector e of the world in place of G.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.identification.certificates.interval_regressors import (
+    IntervalKinematics,
+    add_columns,
+    link_motions,
+    local_rotations,
+    motion_cross,
+)
+from safe_sysid.intervals import iadd, imul
+
+__all__ = ["Derivatives", "derivatives_at"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Derivatives(NamedTuple):
+    """Upper bounds (N, n, n) of ``|dp_i/dq_j|, |dp_i/dqd_j|, |df_i/dq_j|, |df_i/dqd_j|``, (N, n, 3) of ``|df_i/dg|``.
+
+    Each is the bound of a linear function over a box, attained up to rounding.
+    """
+
+    p_q: FloatArray
+    p_qd: FloatArray
+    f_q: FloatArray
+    f_qd: FloatArray
+    f_g: FloatArray
+
+
+def derivatives_at(
+    enclosed: IntervalKinematics,
+    q: FloatArray,
+    qd: FloatArray,
+    theta: FloatArray,
+    momenta: bool,
+    rates: bool,
+) -> Derivatives:
+    """Bounds at N states.
+
+    Args:
+        enclosed: of the arm.
+        q: (N, n, 2) intervals, rad.
+        qd: (N, n, 2) likewise, rad/s.
+        theta: (10 n, 2) intervals of the rigid parameters.
+        momenta: whether those of p are wanted; else they are zero.
+        rates: whether those of f are.
+    """
+    count, n = q.shape[:2]
+    out = np.zeros((count, 4, n, n, 2))
+    gravity = np.zeros((count, n, 3, 2))
+    _kernel(*enclosed, q, qd, np.ascontiguousarray(theta), momenta, rates, out, gravity)
+    size = np.max(np.abs(out), axis=-1)
+    return Derivatives(size[:, 0], size[:, 1], size[:, 2], size[:, 3], np.max(np.abs(gravity), axis=-1))
+
+
+@njit(cache=True)
+def _add_value(columns: FloatArray, theta: FloatArray, link: int, out: FloatArray) -> None:
+    """``out += columns . theta`` of the link."""
+    for c in range(10):
+        t = theta[10 * link + c]
+        lo, hi = imul(columns[c, 0], columns[c, 1], t[0], t[1])
+        out[0], out[1] = iadd(out[0], out[1], lo, hi)
+
+
+@njit(cache=True)
+def _kernel(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    theta: FloatArray,
+    momenta: bool,
+    rates: bool,
+    out: FloatArray,
+    out_gravity: FloatArray,
+) -> None:
+    """Fill ``out`` (N, 4, n, n, 2) and ``out_gravity`` (N, n, 3, 2) with signed intervals."""
+    n = axis.shape[0]
+    local = np.empty((n, 3, 3, 2))
+    screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
+    turned, unit_fall = np.empty((n, 2, 3, 2)), np.empty((3, 2, 3, 2))
+    cross, again, unit = np.empty((2, 3, 2)), np.empty((2, 3, 2)), np.zeros(3)
+    columns = np.empty((10, 2))
+    for k in range(q.shape[0]):
+        local_rotations(rotation, axis, q[k], local)
+        for link in range(n):
+            if rates:
+                for c in range(3):
+                    unit[:] = 0.0
+                    unit[c] = 1.0
+                    link_motions(local, translation, axis, unit, qd[k], link, screws, motions, unit_fall[c])
+            link_motions(local, translation, axis, gravity, qd[k], link, screws, motions, fall)
+            whole = motions[link]
+            for j in range(link + 1):
+                motion_cross(motions[j], screws[j], turned[j])
+            for i in range(link + 1):
+                for j in range(link + 1):
+                    if momenta:
+                        columns[:] = 0.0
+                        add_columns(turned[j], screws[i], columns)
+                        if i <= j:
+                            motion_cross(screws[i], screws[j], cross)
+                            add_columns(whole, cross, columns)
+                        _add_value(columns, theta, link, out[k, 0, i, j])
+                        columns[:] = 0.0
+                        add_columns(screws[j], screws[i], columns)
+                        _add_value(columns, theta, link, out[k, 1, i, j])
+                    if not rates:
+                        continue
+                    columns[:] = 0.0
+                    add_columns(turned[j], turned[i], columns)
+                    motion_cross(motions[min(i, j)], screws[j], cross)
+                    motion_cross(cross, screws[i], again)
+                    add_columns(whole, again, columns)
+                    motion_cross(fall, screws[j], cross)
+                    add_columns(cross, screws[i], columns)
+                    if i <= j:
+                        motion_cross(screws[i], screws[j], cross)
+                        motion_cross(motions[i], cross, again)
+                        add_columns(whole, again, columns)
+                        add_columns(fall, cross, columns)
+                    _add_value(columns, theta, link, out[k, 2, i, j])
+                    columns[:] = 0.0
+                    add_columns(screws[j], turned[i], columns)
+                    if j <= i:
+                        motion_cross(screws[j], screws[i], cross)
+                        add_columns(whole, cross, columns)
+                    _add_value(columns, theta, link, out[k, 3, i, j])
+                if rates:
+                    for c in range(3):
+                        columns[:] = 0.0
+                        add_columns(unit_fall[c], screws[i], columns)
+                        _add_value(columns, theta, link, out_gravity[k, i, c])

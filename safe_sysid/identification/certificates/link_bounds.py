@@ -1,0 +1,134 @@
+r"""Bounds of momentum, of its rate and of their derivatives over all configurations, rounded upward.
+
+The proof. Let x be a point of link l, ``d_i x`` its derivative with respect to joint i, ``|.|`` the norm of L2(dm).
+
+1. ``d_i d_j .. x`` is the vector from the axis of the most distal joint named, k, to x, after cross products with
+   unit axes; it is zero for k > l. So its norm is at most
+   ``a[l,k] = sqrt(m) D + sqrt(largest eigenvalue of I_l)``, D the distance of the link's origin from axis k: at
+   most the part across the axis of the step to the next frame, ``|t x axis|``, plus the lengths of the steps after
+   it. ``I = tr(S) 1 - S``, S the positive semidefinite second moments, so ``eigenvalue <= tr(S) = tr(I) / 2``.
+   Likewise ``|int d_i x dm| <= b[l,k] = m D + |m c|``.
+2. Momentum ``p_i = sum_l <d_i x, xdot>`` with ``xdot = sum_k d_k x qd_k``;
+   ``f_i = d(T - U)/dq_i = sum_l <d_i xdot, xdot> + g . int d_i x dm``. Both are differentiated along (dq, dqd) by
+   Leibniz' rule and bounded by Cauchy-Schwarz. Every factor is a sum over joints of
+   ``a[l, largest index] * product``; terms are grouped by their largest index: with P_j the product of the sums up
+   to j it is ``a[l,i] P_i + sum_{j > i} a[l,j] (P_j - P_{j-1})``, the differences written without subtraction.
+
+All numbers are non-negative and nothing is subtracted, so one factor at the end covers all rounding (INFLATE).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.certificates.interval_arrays import exactly, inflate
+from safe_sysid.robot.model import Kinematics
+
+__all__ = ["DynamicsBounds", "LinkBounds"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicsBounds:
+    """Upper bounds (N, n): p0, f0 of the values (N m s, N m), p1, p2, f1, f2 of first and second derivatives.
+
+    b0, b1, b2: of ``|int d_i x dm|`` (kg m), the derivative of f with respect to gravity, and of its derivatives.
+    """
+
+    p0: FloatArray
+    p1: FloatArray
+    p2: FloatArray
+    f0: FloatArray
+    f1: FloatArray
+    f2: FloatArray
+    b0: FloatArray
+    b1: FloatArray
+    b2: FloatArray
+
+
+class LinkBounds:
+    """Bounds for all physically consistent parameters of a box."""
+
+    def __init__(self, kin: Kinematics, lower: FloatArray, upper: FloatArray) -> None:
+        """Bound the links.
+
+        Args:
+            kin: of the arm.
+            lower: (14 n,) of a box that holds the true parameters.
+            upper: (14 n,) likewise.
+        """
+        n = len(kin.axis)
+        length = inflate(np.sqrt((np.asarray(kin.translation) ** 2).sum(axis=1)))
+        across = np.zeros(n)
+        for k in range(n - 1):
+            t, axis = exactly(kin.translation[k + 1]), exactly(kin.axis[k])
+            cross = (t[[1, 2, 0]] * axis[[2, 0, 1]] - t[[2, 0, 1]] * axis[[1, 2, 0]]).size()
+            across[k] = inflate(np.sqrt((cross**2).sum()))  # the axis is a unit vector to 1e-14: see below
+        self._a, self._b = np.zeros((n, n)), np.zeros((n, n))
+        for link in range(n):
+            low, high = lower[10 * link : 10 * link + 10], upper[10 * link : 10 * link + 10]
+            mass = max(float(high[0]), 0.0)
+            moment = np.sqrt((np.maximum(np.abs(low[1:4]), np.abs(high[1:4])) ** 2).sum())
+            # An upper bound below zero would say that no consistent link exists: zero is then as good as any.
+            trace = max(float(np.nextafter(np.nextafter(high[4] + high[6], np.inf) + high[9], np.inf)), 0.0)
+            radius = np.sqrt(0.5 * trace)
+            for k in range(link + 1):
+                # 1e-13: an exact unit axis in place of the float one turns |t x axis| by less than 1e-13 |t|.
+                away = across[k] + 1e-13 * length[k + 1] + length[k + 2 : link + 1].sum() if k < link else 0.0
+                self._a[link, k] = inflate(np.sqrt(mass) * away + radius)
+                self._b[link, k] = inflate(mass * away + moment)
+        self._g = float(inflate(np.sqrt((np.asarray(kin.gravity) ** 2).sum())))
+
+    def over(self, v: FloatArray, x: FloatArray, y: FloatArray) -> DynamicsBounds:
+        """Bounds for all ``|qd| <= v`` along all directions ``|dq| <= x, |dqd| <= y``; each (N, n), >= 0.
+
+        Args:
+            v: rad/s.
+            x: rad.
+            y: rad/s.
+        """
+        big_v, big_x, big_y = (np.cumsum(z, axis=1) for z in (v, x, y))
+        old_v, old_x, old_y = big_v.copy(), big_x.copy(), big_y.copy()
+        for old in (old_v, old_x, old_y):
+            old[:, 1:] = old[:, :-1].copy()
+            old[:, 0] = 0.0
+        x2, d_x2 = big_x * big_x, x * (big_x + old_x)
+        y_x = self._grouped(big_y * big_x, y * big_x + old_y * x)
+        one = np.ones_like(v)
+        zero = np.zeros_like(v)
+        b0, b1, b2 = self._grouped(one, zero), self._grouped(big_x, x), self._grouped(x2, d_x2)
+        c0 = self._grouped(big_v, v)
+        c1 = self._grouped(big_v * big_x, v * big_x + old_v * x) + self._grouped(big_y, y)
+        c2 = self._grouped(big_v * x2, v * x2 + old_v * d_x2) + 2.0 * y_x
+        q0, q1, q2 = c0[:, :, :1], c1[:, :, :1], c2[:, :, :1]
+        lever = [
+            self._grouped(product, step, self._b) for product, step in ((one, zero), (big_x, x), (x2, d_x2))
+        ]
+        weight = [self._g * z for z in lever]
+
+        def links(z: FloatArray) -> FloatArray:
+            return inflate(z.sum(axis=1))
+
+        return DynamicsBounds(
+            p0=links(b0 * q0),
+            p1=links(b1 * q0 + b0 * q1),
+            p2=links(b2 * q0 + 2.0 * b1 * q1 + b0 * q2),
+            f0=links(c0 * q0 + weight[0]),
+            f1=links(c1 * q0 + c0 * q1 + weight[1]),
+            f2=links(c2 * q0 + 2.0 * c1 * q1 + c0 * q2 + weight[2]),
+            b0=links(lever[0]),
+            b1=links(lever[1]),
+            b2=links(lever[2]),
+        )
+
+    def _grouped(self, product: FloatArray, step: FloatArray, norms: FloatArray | None = None) -> FloatArray:
+        """``a[l,i] P_i + sum_{j > i} a[l,j] step_j``: (N, n), (N, n) -> (N, links, n)."""
+        a = self._a if norms is None else norms
+        terms = a[None] * step[:, None, :]
+        tail = np.zeros_like(terms)
+        tail[..., :-1] = np.cumsum(terms[..., :0:-1], axis=-1)[..., ::-1]
+        return a[None] * product[:, None, :] + tail

@@ -1,0 +1,241 @@
+"""A log as its checker sees it: which samples may be used, and what is known about the steps between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.certificates.interval_arrays import TWO_PI, IntervalArray, exactly, inflate
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements
+
+__all__ = ["LogView", "Steps"]
+
+FloatArray = NDArray[np.float64]
+#: Samples that contradict the acceleration bound by less than this are not held against a window: float noise of logs.
+_ALLOWANCE_REL, _ALLOWANCE_ABS = 1e-9, 1e-12
+#: A step between samples that is longer than this many periods leaves part of the torque unknown.
+_GAP = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What is known about steps between consecutive samples.
+
+    Attributes:
+        index: (S,) sample at the start of each.
+        h: (S, 1) duration by the stamps, s; longest: (S, 1) what it may truly be at most.
+        delta: (S, n) measured change of position, rad, wraps undone.
+        centre: (S, n) mid position, rad, up to whole turns.
+        mean: (S, n) estimate u of the mean velocity, rad/s; rho: (S, n) bound of its error.
+        acceleration: (S, n) bound A of |qdd| on the step, rad/s^2.
+        away: (S, n) bound of ``|qd(t) - u|``; speed: (S, n) of ``|qd(t)|``, both over the true step.
+        sign: (S, n) of the velocity during the whole step, 0 where it may be either.
+        torque: (S, n) all mean torques (sampled effort: trapezoids), sensor bias included, that agree with the effort.
+        contradicted: (S,) whether the samples contradict the declared acceleration bound.
+    """
+
+    index: NDArray[np.int64]
+    h: IntervalArray
+    longest: FloatArray
+    delta: IntervalArray
+    centre: IntervalArray
+    mean: IntervalArray
+    rho: FloatArray
+    acceleration: FloatArray
+    away: FloatArray
+    speed: FloatArray
+    sign: FloatArray
+    torque: IntervalArray
+    contradicted: NDArray[np.bool_]
+
+
+class LogView:
+    """One log with what is declared about it."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        errors: MeasurementErrors,
+        continuous: NDArray[np.bool_],
+        rate_hz: float,
+    ) -> None:
+        """Screen the samples: finite, and later than every good one before.
+
+        Args:
+            measurements: all samples in order of arrival.
+            errors: declared bounds.
+            continuous: (n,) joints that wrap.
+            rate_hz: declared rate of the samples.
+
+        Raises:
+            ParameterError: another number of joints.
+        """
+        if measurements.n != errors.n or len(continuous) != errors.n:
+            raise ParameterError(f"log of {measurements.n} joints: expected {errors.n}")
+        self.data, self.errors = measurements, errors
+        self._continuous, self._max_step = np.asarray(continuous, bool), _GAP / rate_hz
+        m = measurements
+        finite = np.isfinite(m.stamps)
+        for values in (m.q, m.qd, m.effort):
+            finite &= np.all(np.isfinite(values), axis=1)
+        stamps = np.where(finite, m.stamps, -np.inf)
+        before = np.concatenate([[-np.inf], np.maximum.accumulate(stamps)[:-1]]) if len(m) else stamps
+        self._finite, self._good = finite, finite & (stamps > before)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.data)
+
+    def sigma(self, sample: NDArray[np.int64] | int) -> FloatArray:
+        """Error bound of a sample's stamp, that of its representation as a float included, s.
+
+        Args:
+            sample: index or indices.
+        """
+        return inflate(self.errors.stamp + 2.0**-52 * np.abs(self.data.stamps[sample]))
+
+    def refusal(self, first: int, last: int) -> str | None:
+        """Why samples ``first..last`` are no window, or None if they are one.
+
+        Args:
+            first: index in order of arrival.
+            last: likewise.
+        """
+        if not 0 <= first < last:
+            return f"samples {first} to {last}: expected 0 <= first < last"
+        if last >= len(self):
+            return f"sample {last} is beyond the log, which has {len(self)}"
+        part = slice(first, last + 1)
+        if not np.all(self._good[part]):
+            k = first + int(np.argmin(self._good[part]))
+            why = "out of order or a duplicate" if self._finite[k] else "not finite"
+            return f"sample {k} was rejected: {why}"
+        h = np.diff(self.data.stamps[part])
+        if np.any(h > self._max_step):
+            k = first + int(np.argmax(h > self._max_step))
+            return f"gap of {self.data.stamps[k + 1] - self.data.stamps[k]:.6g} s after sample {k}"
+        if np.any(h <= 2.0 * self.sigma(last) * (1.0 + 1e-12)):
+            return f"a step is not longer than twice the stamp error {float(self.sigma(last)):g} s"
+        return None
+
+    def surroundings(self, first: int, last: int, need: float) -> tuple[int, int] | None:
+        """Samples around a window that are at least ``need`` s away from it and all in its run; None if there are none.
+
+        Args:
+            first: sample of the window.
+            last: likewise.
+            need: s.
+        """
+        stamps = self.data.stamps
+        low, high = first, last
+        while low >= 0 and not stamps[first] - stamps[low] >= need:
+            low -= 1
+        while high < len(self) and not stamps[high] - stamps[last] >= need:
+            high += 1
+        if low < 0 or high >= len(self) or self.refusal(low, high) is not None:
+            return None
+        return low, high
+
+    def steps(self, index: NDArray[np.int64]) -> Steps:
+        """Facts about the steps that start at these samples, all of them inside windows.
+
+        Args:
+            index: (S,) of samples whose successors are good too.
+        """
+        e, data = self.errors, self.data
+        early, late = index, index + 1
+        h = exactly(data.stamps[late, None]) - exactly(data.stamps[early, None])
+        twice = exactly(2.0 * self.sigma(late)[:, None])
+        longest, shortest = (h + twice).hi, np.maximum((h - twice).lo, 1e-300)
+        raw = exactly(data.q[late]) - exactly(data.q[early])
+        turns = np.round((data.q[late] - data.q[early]) / (2.0 * np.pi)) * self._continuous
+        unwrapped = raw - exactly(turns) * TWO_PI
+        delta = IntervalArray(
+            np.where(turns == 0.0, raw.lo, unwrapped.lo), np.where(turns == 0.0, raw.hi, unwrapped.hi)
+        )
+        by_q, by_v = delta / h, (exactly(data.qd[late]) + exactly(data.qd[early])).halved()
+        # |delta/h - true change / h*| <= 2 dq / h + (|delta| + 2 dq) / h * |h* - h| / h*.
+        off = 2.0 * e.position / h.lo
+        rho_q = inflate(off + (by_q.size() + off) * (twice.hi / shortest))
+        jump = (exactly(data.qd[late]) - exactly(data.qd[early])).size()
+        a = np.broadcast_to(e.acceleration, jump.shape)
+        # The trapezoid of a function with Lipschitz constant A misses its mean by at most A h / 4.
+        rho_v = inflate(0.25 * a * longest + e.velocity)
+        if e.jerk is not None:
+            # qdd is within J h / 2 of its mean; a trapezoid whose slope has that constant misses by J h^2/12.
+            a = np.minimum(a, inflate((jump + 2.0 * e.velocity) / shortest + 0.5 * e.jerk * longest))
+            rho_v = inflate(np.minimum(0.25 * a * longest, e.jerk * longest * longest / 12.0) + e.velocity)
+        use_q = rho_q <= rho_v
+        mean = IntervalArray(np.where(use_q, by_q.lo, by_v.lo), np.where(use_q, by_q.hi, by_v.hi))
+        rho = np.where(use_q, rho_q, rho_v)
+        reach = (
+            0.5 * a * longest
+        )  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
+        away = inflate(reach + rho)
+        by_mean = np.maximum(mean.lo, -mean.hi) > inflate(away + e.transition)
+        by_ends = np.maximum(by_v.lo, -by_v.hi) > inflate(reach + e.velocity + e.transition)
+        sign = np.where(by_mean, np.sign(mean.lo), np.where(by_ends, np.sign(by_v.lo), 0.0))
+        differ = np.maximum((by_q - by_v).lo, (by_v - by_q).lo)
+        contradicted = np.any(
+            (differ > (rho_q + rho_v) * (1.0 + 2.0 * _ALLOWANCE_REL) + 2.0 * _ALLOWANCE_ABS)
+            | (
+                jump
+                > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 2.0 * _ALLOWANCE_REL)
+                + 2.0 * _ALLOWANCE_ABS
+            ),
+            axis=1,
+        )
+        torque = true_torque(data.effort[late], e)
+        if e.effort == "sampled":
+            torque = (torque + true_torque(data.effort[early], e)).halved()
+        return Steps(
+            index=index,
+            h=h,
+            longest=longest,
+            delta=delta,
+            centre=exactly(data.q[early]) + delta.halved(),
+            mean=mean,
+            rho=rho,
+            acceleration=np.array(a),
+            away=away,
+            speed=inflate(mean.size() + away),
+            sign=sign,
+            torque=torque,
+            contradicted=contradicted,
+        )
+
+
+def true_torque(measured: FloatArray, e: MeasurementErrors) -> IntervalArray:
+    """All ``tau + bias`` with ``|measured - bias - tau| <= a + b |tau|``, a with the drift.
+
+    For one bias, with ``x = measured - bias``: tau >= 0 gives ``tau (1 - b) <= x + a``, tau < 0 gives
+    ``tau (1 + b) <= x + a``: the largest tau is an increasing function of x; of a command those with
+    ``|x - tau| <= a + b |x|`` count too. Its sum with the bias is convex in the bias, so largest at an end.
+
+    Args:
+        measured: (S, n) N m.
+        e: declared bounds.
+    """
+    a, b, one = exactly(e.torque_abs) + exactly(e.torque_drift), exactly(e.torque_rel), exactly(1.0)
+
+    def largest(x: IntervalArray) -> FloatArray:
+        reach = x + a
+        top = np.where(reach.hi >= 0.0, (reach / (one - b)).hi, (reach / (one + b)).hi)
+        if e.torque_source == "command":
+            top = np.maximum(top, (x + a + b * exactly(x.size())).hi)
+        return top
+
+    def most(m: FloatArray) -> FloatArray:
+        ends = [
+            (exactly(largest(exactly(m) - exactly(bias))) + exactly(bias)).hi
+            for bias in (-e.torque_bias, e.torque_bias)
+        ]
+        return np.maximum(*ends)
+
+    if not np.any(e.torque_bias):
+        return IntervalArray(-largest(exactly(-measured)), largest(exactly(measured)))
+    return IntervalArray(-most(-measured), most(measured))

@@ -1,0 +1,321 @@
+"""The rows of a certificate against the logs: found by digest, rebuilt, and each compared with what is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.log_view import LogView
+from safe_sysid.identification.certificates.rebuild import RebuiltRow, RowRebuilder, Window
+from safe_sysid.identification.certificates.robot_identity import errors_to_json
+from safe_sysid.identification.digest import LogDigest
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["LogBook", "NamedLog", "RefusedError", "RowChecker", "sensed_box"]
+
+FloatArray = NDArray[np.float64]
+_STEPS = 2_000  # of windows, prepared at once: bounds the memory
+
+
+class RefusedError(SafeSysIdError):
+    """A certificate does not prove what it publishes; the message says where and by how much."""
+
+
+@dataclass(frozen=True, eq=False)
+class NamedLog:
+    """A log and what to call it.
+
+    Attributes:
+        name: for messages.
+        joint_names: of the columns.
+        measurements: all samples in order of arrival.
+    """
+
+    name: str
+    joint_names: tuple[str, ...]
+    measurements: Measurements
+
+
+def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
+    """The box of what rows are equations in: offsets together with a constant bias of the sensors.
+
+    Args:
+        box: of the true parameters.
+        errors: declared.
+    """
+    beta = slice(13 * box.n, 14 * box.n)
+    lower, upper = box.lower.copy(), box.upper.copy()
+    bias = exactly(errors.torque_bias + np.zeros(box.n))
+    lower[beta], upper[beta] = (exactly(lower[beta]) - bias).lo, (exactly(upper[beta]) + bias).hi
+    return ParameterBox(lower, upper, box.epoch, box.seq) if np.any(errors.torque_bias) else box
+
+
+class LogBook:
+    """Finds logs by the digest of their first samples."""
+
+    def __init__(self, logs: Sequence[NamedLog]) -> None:
+        """Keep logs.
+
+        Args:
+            logs: any number.
+        """
+        self._logs = tuple(logs)
+        self._digests = [LogDigest(log.joint_names) for log in logs]
+        self._known: list[dict[int, str]] = [{} for _ in logs]
+
+    def find(self, sha256: str, samples: int, wanted_by: str) -> NamedLog:
+        """The log whose first samples have this digest.
+
+        Args:
+            sha256: wanted.
+            samples: how many.
+            wanted_by: for the message.
+
+        Raises:
+            CertificateError: none has.
+        """
+        for i, log in enumerate(self._logs):
+            if samples <= len(log.measurements) and self._digest(i, samples) == sha256:
+                return log
+        names = ", ".join(f"{log.name} ({len(log.measurements)} samples)" for log in self._logs) or "no log"
+        raise CertificateError(
+            f"{wanted_by}: needs a log whose first {samples} samples have sha256 {sha256}; looked at: {names}"
+        )
+
+    def _digest(self, i: int, samples: int) -> str:
+        known = self._known[i]
+        if samples not in known:
+            log, digest = self._logs[i], self._digests[i]
+            if samples < digest.count:  # asked for out of order: from the start again
+                digest = self._digests[i] = LogDigest(log.joint_names)
+            digest.update(log.measurements[digest.count : samples])
+            known[samples] = digest.hexdigest()
+        return known[samples]
+
+
+class RowChecker:
+    """Rebuilds rows; keeps those of the last certificate, as the next one uses many of them again."""
+
+    def __init__(self, model: RobotModel) -> None:
+        """Start without rows.
+
+        Args:
+            model: trusted.
+        """
+        self._model = model
+        self._rebuilt: dict[tuple[object, ...], RebuiltRow] = {}
+        self._views: dict[str, LogView] = {}
+        self._errors: dict[str, Any] = {}
+        prior = model.arm_prior
+        self._hand_box = prior.with_payload(*model.hand_prior)
+
+    def _tare_drift(self, errors: MeasurementErrors) -> FloatArray:
+        """(14 n,) by how much parameters may differ between a tare and a later run, sensor bias included."""
+        prior = self._model.arm_prior
+        n = self._model.n
+        out = np.zeros(14 * n)
+        drift = self._model.settings.tare.drift
+        big = np.maximum(np.abs(prior.lower), np.abs(prior.upper))
+        out[10 * n : 11 * n] = inflate(drift.coulomb * big[10 * n : 11 * n])
+        out[11 * n : 12 * n] = inflate(drift.viscous * big[11 * n : 12 * n])
+        out[13 * n :] = inflate(drift.offset + 2.0 * errors.torque_bias)
+        return out
+
+    def check(
+        self,
+        arrays: Mapping[str, Any],
+        errors: MeasurementErrors,
+        logs: Mapping[int, tuple[NamedLog, int]],
+        boxes: Mapping[int, ParameterBox],
+        progress: Callable[[float], None],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Rows (M, 14 n + 20, 2) and sides (M, 2) that hold for the truth, rebuilt from the logs.
+
+        Args:
+            arrays: of the certificate.
+            errors: declared.
+            logs: 0 the run's, 1 the tare's if there is one, each with the number of samples that may be used.
+            boxes: proved so far, by sequence number.
+            progress: called with the share that is done.
+
+        Raises:
+            RefusedError: a row that the logs do not give, or that is stated with less slack than they give.
+        """
+        n, count = self._model.n, len(arrays["target"])
+        self._check_fields(arrays, logs, boxes)
+        kept: dict[tuple[object, ...], RebuiltRow] = {}
+        views = {which: self._view(log, errors) for which, (log, _) in logs.items()}
+        for which, view in views.items():
+            mine = np.flatnonzero(arrays["log"] == which)
+            if mine.size:
+                self._rebuild(arrays, mine, view, which, boxes, kept, progress)
+        self._rebuilt = kept
+
+        size = 14 * n
+        rows, sides = np.zeros((count, size + 20, 2)), np.empty((count, 2))
+        payload, drift = slice(10 * (n - 1), 10 * n), self._tare_drift(errors)
+        for i in range(count):
+            row = kept[_key(arrays, i)]
+            box = sensed_box(self._hand_box if arrays["log"][i] else boxes[0], errors)
+            lower, upper = row.lower, row.upper
+            if arrays["log"][i]:
+                extra = float(inflate(np.sum(row.matrix.size() * drift)))
+                lower, upper = (
+                    float(np.nextafter(lower - extra, -np.inf)),
+                    float(np.nextafter(upper + extra, np.inf)),
+                )
+            self._compare(arrays, i, row.matrix, lower, upper, box, views[int(arrays["log"][i])])
+            rows[i, :size] = row.matrix.stacked()
+            if arrays["log"][i]:
+                rows[i, size : size + 10] = rows[i, payload]
+                rows[i, payload] = 0.0
+            sides[i] = lower, upper
+        return rows, sides
+
+    def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
+        if log.joint_names != self._model.joint_names:
+            raise RefusedError(f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's")
+        if errors_to_json(errors) != self._errors:  # rows rebuilt with other errors are other rows
+            self._errors, self._views, self._rebuilt = errors_to_json(errors), {}, {}
+        if log.name not in self._views:
+            rate = self._model.settings.measurement.rate_hz
+            self._views[log.name] = LogView(log.measurements, errors, self._model.continuous, rate)
+        return self._views[log.name]
+
+    def _check_fields(
+        self,
+        arrays: Mapping[str, Any],
+        logs: Mapping[int, tuple[NamedLog, int]],
+        boxes: Mapping[int, ParameterBox],
+    ) -> None:
+        n = self._model.n
+        for i in range(len(arrays["target"])):
+            log, seq, ramp = int(arrays["log"][i]), int(arrays["box_seq"][i]), float(arrays["ramp"][i])
+            if log not in logs:
+                raise RefusedError(
+                    f"row {i}: log {log}, expected 0 for the run's, or 1 for a tare's that is named"
+                )
+            if not 0 <= arrays["first"][i] < arrays["last"][i] < logs[log][1]:
+                raise RefusedError(
+                    f"row {i}: samples {arrays['first'][i]} to {arrays['last'][i]}, expected some of the first "
+                    f"{logs[log][1]}"
+                )
+            if not 0 <= int(arrays["joint"][i]) < n:
+                raise RefusedError(f"row {i}: joint {int(arrays['joint'][i])}, expected 0 to {n - 1}")
+            if log == 0 and seq not in boxes:
+                raise RefusedError(f"row {i}: sized by box {seq}, which the chain has not proved before")
+            if not ramp >= 0.0:
+                raise RefusedError(f"row {i}: ramp {ramp!r} s, expected >= 0")
+            if not arrays["slack"][i] >= 0.0:
+                raise RefusedError(f"row {i}: slack {float(arrays['slack'][i])!r}, expected >= 0")
+
+    def _rebuild(
+        self,
+        arrays: Mapping[str, Any],
+        mine: NDArray[np.int64],
+        view: LogView,
+        which: int,
+        boxes: Mapping[int, ParameterBox],
+        kept: dict[tuple[object, ...], RebuiltRow],
+        progress: Callable[[float], None],
+    ) -> None:
+        wanted: dict[int, dict[Window, list[int]]] = {}
+        for i in (int(x) for x in mine):
+            key = _key(arrays, i)
+            if key in self._rebuilt:
+                kept[key] = self._rebuilt[key]
+                continue
+            window = Window(int(arrays["first"][i]), int(arrays["last"][i]), float(arrays["ramp"][i]))
+            why = view.refusal(window.first, window.last)
+            if why is None and window.ramp > 0.0 and window.last - window.first < 2:
+                why = "a ramp needs a sample in between"
+            if why is not None:
+                raise RefusedError(f"row {i}, {self._joint(arrays, i)}: {why}")
+            wanted.setdefault(int(arrays["box_seq"][i]), {}).setdefault(window, []).append(i)
+        total = sum(w.last - w.first for windows in wanted.values() for w in windows) or 1
+        done = 0
+        for seq, windows in sorted(wanted.items()):
+            box = self._hand_box if which else boxes[seq]
+            for batch in _batches(sorted(windows, key=lambda w: (w.first, w.last, w.ramp))):
+                rebuilder = RowRebuilder(self._model.kinematics, view, box, batch)
+                for window in batch:
+                    self._take(arrays, windows[window], rebuilder, window, kept)
+                    done += window.last - window.first
+                    progress(done / total)
+
+    def _take(
+        self,
+        arrays: Mapping[str, Any],
+        rows: list[int],
+        rebuilder: RowRebuilder,
+        window: Window,
+        kept: dict[tuple[object, ...], RebuiltRow],
+    ) -> None:
+        where = f"row {rows[0]}, {self._joint(arrays, rows[0])}"
+        sample = rebuilder.contradiction(window)
+        if sample is not None:
+            raise RefusedError(f"{where}: sample {sample} contradicts the declared acceleration bound")
+        joints = np.array([int(arrays["joint"][i]) for i in rows])
+        found = rebuilder.rows(window, joints)
+        if found is None:
+            raise RefusedError(
+                f"{where}: the torque beside the window, which the declared delay asks for, is not known"
+            )
+        kept.update({_key(arrays, i): found[int(arrays["joint"][i])] for i in rows})
+
+    def _joint(self, arrays: Mapping[str, Any], i: int) -> str:
+        return self._model.joint_names[int(arrays["joint"][i])]
+
+    def _compare(
+        self,
+        arrays: Mapping[str, Any],
+        i: int,
+        matrix: IntervalArray,
+        lower: float,
+        upper: float,
+        box: ParameterBox,
+        view: LogView,
+    ) -> None:
+        """Whether the stated row follows from the rebuilt one for every theta in a box that holds the truth."""
+        stated = exactly(arrays["matrix"][i])
+        apart = (stated - matrix) * IntervalArray(box.lower, box.upper)
+        both = IntervalArray(np.array([lower]), np.array([upper])) + apart.total()[None]
+        target, slack = float(arrays["target"][i]), float(arrays["slack"][i])
+        below, above = exactly(target) - exactly(slack), exactly(target) + exactly(slack)
+        short = float(max(below.lo - both.lo[0], both.hi[0] - above.hi))
+        if not short <= 0.0:
+            stamps = view.data.stamps
+            window = f"{stamps[arrays['first'][i]]:.6g} to {stamps[arrays['last'][i]]:.6g} s"
+            worst = int(np.argmax(apart.size()))
+            raise RefusedError(
+                f"row {i}, {self._joint(arrays, i)}, window {window}: not what the log gives: its slack {slack:.6g} "
+                f"N m s is short by {short:.3e} (largest difference: parameter {worst}, {apart.size()[worst]:.1e})"
+            )
+
+
+def _batches(windows: list[Window]) -> Iterator[list[Window]]:
+    """Windows in groups that bound the memory."""
+    batch: list[Window] = []
+    steps = 0
+    for window in windows:
+        if batch and steps + window.last - window.first > _STEPS:
+            yield batch
+            batch, steps = [], 0
+        batch.append(window)
+        steps += window.last - window.first
+    if batch:
+        yield batch
+
+
+def _key(arrays: Mapping[str, Any], i: int) -> tuple[object, ...]:
+    return tuple(arrays[name][i].item() for name in ("log", "first", "last", "ramp", "box_seq", "joint"))

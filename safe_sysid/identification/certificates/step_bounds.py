@@ -1,0 +1,246 @@
+r"""What single steps and samples contribute to a row and to its error, over all parameters of a box, rounded upward.
+
+Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.Steps`; dq, dv
+position and velocity error; w = away, V = speed; ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
+mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``). D
+is the derivative of p or f at
+``(c, u)`` itself, enclosed; p2, f2 bound second derivatives along (x, w) at speeds up to V.
+
+- rate: ``|int f - h* f(c, u)| <= h* rate``, ``rate = D_q f x1 + D_qd f rho + f2/2``.
+- slope: ``|int (t - mid)(f - f(c, u))| <= H^2 slope``, ``slope = (D_q f V + D_qd f A) H/12 + f2/8``: ``q(t) - q(mid)``
+  and ``qd(t) - qd(mid)`` are at most ``V |t - mid|`` and ``A |t - mid|``, constants integrate to zero,
+  ``int |t - mid| = H^2/4``.
+- ramp: ``|int p - H(c) (q1 - q0)| <= h* ramp``, ``ramp = D_q p x1 + p2/2``: Taylor for ``p(q, qd) - H(c) qd``.
+- shift: ``|H(c) e| + Ia |e|`` for ``|e| <= dq``; twist: the change of ``H e`` from the step before to this one.
+- gravity: true gravity is within gamma of the declared one, and f linear in it: ``gamma |int df/dg| / h*``, at c
+  enclosed, its change on the step by Taylor as above, b1 along x1 and b2 along x; or b0, what it is anywhere.
+- size, change: of ``X = tau + f(c, u) - Fc s - beta``, which the duration multiplies, and of its difference to the
+  step before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
+from safe_sysid.identification.certificates.interval_regressors import IntervalKinematics, columns_kernel
+from safe_sysid.identification.certificates.link_bounds import LinkBounds
+from safe_sysid.identification.certificates.log_view import LogView, Steps
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.intervals import iadd, imul, isub
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["BoxFacts", "SampleBounds", "StepBounds", "box_facts", "sample_bounds", "step_bounds"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BoxFacts:
+    """A box of parameters and declared errors as the bounds need them.
+
+    Attributes:
+        theta: (10 n, 2) intervals of the rigid parameters.
+        links: bounds over all configurations.
+        coulomb, viscous, rotor: (n,) largest; zero at a link-side sensor.
+        coulomb_interval, beta: (n,) of Fc, and of offset plus sensor bias.
+        gamma: m/s^2, error of gravity.
+    """
+
+    theta: FloatArray
+    links: LinkBounds
+    coulomb: FloatArray
+    viscous: FloatArray
+    rotor: FloatArray
+    coulomb_interval: IntervalArray
+    beta: IntervalArray
+    gamma: float
+
+
+def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> BoxFacts:
+    """Prepare a box.
+
+    Args:
+        kin: of the arm.
+        box: holds the true, physically consistent parameters.
+        errors: declared.
+    """
+    n = box.n
+    seen = 0.0 if errors.torque_source == "link" else 1.0
+    big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))[10 * n : 13 * n].reshape(3, n)
+    bias = exactly(errors.torque_bias + np.zeros(n))
+    beta = IntervalArray(box.lower[13 * n :], box.upper[13 * n :])
+    norm = np.sqrt((np.asarray(kin.gravity) ** 2).sum())
+    relative = errors.gravity_relative
+    return BoxFacts(
+        theta=np.ascontiguousarray(np.stack([box.lower[: 10 * n], box.upper[: 10 * n]], axis=-1)),
+        links=LinkBounds(kin, box.lower, box.upper),
+        coulomb=big[0],
+        viscous=big[1],
+        rotor=big[2],
+        coulomb_interval=IntervalArray(seen * box.lower[10 * n : 11 * n], seen * box.upper[10 * n : 11 * n]),
+        beta=IntervalArray((beta - bias).lo, (beta + bias).hi),
+        gamma=float(inflate(norm * (relative + (1.0 + relative) * errors.gravity_angle))),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class StepBounds:
+    """Per step; (S, n) unless said otherwise. Without ramps what only they need is None.
+
+    Attributes:
+        rate_columns: (S, n, 10 n, 2) of W_c at (c, u); momentum_columns: of W_m at (c, delta/h).
+        rate, slope, ramp, shift, twist, gravity, size, change: see the module's text.
+    """
+
+    rate_columns: FloatArray
+    momentum_columns: FloatArray
+    rate: FloatArray
+    slope: FloatArray
+    ramp: FloatArray
+    shift: FloatArray
+    twist: FloatArray
+    gravity: FloatArray
+    size: FloatArray
+    change: FloatArray
+
+
+def _along(matrix: FloatArray, direction: FloatArray) -> FloatArray:
+    """``matrix @ direction`` of (S, n, n) and (S, n), all non-negative."""
+    return np.einsum("sij,sj->si", matrix, direction)
+
+
+def step_bounds(
+    enclosed: IntervalKinematics, facts: BoxFacts, s: Steps, errors: MeasurementErrors, ramps: bool
+) -> StepBounds:
+    """Everything about some steps; ``change`` and ``twist`` only where the step before is the one before in ``s``.
+
+    Args:
+        enclosed: kinematics.
+        facts: of the box.
+        s: steps, by increasing index.
+        errors: declared.
+        ramps: whether windows with ramps will need them.
+    """
+    count, n = s.rho.shape
+    links, long = facts.links, s.longest
+    centre, mean = s.centre.stacked(), s.mean.stacked()
+    rate_columns, none = np.zeros((count, n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
+    columns_kernel(*enclosed, centre, mean, none, rate_columns)
+    d = derivatives_at(enclosed, centre, mean, facts.theta, ramps, True)
+    x = inflate(0.5 * s.speed * long + errors.position)
+    x1 = inflate(s.acceleration * long * long / 12.0 + errors.position)
+    far = links.over(s.speed, x, s.away)
+    zero = np.zeros((count, n))
+    momentum_columns = none
+    slope = ramp = shift = twist = zero
+    if ramps:
+        momentum_columns = np.zeros((count, n, 10 * n, 2))
+        columns_kernel(*enclosed, centre, (s.delta / s.h).stacked(), momentum_columns, none)
+        slope = (_along(d.f_q, s.speed) + _along(d.f_qd, s.acceleration)) * long / 12.0 + far.f2 / 8.0
+        ramp = _along(d.p_q, x1) + 0.5 * far.p2
+        dq = np.broadcast_to(errors.position, (count, n))
+        shift = _along(d.p_qd, dq) + facts.rotor * dq
+        if count > 1 and np.any(errors.position > 0.0):
+            moved = (s.delta[1:] + s.delta[:-1]).halved().size()  # of the centres
+            twist = np.concatenate([zero[:1], links.over(dq[1:], moved, zero[1:]).p1])
+    gravity = zero
+    if facts.gamma > 0.0:
+        steepest = np.sqrt((d.f_g * d.f_g).sum(axis=2)) + links.over(zero, x1, zero).b1 + 0.5 * far.b2
+        gravity = facts.gamma * np.minimum(far.b0, steepest)
+    size, change = _sizes(facts, s, rate_columns, errors)
+    return StepBounds(
+        rate_columns,
+        momentum_columns,
+        inflate(_along(d.f_q, x1) + _along(d.f_qd, s.rho) + 0.5 * far.f2),
+        *(inflate(y) for y in (slope, ramp, shift, twist, gravity, size, change)),
+    )
+
+
+def _sizes(
+    facts: BoxFacts, s: Steps, columns: FloatArray, errors: MeasurementErrors
+) -> tuple[FloatArray, FloatArray]:
+    count, n = s.rho.shape
+    value, step = np.zeros((count, n, 2)), np.zeros((count, n, 2))
+    _values(columns, facts.theta, value, step)
+    torque = s.torque
+    if errors.torque_rate is not None:  # the mean torque is within this of the trapezoid of its ends
+        loose = inflate(0.25 * errors.torque_rate * s.longest)
+        torque = IntervalArray((torque - exactly(loose)).lo, (torque + exactly(loose)).hi)
+    rate = IntervalArray(value[..., 0], value[..., 1])
+    sign = exactly(s.sign)
+    unknown = np.where(s.sign == 0.0, facts.coulomb, 0.0)
+    size = (torque + rate - sign * facts.coulomb_interval - facts.beta).size() + unknown
+    change = np.zeros((count, n))
+    if count > 1:
+        jump = torque[1:] - torque[:-1] + IntervalArray(step[1:, :, 0], step[1:, :, 1])
+        jump = jump - (sign[1:] - sign[:-1]) * facts.coulomb_interval
+        change[1:] = jump.size() + unknown[1:] + unknown[:-1]
+    return size, change
+
+
+@njit(cache=True)
+def _values(columns: FloatArray, theta: FloatArray, value: FloatArray, step: FloatArray) -> None:
+    """Intervals of ``columns . theta`` and of their differences from step to step, (S, n, 2)."""
+    for k in range(columns.shape[0]):
+        for i in range(columns.shape[1]):
+            for c in range(10 * i, columns.shape[2]):
+                a, t = columns[k, i, c], theta[c]
+                lo, hi = imul(a[0], a[1], t[0], t[1])
+                value[k, i, 0], value[k, i, 1] = iadd(value[k, i, 0], value[k, i, 1], lo, hi)
+                if k > 0:
+                    b = columns[k - 1, i, c]
+                    lo, hi = isub(a[0], a[1], b[0], b[1])
+                    lo, hi = imul(lo, hi, t[0], t[1])
+                    step[k, i, 0], step[k, i, 1] = iadd(step[k, i, 0], step[k, i, 1], lo, hi)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleBounds:
+    """Per sample at an end of a window; (N, n) unless said otherwise.
+
+    Attributes:
+        index: (N,) samples, increasing.
+        columns: (N, n, 10 n, 2) of W_m at the measured state.
+        end: error of the momentum there, rotor's included.
+        momentum: bound of the true momentum, rotor's included.
+    """
+
+    index: NDArray[np.int64]
+    columns: FloatArray
+    end: FloatArray
+    momentum: FloatArray
+
+
+def sample_bounds(
+    enclosed: IntervalKinematics, facts: BoxFacts, log: LogView, index: NDArray[np.int64]
+) -> SampleBounds:
+    """Momentum at samples: Taylor from the measured to the true state, second derivatives along the way.
+
+    Args:
+        enclosed: kinematics.
+        facts: of the box.
+        log: the samples.
+        index: (N,) which, increasing.
+    """
+    e, n = log.errors, len(facts.rotor)
+    q, qd = exactly(log.data.q[index]), exactly(log.data.qd[index])
+    shape = q.lo.shape
+    dq, dv = np.broadcast_to(e.position, shape), np.broadcast_to(e.velocity, shape)
+    columns, none = np.zeros((len(index), n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
+    columns_kernel(*enclosed, q.stacked(), qd.stacked(), columns, none)
+    end = np.zeros(shape)
+    if np.any(e.position > 0.0) or np.any(e.velocity > 0.0):
+        d = derivatives_at(enclosed, q.stacked(), qd.stacked(), facts.theta, True, False)
+        second = facts.links.over(inflate(qd.size() + dv), dq, dv).p2
+        end = inflate(_along(d.p_q, dq) + _along(d.p_qd, dv) + 0.5 * second + facts.rotor * dv)
+    value, step = np.zeros((*shape, 2)), np.zeros((*shape, 2))
+    _values(columns, facts.theta, value, step)
+    size = np.max(np.abs(value), axis=-1) + facts.rotor * qd.size() + end
+    return SampleBounds(index, columns, end, inflate(size))

@@ -1,0 +1,166 @@
+"""Which combinations of theta_e the motion has hardly shown, and what motion would show them, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.diagnosis import scaled_problem
+from safe_sysid.identification.elastic import ElasticProgram
+from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+from safe_sysid.robot.regressors import torque_regressor
+
+__all__ = ["WeakCombination", "describe_excitation", "weak_combinations"]
+
+FloatArray = NDArray[np.float64]
+_GROUPS = ((slice(0, 1), "kg"), (slice(1, 4), "kg m"), (slice(4, 10), "kg m^2"))
+_WORTH_SAYING = 0.3  # of the largest coefficient
+_POSTURES = 300
+_LARGE = 0.25  # share of the prior's width above which a combination counts as hardly excited
+
+
+@dataclass(frozen=True, eq=False)
+class WeakCombination:
+    """The combination of parameters of one unit that is known worst.
+
+    Attributes:
+        coefficients: (10,) of theta_e, the largest 1.
+        unit: of the combination. half_width, prior: to which it is known, and was before any motion.
+        advice: what motion would show it; empty if none was found.
+    """
+
+    coefficients: FloatArray
+    unit: str
+    half_width: float
+    prior: float
+    advice: str
+
+    @property
+    def name(self) -> str:
+        """As in ``Ixx + 0.9 Iyy``."""
+        text = ""
+        for name, c in zip(PAYLOAD_NAMES, self.coefficients, strict=True):
+            if abs(c) < _WORTH_SAYING:
+                continue
+            size = "" if abs(c) > 0.995 else f"{abs(c):.2g} "
+            sign = "-" if c < 0.0 else "+" if text else ""
+            text += f" {sign} {size}{name}" if text else f"{sign}{size}{name}"
+        return text
+
+    @property
+    def share(self) -> float:
+        """Half width over the prior's."""
+        return self.half_width / self.prior if self.prior > 0.0 else 0.0
+
+
+def weak_combinations(
+    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
+) -> list[WeakCombination]:
+    """The worst combination of each unit (mass, first moments, inertias), the least known first.
+
+    Half widths are those of the solver, over the rows given and the box: for people, not certified.
+
+    Args:
+        model: the arm.
+        errors: declared.
+        rows: equations, tare included.
+        box: in force.
+    """
+    wide = sensor_prior(box, errors)
+    prior = np.maximum(model.arm_prior.rad[box.payload_slice], 1e-12)
+    matrix, target, radius = scaled_problem(model, rows, wide)
+    last = np.arange(box.payload_slice.start, box.payload_slice.stop)
+    # Every unknown as spread out as its box, every row as wide as its slack: only directions are taken from this.
+    covariance = np.linalg.inv(matrix.T @ matrix + np.eye(matrix.shape[1]))
+    spread = covariance[np.ix_(last, last)] * np.outer(radius[last], radius[last])
+    program = ElasticProgram(matrix, target)
+    out = []
+    for group, unit in _GROUPS:
+        scale = prior[group]
+        values, vectors = np.linalg.eigh(spread[group, group] / np.outer(scale, scale))
+        coefficients = np.zeros(10)
+        coefficients[group] = vectors[:, -1] / scale
+        # Small coefficients are dropped here, not only in the words: what is said is what is bounded.
+        coefficients[np.abs(coefficients) < _WORTH_SAYING * np.abs(coefficients).max()] = 0.0
+        coefficients /= coefficients[np.argmax(np.abs(coefficients))]
+        coefficients = np.round(coefficients, 2)
+        cost = np.zeros(matrix.shape[1])
+        cost[last] = coefficients * radius[last]
+        low, high = program.minimise(cost), program.minimise(-cost)
+        if not (low.feasible and high.feasible):
+            return []
+        half = max(0.5 * (-high.value - low.value), 0.0)
+        before = float(np.abs(coefficients) @ model.arm_prior.rad[box.payload_slice])
+        uncertain = spread @ coefficients
+        size = float(coefficients @ uncertain)
+        move = uncertain * (half / size) if size > 0.0 else coefficients * half
+        advice = _advice(model, errors, wide, move) if half > _LARGE * before else ""
+        out.append(WeakCombination(coefficients, unit, half, before, advice))
+    return sorted(out, key=lambda weak: -weak.share)
+
+
+def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, move: FloatArray) -> str:
+    """The motion of one joint whose torque shows a change of theta_e best, against noise and the arm's own uncertainty."""
+    rng, n, settings = np.random.default_rng(0), model.n, model.settings
+    reach = per_joint(settings.planner.k_range, n)
+    home = np.array(settings.home)
+    q = home + rng.uniform(-1.5, 1.5, (_POSTURES, n)) * reach
+    q = np.clip(
+        q, np.maximum(model.limits.position_lower, -1e6), np.minimum(model.limits.position_upper, 1e6)
+    )
+    speed = per_joint(settings.controller.velocity, n)
+    acceleration = per_joint(settings.controller.acceleration, n)
+    last = box.payload_slice
+    others = np.ones(box.size, bool)
+    others[last] = False
+    best = np.zeros((n + 1, _POSTURES))
+    zero = np.zeros((_POSTURES, n))
+    for k in range(n + 1):
+        qd, qdd = zero.copy(), zero.copy()
+        if k < n:
+            qd[:, k], qdd[:, k] = speed[k], acceleration[k]
+        w = torque_regressor(model.kinematics, q, qd, qdd, model.friction_transition_velocity)
+        shown = np.abs(w[:, :, last] @ move)
+        torque = np.abs(w @ box.mid)
+        hidden = errors.torque_abs + errors.torque_rel * torque + np.abs(w[:, :, others]) @ box.rad[others]
+        best[k] = (shown / hidden).max(axis=1)
+    mean = best.mean(axis=1)
+    k = int(np.argmax(mean[:n]))
+    if mean[k] < 1.2 * mean[n]:
+        return "hold more and different postures: gravity shows it as well as any motion"
+    top = q[np.argsort(-best[k])[: _POSTURES // 10]]
+    # The joint whose angle good postures agree on most, compared with all postures.
+    narrow = np.std(top, axis=0) / np.maximum(np.std(q, axis=0), 1e-9)
+    narrow[k] = np.inf
+    m = int(np.argmin(narrow))
+    text = f"move {model.joint_names[k]} faster"
+    if narrow[m] < 0.8:
+        text += f" while {model.joint_names[m]} is near {np.mean(top[:, m]):.1f} rad"
+    return text
+
+
+def describe_excitation(weak: list[WeakCombination]) -> list[str]:
+    """Lines for people about what is hardly excited; one line if nothing is.
+
+    Args:
+        weak: of :func:`weak_combinations`.
+    """
+    lines = [
+        f"hardly excited: {w.name} is known to +-{w.half_width:.2g} {w.unit} only (before: {w.prior:.2g})"
+        + (f"; {w.advice}" if w.advice else "")
+        for w in weak
+        if w.share > _LARGE
+    ]
+    if not lines and weak:
+        w = weak[0]
+        lines = [
+            f"all combinations were excited; the widest is {w.name}, known to +-{w.half_width:.2g} {w.unit} "
+            f"({100.0 * w.share:.2g} % of the prior)"
+        ]
+    return lines

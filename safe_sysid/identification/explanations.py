@@ -1,0 +1,263 @@
+"""Single changes of what is declared that could make equations agree, and how to say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.row_errors import ERROR_CAUSES
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+
+__all__ = ["Candidate", "Explanation", "candidates"]
+
+FloatArray = NDArray[np.float64]
+#: Weights of kinds: one number that explains all beats a wider noise that would explain anything.
+_WEIGHT = {"offset": 1.0, "coulomb": 1.1, "viscous": 1.2, "noise": 1.5, "torque_abs": 1.6, "velocity": 2.5,
+           "rotor_inertia": 1.6, "link": 2.0, "payload_prior": 2.0, "hand": 2.0, "acceleration": 3.0}  # fmt: skip
+_FLOORS = ("mass", *("first_moment",) * 3, *("inertia",) * 6)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """A change with which the data are consistent.
+
+    Attributes:
+        kind: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration",
+            "link", "payload_prior", "hand", "sign" or "payload".
+        joint: index it is about, None for no single one.
+        text: what to declare, in words.
+        cost: mean share of slack that it adds to an equation. rank: cost with a weight for the kind; the smallest first.
+        errors: fields of :class:`MeasurementErrors` to replace, for trying it out.
+        prior: parameter, new lower and upper bound, likewise; None where no prior changes.
+        checked: True if trying it out made the data consistent, False if not, None if nobody tried.
+        size, resize: how much of it, and the same explanation with another size.
+    """
+
+    kind: str
+    joint: int | None
+    text: str
+    cost: float
+    rank: float
+    errors: Mapping[str, Any] = field(default_factory=dict)
+    prior: tuple[int, float, float] | None = None
+    checked: bool | None = None
+    size: float = 0.0
+    resize: Callable[[float], Explanation] | None = field(default=None, repr=False)
+
+    @property
+    def checked_text(self) -> str:
+        """What to add to the text."""
+        if self.checked is None:
+            return ""
+        return " (tried: the log is consistent then)" if self.checked else " (tried: not enough)"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A change by s >= 0 that is not yet sized.
+
+    Attributes:
+        kind, joint: as of :class:`Explanation`.
+        widen: (M,) share of slack that s = 1 adds; None for nothing.
+        parameter: column that may leave its box by s radii; None for none.
+        cost: mean share of slack of s = 1.
+        explain: from s to an explanation.
+        always: worth a program whatever it costs.
+    """
+
+    kind: str
+    joint: int | None
+    widen: FloatArray | None
+    parameter: int | None
+    cost: float
+    explain: Callable[[float], Explanation]
+    always: bool = False
+
+    @property
+    def weight(self) -> float:
+        """Of the kind, in the rank."""
+        return _WEIGHT[self.kind]
+
+
+def candidates(
+    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox, radius: FloatArray
+) -> Iterator[Candidate]:
+    """All single changes; those that widen slacks first.
+
+    Args:
+        model: the arm.
+        errors: declared.
+        rows: equations.
+        box: prior of theta.
+        radius: (14 n + 10,) of theta and theta_h.
+    """
+    n, names = model.n, model.joint_names
+    cause = {name: rows.parts[:, i] / rows.slack for i, name in enumerate(ERROR_CAUSES)}
+    noise = cause["torque"]
+    # A row's coefficient of its own offset is the area under its test function, s.
+    area = np.abs(rows.matrix[np.arange(len(rows)), 13 * n + rows.joint]) / rows.slack
+    yield _noise(None, noise, names, errors)
+    for j in range(n):
+        mine = (rows.joint == j).astype(float)
+        yield _noise(j, noise * mine, names, errors)
+        yield _torque_abs(j, area * mine / (1.0 + errors.torque_rel[j]), names, errors)
+        inertia = float(box.upper[12 * n + j])
+        if errors.torque_source != "link" and inertia > 0.0:
+            # Both ends of a window: this much at least is added by a velocity error.
+            yield _velocity(
+                j, np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine, names, errors
+            )
+    share = cause["quadrature"] + cause["momentum"] + cause["friction"]
+    yield _acceleration(share, errors)
+    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    for j in range(n):
+        mine = rows.joint == j
+        p = 10 * n + j
+        if radius[p] > 0.0 and reach[p] > 0.0:
+            # While the sign of the velocity is not certain, more friction is more error.
+            share = np.where(mine, cause["coulomb"], 0.0) * radius[p] / reach[p]
+            yield _parameter(p, model, rows, box, float(radius[p]), share, errors)
+        p = 13 * n + j
+        if radius[p] > 0.0:
+            # Noise is declared relative to the true torque; what is measured is off by the bias.
+            share = np.where(mine, area, 0.0) * errors.torque_rel[j] / (1.0 - errors.torque_rel[j])
+            yield _parameter(p, model, rows, box, float(radius[p]), share * radius[p], errors)
+    for p in np.flatnonzero(radius > 0.0):
+        if not 10 * n <= p < 11 * n and not 13 * n <= p < 14 * n:
+            yield _parameter(int(p), model, rows, box, float(radius[p]), None, errors)
+
+
+def _make(
+    kind: str,
+    joint: int | None,
+    widen: FloatArray,
+    build: Callable[[float, float], Explanation],
+    always: bool = False,
+) -> Candidate:
+    cost = float(np.mean(widen))
+    return Candidate(kind, joint, widen, None, cost, lambda s: build(s, s * cost), always)
+
+
+def _noise(joint: int | None, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+    def build(s: float, cost: float) -> Explanation:
+        where = "all joints" if joint is None else names[joint]
+        which = slice(None) if joint is None else [joint]
+        factor = 1.0 + s
+        a, b = e.torque_abs.copy(), e.torque_rel.copy()
+        a[which], b[which] = factor * a[which], factor * b[which]
+        said = (
+            ""
+            if joint is None
+            else (
+                f" (torque_abs from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} N m, torque_rel from "
+                f"{e.torque_rel[joint]:.3g} to {b[joint]:.3g})"
+            )
+        )
+        usable = bool(np.all(b < 1.0))
+        return Explanation(
+            "noise", joint, f"declare {factor:.3g} times the torque noise of {where}{said}", cost,
+            cost * _WEIGHT["noise"], {"torque_abs": a, "torque_rel": b} if usable else {},
+        )  # fmt: skip
+
+    return _make("noise", joint, widen, build, always=True)
+
+
+def _torque_abs(joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+    def build(s: float, cost: float) -> Explanation:
+        a = e.torque_abs.copy()
+        a[joint] += s
+        text = f"torque_abs of {names[joint]} from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} N m"
+        return Explanation("torque_abs", joint, text, cost, cost * _WEIGHT["torque_abs"], {"torque_abs": a})
+
+    return _make("torque_abs", joint, widen, build)
+
+
+def _velocity(joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+    def build(s: float, cost: float) -> Explanation:
+        v = e.velocity.copy()
+        v[joint] += s
+        text = f"velocity_error of {names[joint]} from {e.velocity[joint]:.3g} to {v[joint]:.3g} rad/s"
+        return Explanation("velocity", joint, text, cost, cost * _WEIGHT["velocity"], {"velocity": v})
+
+    return _make("velocity", joint, widen, build)
+
+
+def _acceleration(widen: FloatArray, e: MeasurementErrors) -> Candidate:
+    def build(s: float, cost: float) -> Explanation:
+        a = e.acceleration * (1.0 + s)
+        largest = float(np.max(e.acceleration))
+        text = f"acceleration_bound {1.0 + s:.3g} times as large (from {largest:.3g} to {largest * (1.0 + s):.3g} rad/s^2)"
+        return Explanation(
+            "acceleration", None, text, cost, cost * _WEIGHT["acceleration"], {"acceleration": a}
+        )
+
+    return _make("acceleration", None, widen, build)
+
+
+def _parameter(
+    p: int,
+    model: RobotModel,
+    rows: MomentumRows,
+    box: ParameterBox,
+    radius: float,
+    widen: FloatArray | None,
+    errors: MeasurementErrors,
+) -> Candidate:
+    n, names = model.n, model.joint_names
+    hand = p >= 14 * n
+    column = 10 * (n - 1) + p - 14 * n if hand else p
+    used = (rows.log == 1) if hand else np.ones(len(rows), bool)
+    last = 10 * (n - 1) <= column < 10 * n
+    if last and not hand:
+        used = rows.log == 0
+    cost = float(np.mean(np.where(used, np.abs(rows.matrix[:, column]), 0.0) * radius / rows.slack))
+    lower, upper = (model.hand_prior[0][p - 14 * n], model.hand_prior[1][p - 14 * n]) if hand else (
+        box.lower[p], box.upper[p])  # fmt: skip
+    kind, joint, what, unit, how = _about(p, column, hand, last, n, names)
+
+    def explain(s: float) -> Explanation:
+        by = s * radius
+        text = f"{what} beyond its prior [{lower:.4g}, {upper:.4g}] by {by:.3g} {unit}{how(by)}"
+        prior = None if hand else (p, float(lower - by), float(upper + by))
+        changed: dict[str, Any] = {}
+        if kind == "offset" and joint is not None:
+            bias = errors.torque_bias.copy()
+            bias[joint] += by
+            prior, changed = None, {"torque_bias": bias}
+        return Explanation(kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior)
+
+    return Candidate(kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain)
+
+
+def _about(
+    p: int, column: int, hand: bool, last: bool, n: int, names: tuple[str, ...]
+) -> tuple[str, int | None, str, str, Callable[[float], str]]:
+    """Kind, joint, name, unit and how to declare it, of one parameter."""
+    if column < 10 * n:
+        j, i = divmod(column, 10)
+        part, unit = PAYLOAD_NAMES[i], PAYLOAD_UNITS[i]
+        if last:
+            if hand:
+                what = f"{part} of {names[j]}'s link with the empty hand"
+                return "hand", None, what, unit, lambda by: f": uncertainty.floor.{_FLOORS[i]}"
+            what = f"{part} of {names[j]}'s link with hand and payload"
+            return "payload_prior", None, what, unit, lambda by: ": payload.prior_lower, prior_upper"
+        what = f"{part} of {names[j]}'s link"
+        return "link", j, what, unit, lambda by: f": uncertainty.floor.{_FLOORS[i]} larger by as much"
+    k, j = divmod(column - 10 * n, n)
+    kind = ("coulomb", "viscous", "rotor_inertia", "offset")[k]
+    what = ("Coulomb friction", "viscous friction", "rotor inertia", "torque offset")[k] + f" of {names[j]}"
+    unit = ("N m", "N m s/rad", "kg m^2", "N m")[k]
+
+    def how(by: float) -> str:
+        text = f": correct joints.{names[j]}.{kind}, or uncertainty.floor.{kind} larger by as much"
+        return text + (", or measurement.torque_bias for a sensor's bias" if kind == "offset" else "")
+
+    return kind, j, what, unit, how

@@ -1,0 +1,124 @@
+"""Rows and cuts over the joint unknowns ``x = (theta (14 n), theta_h (10), d (10))``, and bounds over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.momentum import MomentumRows
+
+__all__ = [
+    "LinearBounds",
+    "Proof",
+    "collect",
+    "culprit",
+    "cut_rows",
+    "payload_slice",
+    "sides",
+    "unscaled_rows",
+]
+
+FloatArray = NDArray[np.float64]
+#: Which bound it proves (first K lower ones), multipliers, and the origin of each: a kept row, or -1 - index of a cut.
+Proof = tuple[int, FloatArray, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBounds:
+    """Proved bounds of some unknowns, their proof, and what became of the programs.
+
+    Attributes:
+        lower, upper: (K,) proved.
+        solved: programs that the solver finished, of 2 K.
+        empty: the set is *proved* empty.
+        culprit: index of the row with the largest part in that proof, -1 without one.
+        kinds: of the cuts that take part in it.
+        rows: (M,) indices of the kept rows with a multiplier that is not zero somewhere.
+        cuts: those with such a multiplier.
+        row_multipliers, cut_multipliers: (2 K, M), (2 K, C): first K lower bounds, then K upper ones, signs as in
+            :mod:`safe_sysid.identification.proof`.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    solved: int
+    empty: bool
+    culprit: int = -1
+    kinds: tuple[str, ...] = ()
+    rows: NDArray[np.int64] | None = None
+    cuts: CutSet | None = None
+    row_multipliers: FloatArray | None = None
+    cut_multipliers: FloatArray | None = None
+
+
+def unscaled_rows(rows: MomentumRows, size: int) -> FloatArray:
+    """(M, size + 20) coefficients over ``(theta, theta_h, d)``: those of a tare move from theta_e to theta_h."""
+    out = np.zeros((len(rows), size + 20))
+    out[:, :size] = rows.matrix
+    tare = np.flatnonzero(rows.log == 1)
+    if tare.size:
+        payload = payload_slice(size)
+        out[tare, size : size + 10] = rows.matrix[tare, payload]
+        out[tare, payload] = 0.0
+    return out
+
+
+def cut_rows(cuts: CutSet, size: int) -> FloatArray:
+    """(K, size + 20) coefficients of cuts over ``(theta, theta_h, d)``, exact."""
+    out = np.zeros((len(cuts), size + 20))
+    if not len(cuts):
+        return out
+    g = cuts.coefficients()
+    out[:, payload_slice(size)], out[:, size : size + 10], out[:, size + 10 :] = g, -g, -g
+    return out
+
+
+def payload_slice(size: int) -> slice:
+    """Where theta_e lies among ``size`` parameters of an arm."""
+    n = size // 14
+    return slice(10 * (n - 1), 10 * n)
+
+
+def sides(
+    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], size: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Matrix (M, size + 20) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
+    mine = origin >= 0
+    taken, taken_cuts = rows.take(origin[mine]), cuts.take(-1 - origin[~mine])
+    matrix = np.empty((len(origin), size + 20))
+    lower, upper = np.empty(len(origin)), np.full(len(origin), np.inf)
+    matrix[mine], matrix[~mine] = unscaled_rows(taken, size), cut_rows(taken_cuts, size)
+    lower[mine] = np.nextafter(taken.target - taken.slack, -np.inf)
+    upper[mine] = np.nextafter(taken.target + taken.slack, np.inf)
+    lower[~mine] = taken_cuts.constant
+    return matrix, lower, upper
+
+
+def culprit(
+    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], y: FloatArray
+) -> tuple[int, tuple[str, ...]]:
+    """Row with the largest part in a proof of emptiness (-1 if none takes part), and the kinds of cuts in it."""
+    mine = origin >= 0
+    kinds = tuple(sorted({str(kind) for kind in cuts.kind[-1 - origin[~mine & (y != 0.0)]]}))
+    if not np.any(y[mine]):
+        return -1, kinds
+    part = np.abs(y[mine]) * rows.slack[origin[mine]]
+    return int(origin[mine][np.argmax(part)]), kinds
+
+
+def collect(
+    count: int, kept: int, cuts: CutSet, proofs: list[Proof]
+) -> tuple[NDArray[np.int64], CutSet, FloatArray, FloatArray]:
+    """Rows and cuts with a multiplier somewhere, and all multipliers, of ``2 count`` bounds over ``kept`` rows."""
+    rows, cut_part = np.zeros((2 * count, kept)), np.zeros((2 * count, len(cuts)))
+    for at, y, origin in proofs:
+        y = np.where(np.isfinite(y) & (np.abs(y) < 1e100), y, 0.0)
+        mine = origin >= 0
+        rows[at, origin[mine]] = y[mine]
+        # A lower bound has cuts with multipliers >= 0, an upper one <= 0; others counted as zero when it was proved.
+        cut_part[at, -1 - origin[~mine]] = np.maximum(y[~mine] if at < count else -y[~mine], 0.0)
+    used, used_cuts = np.flatnonzero(rows.any(axis=0)), np.flatnonzero(cut_part.any(axis=0))
+    return used, cuts.take(used_cuts), rows[:, used], cut_part[:, used_cuts]

@@ -1,0 +1,120 @@
+r"""First derivatives of momentum and its rate at chosen states, bounded over all parameters of the box.
+
+Leibniz bounds (:mod:`safe_sysid.identification.remainders`) hold anywhere, but add magnitudes of terms that cancel:
+ten to twenty times too large. So derivatives are computed at one state ``(q_a, qd_a)`` for many steps; what they change
+on the way to a step's own state is bounded by second derivatives. At the anchor they are exact, without differences in
+small steps: entries of W_m and W_c are trigonometric polynomials of degree two in every q_j, for which, with
+``d(alpha) = (g(q + alpha e_j) - g(q - alpha e_j))/2``,
+
+``dg/dq_j = 2 d(pi/4) + (1 - sqrt 2) d(pi/2)``;
+
+W_c is a polynomial of degree two in qd: ``dW_c/dqd_j = (W_c(qd + e_j) - W_c(qd - e_j))/2``; W_m is linear in it:
+``W_m(q, e_j)``. Gravity enters linearly: ``W_c(q, 0)`` for each of three unit gravities. A derivative D, (n, 10 n), is
+bounded over the box by ``|D mid| + |D| rad``; its rounding errors, relative to terms that rows hold too, are a part of
+what :mod:`safe_sysid.identification.row_errors` adds for rounding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.identification.regressor_kernels import momentum_columns
+from safe_sysid.robot.model import Kinematics
+
+__all__ = ["DERIVATIVES", "Anchors", "derivative_bounds"]
+
+FloatArray = NDArray[np.float64]
+
+#: Rows of the result: bounds of |dp_i/dq_j|, |dp_i/dqd_j|, |df_i/dq_j|, |df_i/dqd_j|, |df_i/dg_c|.
+DERIVATIVES = ("p_q", "p_qd", "f_q", "f_qd", "f_g")
+
+
+class Anchors(NamedTuple):
+    """States that steps are linearised at.
+
+    Attributes:
+        which: (m+1,) index of the one of each sample, and of the step after it.
+        q, qd: (N, n) rad, rad/s.
+        bounds: (N, 5, n, max(n, 3)) in the order of :data:`DERIVATIVES`, [.., i, j]; zero where there is no j.
+    """
+
+    which: NDArray[np.int64]
+    q: FloatArray
+    qd: FloatArray
+    bounds: FloatArray
+
+
+@njit(cache=True)
+def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, n: int, out: FloatArray) -> None:
+    """``out[i] = |D_i mid| + |D_i| rad``; columns of links before joint i are not looked at."""
+    for i in range(n):
+        value, spread = 0.0, 0.0
+        for c in range(10 * i, 10 * n):
+            value += d[i, c] * mid[c]
+            spread += abs(d[i, c]) * rad[c]
+        out[i] = (abs(value) + spread) * (1.0 + 1e-11)
+
+
+@njit(cache=True)
+def derivative_bounds(
+    kin: Kinematics, mid: FloatArray, rad: FloatArray, with_gravity: bool, anchors: Anchors
+) -> None:
+    """Fill the bounds of all first derivatives at the anchors.
+
+    Args:
+        kin: of the arm.
+        mid: (10 n,) centre of the inertial parameters.
+        rad: (10 n,) their half widths.
+        with_gravity: whether the derivatives with respect to gravity are wanted.
+        anchors: states, and room for the result.
+    """
+    n = mid.size // 10
+    q, qd, out, gravity = anchors.q, anchors.qd, anchors.bounds, kin.gravity
+    shape = (n, 10 * n)
+    m1, m0, r1, r0 = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    dm, dr, d = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    bound, unit, zero = np.empty(n), np.zeros(n), np.zeros(n)
+    out[:] = 0.0
+    for k in range(q.shape[0]):
+        x, v = q[k].copy(), qd[k].copy()
+        for j in range(n):
+            dm[:] = 0.0
+            dr[:] = 0.0
+            for part in range(2):
+                alpha = np.pi / 4.0 if part == 0 else np.pi / 2.0
+                weight = 1.0 if part == 0 else 0.5 * (1.0 - np.sqrt(2.0))
+                x[j] = q[k, j] + alpha
+                momentum_columns(kin, gravity, x, v, m1, r1)
+                x[j] = q[k, j] - alpha
+                momentum_columns(kin, gravity, x, v, m0, r0)
+                x[j] = q[k, j]
+                dm += weight * (m1 - m0)
+                dr += weight * (r1 - r0)
+            _enclose(dm, mid, rad, n, bound)
+            out[k, 0, :, j] = bound
+            _enclose(dr, mid, rad, n, bound)
+            out[k, 2, :, j] = bound
+            unit[j] = 1.0
+            momentum_columns(kin, gravity, x, unit, m1, r1)
+            unit[j] = 0.0
+            _enclose(m1, mid, rad, n, bound)
+            out[k, 1, :, j] = bound
+            v[j] = qd[k, j] + 1.0
+            momentum_columns(kin, gravity, x, v, m1, r1)
+            v[j] = qd[k, j] - 1.0
+            momentum_columns(kin, gravity, x, v, m0, r0)
+            v[j] = qd[k, j]
+            d[:] = 0.5 * (r1 - r0)
+            _enclose(d, mid, rad, n, bound)
+            out[k, 3, :, j] = bound
+        if with_gravity:
+            for c in range(3):
+                direction = np.zeros(3)
+                direction[c] = 1.0
+                momentum_columns(kin, direction, x, zero, m1, r1)
+                _enclose(r1, mid, rad, n, bound)
+                out[k, 4, :, c] = bound

@@ -1,0 +1,157 @@
+r"""Linear programs that share their rows and differ in their objective: one persistent HiGHS model, a basis for each.
+
+New rows leave the last basis of a program dual feasible, so a few steps of dual simplex mend it. Nothing here is
+trusted: what a solution is good for is decided by :mod:`safe_sysid.identification.dual_bounds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Program", "Programs", "Solution"]
+
+FloatArray = NDArray[np.float64]
+Program = tuple[int, float]  #: index of the variable, +1 to minimise it, -1 to maximise it
+_ITERATIONS = 1000  # of one run of the solver: not a clock, the same result on any machine
+_START, _IPM_WORK = (
+    15,
+    1000,
+)  # what starting a run and one of the interior-point method count for, in iterations
+_BASIC = highspy.HighsBasisStatus.kBasic
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What the solver said of one program.
+
+    Attributes:
+        outcome: "optimal", "infeasible" or "failed".
+        z: (P,) vertex; empty unless optimal.
+        y: (M,) multipliers of the rows (for "infeasible" a ray, of either sign); empty if failed.
+    """
+
+    outcome: str
+    z: FloatArray
+    y: FloatArray
+
+
+class Programs:
+    """Minimise ``sign z_index`` over ``row_lower <= A z <= row_upper``, ``lower <= z <= upper``."""
+
+    def __init__(self, size: int) -> None:
+        """Start without rows.
+
+        Args:
+            size: number of variables, each in [-1, 1] until :meth:`set_bounds`.
+        """
+        self._size, self._rows = size, 0
+        self.work = 0  #: so far, in simplex iterations
+        # Of each program's last vertex: status of columns and rows, and which rows are active.
+        self._bases: dict[Program, tuple[list, list, NDArray[np.bool_]]] = {}
+        solver = highspy.Highs()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("presolve", "off"),
+            ("run_crossover", "off"),
+            # The rows are scaled already. HiGHS' own scaling makes simplex stall on them: 3 to 10 times the iterations.
+            ("simplex_scale_strategy", 0),
+            (
+                "simplex_dual_edge_weight_strategy",
+                1,
+            ),  # exact weights cost more than they save from a good basis
+            ("dual_simplex_cost_perturbation_multiplier", 0.0),  # the caller perturbs the rows
+            ("simplex_iteration_limit", _ITERATIONS),
+        ):
+            solver.setOptionValue(option, value)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = size, 0
+        lp.col_cost_ = np.zeros(size)
+        lp.col_lower_, lp.col_upper_ = -np.ones(size), np.ones(size)
+        solver.passModel(lp)
+        self._solver = solver
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._rows
+
+    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Bounds (P,) of the variables."""
+        self._solver.changeColsBounds(self._size, np.arange(self._size, dtype=np.int32), lower, upper)
+
+    def add_rows(self, matrix: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
+        """Append rows (M, P) with sides (M,)."""
+        count, used = len(lower), matrix != 0.0
+        starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
+        columns = np.nonzero(used)[1].astype(np.int32)
+        self._solver.addRows(count, lower, upper, len(columns), starts[:-1], columns, matrix[used])
+        self._rows += count
+
+    def solve(self, program: Program, last_resort: bool) -> Solution:
+        """Solve from the program's last basis; with ``last_resort`` by the interior-point method if simplex fails."""
+        solver, (index, sign) = self._solver, program
+        basis = self._bases.get(program)
+        if basis is not None:
+            start = highspy.HighsBasis()
+            start.valid = True
+            start.col_status = basis[0]
+            start.row_status = basis[1] + [_BASIC] * (self._rows - len(basis[1]))
+            solver.setBasis(start)
+        solver.changeColCost(index, sign)
+        # Without a basis of its own the last program's vertex is still primal feasible but for new rows.
+        status = self._run("simplex", 1 if basis is not None else 4)
+        if status == highspy.HighsModelStatus.kInfeasible and not solver.getDualRay()[1]:
+            solver.clearSolver()  # not every route to this verdict leaves a proof behind
+            status = self._run("simplex", 1)
+        answer = Solution("failed", np.zeros(0), np.zeros(0))
+        if status == highspy.HighsModelStatus.kInfeasible:
+            ray = solver.getDualRay()
+            if ray[1]:
+                answer = Solution("infeasible", np.zeros(0), np.array(ray[2]))
+        elif status == highspy.HighsModelStatus.kOptimal:
+            found, basis_now = solver.getSolution(), solver.getBasis()
+            answer = Solution("optimal", np.array(found.col_value), np.array(found.row_dual))
+            rows = basis_now.row_status
+            self._bases[program] = basis_now.col_status, rows, np.array([s != _BASIC for s in rows], bool)
+        else:
+            self._bases.pop(program, None)
+            if last_resort and self._run("ipm", 1) == highspy.HighsModelStatus.kOptimal:
+                found = solver.getSolution()
+                answer = Solution("optimal", np.array(found.col_value), np.array(found.row_dual))
+            solver.clearSolver()  # a basis of a stalled run or of the other method is no start for the next program
+        solver.changeColCost(index, 0.0)  # invalidates status and solution: last
+        return answer
+
+    def _run(self, method: str, strategy: int) -> highspy.HighsModelStatus:
+        solver = self._solver
+        solver.setOptionValue("solver", method)
+        solver.setOptionValue("simplex_strategy", strategy)
+        solver.run()
+        count = max(solver.getInfo().simplex_iteration_count, 0)
+        self.work += _START + count if method == "simplex" else _IPM_WORK
+        return solver.getModelStatus()
+
+    def drop_idle(self, limit: int) -> NDArray[np.bool_]:
+        """Delete the rows that are active at no program's last vertex, if there are more than ``limit`` rows.
+
+        Returns:
+            (M,) which rows remain.
+        """
+        keep = np.ones(self._rows, bool)
+        if self._rows <= limit:
+            return keep
+        keep[:] = False
+        for _, _, active in self._bases.values():
+            keep[: len(active)] |= active
+        drop = np.flatnonzero(~keep)
+        if drop.size:
+            self._solver.deleteRows(len(drop), drop.astype(np.int32))
+            for program, (columns, rows, active) in self._bases.items():
+                left = keep[: len(rows)]
+                self._bases[program] = columns, [rows[i] for i in np.flatnonzero(left)], active[left]
+            self._rows -= len(drop)
+        return keep

@@ -1,0 +1,78 @@
+r"""What proves the 20 bounds of one update, besides the logs: rows, cuts and their multipliers.
+
+Unknowns ``x = (theta (14 n), theta_h (10), d (10))``, ``theta_e`` the last link's ten of theta. Known: ``theta`` in
+``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``; where a constant
+sensor error is declared, ``box`` is first widened by :func:`sensor_prior`. For each row ``|a.x - target| <= slack`` (a
+row with ``log = 1`` is of a tare: its ten theta_e columns multiply theta_h instead); for each cut
+``g.(theta_e - theta_h - d) >= constant`` with g from :meth:`CutSet.coefficients`.
+
+Signs. Row k of the multipliers, k < 10, proves a lower bound of ``c.x = theta_e[k]``; row 10 + k an upper one. With y
+the multipliers of rows, of either sign, and lambda >= 0 those of cuts,
+
+* lower: ``c.x >= sum_i min(y_i lo_i, y_i hi_i) + sum_j lambda_j constant_j + min r.x``, ``r = c - A^T y - C^T lambda``,
+* upper: ``c.x <= sum_i max(y_i lo_i, y_i hi_i) - sum_j lambda_j constant_j + max r.x``, ``r = c - A^T y + C^T lambda``,
+
+with ``lo, hi = target -+ slack`` and ``r.x`` over the three boxes. A bound that no program improved has zeros only: it
+is that of ``box``, and the formulas give it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+
+__all__ = ["MARGIN", "UpdateProof"]
+
+FloatArray = NDArray[np.float64]
+#: Share of the prior's width by which published bounds lie outside the proved ones: room for the rounding of a checker
+#: that rebuilds the rows with interval kinematics.
+MARGIN = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateProof:
+    """Everything that an independent checker needs besides the logs.
+
+    Attributes:
+        rows: those with a non-zero multiplier in one of the 20 programs.
+        cuts: those used.
+        row_multipliers: (20, M) first ten for lower, last ten for upper bounds; signs as in the module's text.
+        cut_multipliers: (20, K) >= 0.
+        box: of all 14 n parameters, in force when solved: the last one published.
+        hand_lower, hand_upper: (10,) prior of theta_h.
+        opening: (10,) what opening the hand changes.
+        lower, upper: (10,) published.
+    """
+
+    rows: MomentumRows
+    cuts: CutSet
+    row_multipliers: FloatArray
+    cut_multipliers: FloatArray
+    box: ParameterBox
+    hand_lower: FloatArray
+    hand_upper: FloatArray
+    opening: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def __post_init__(self) -> None:
+        """Validate and freeze.
+
+        Raises:
+            ParameterError: a shape, or a negative multiplier of a cut.
+        """
+        for name, shape in (
+            ("row_multipliers", (20, len(self.rows))),
+            ("cut_multipliers", (20, len(self.cuts))),
+            *((name, (10,)) for name in ("hand_lower", "hand_upper", "opening", "lower", "upper")),
+        ):
+            object.__setattr__(self, name, frozen_array(getattr(self, name), shape, f"UpdateProof.{name}"))
+        if np.any(self.cut_multipliers < 0.0):
+            raise ParameterError("UpdateProof.cut_multipliers: expected numbers >= 0")

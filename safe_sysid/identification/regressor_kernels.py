@@ -1,0 +1,96 @@
+r"""The inertial columns of the momentum regressors of one state, compiled.
+
+A rigid velocity field of link l, in its frame, is ``r -> v + w x r``. The inner product of two of them over the
+link's mass, ``int (l + a x r) . (v + w x r) dm``, is linear in the link's ten parameters: ``m (l.v) + mc . (l x w + v
+x a) + a . I w``. With s_i the field ``d_i x`` of joint i, v that of the link's velocity, and t_i the derivative of
+the latter with respect to q_i, ``p_i = <s_i, v>`` and ``f_i = <t_i, v> + g . int s_i dm``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.regressors import cross, joint_rotation
+
+__all__ = ["momentum_columns"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True, inline="always")
+def _move(r: FloatArray, p: FloatArray, x: FloatArray) -> None:
+    """Re-express a velocity field (linear, angular) of the parent frame in and at the child frame, in place."""
+    a0, a1, a2 = x[3], x[4], x[5]
+    l0, l1, l2 = x[0] + a1 * p[2] - a2 * p[1], x[1] + a2 * p[0] - a0 * p[2], x[2] + a0 * p[1] - a1 * p[0]
+    for i in range(3):
+        x[i] = r[0, i] * l0 + r[1, i] * l1 + r[2, i] * l2
+        x[3 + i] = r[0, i] * a0 + r[1, i] * a1 + r[2, i] * a2
+
+
+@njit(cache=True, inline="always")
+def _product(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
+    """``<x, y>`` as ten columns."""
+    l0, l1, l2, a0, a1, a2 = x[0], x[1], x[2], x[3], x[4], x[5]
+    v0, v1, v2, w0, w1, w2 = y[0], y[1], y[2], y[3], y[4], y[5]
+    out[0] = l0 * v0 + l1 * v1 + l2 * v2
+    out[1] = (l1 * w2 - l2 * w1) + (v1 * a2 - v2 * a1)
+    out[2] = (l2 * w0 - l0 * w2) + (v2 * a0 - v0 * a2)
+    out[3] = (l0 * w1 - l1 * w0) + (v0 * a1 - v1 * a0)
+    out[4] = a0 * w0
+    out[5] = a0 * w1 + a1 * w0
+    out[6] = a1 * w1
+    out[7] = a0 * w2 + a2 * w0
+    out[8] = a1 * w2 + a2 * w1
+    out[9] = a2 * w2
+
+
+@njit(cache=True)
+def momentum_columns(
+    kin: Kinematics,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    momentum: FloatArray,
+    rate: FloatArray,
+) -> None:
+    """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.robot.regressors` says what these are.
+
+    Args:
+        kin: of the arm.
+        gravity: (3,) m/s^2, in place of the arm's.
+        q: (n,) rad.
+        qd: (n,) rad/s.
+        momentum: (n, 10 n) result; only columns of links at or beyond the row's joint are written.
+        rate: (n, 10 n) result, likewise.
+    """
+    rotation, translation, axis = kin.rotation, kin.translation, kin.axis
+    n = axis.shape[0]
+    r, g, rotated = np.empty((3, 3)), gravity.copy(), np.empty(3)
+    s, t = np.zeros((n, 6)), np.zeros((n, 6))
+    v, u = np.zeros(6), np.empty(3)
+    for link in range(n):
+        joint_rotation(rotation[link], axis[link], q[link], r)
+        _move(r, translation[link], v)
+        for i in range(3):
+            rotated[i] = r[0, i] * g[0] + r[1, i] * g[1] + r[2, i] * g[2]
+        g[:] = rotated
+        for j in range(link):
+            _move(r, translation[link], s[j])
+            _move(r, translation[link], t[j])
+        s[link, 3:] = axis[link]
+        cross(v[:3], axis[link], t[link, :3])
+        cross(v[3:], axis[link], t[link, 3:])
+        for i in range(3):
+            v[3 + i] += axis[link, i] * qd[link]
+        for j in range(link + 1):
+            _product(s[j], v, momentum[j, 10 * link : 10 * link + 10])
+            out = rate[j, 10 * link : 10 * link + 10]
+            _product(t[j], v, out)
+            out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
+            cross(g, s[j, 3:], u)
+            out[1] += u[0]
+            out[2] += u[1]
+            out[3] += u[2]

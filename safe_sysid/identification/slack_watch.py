@@ -1,0 +1,70 @@
+"""How much of the declared errors the data leave unused, update by update: trouble is announced before the set is empty."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safe_sysid.identification.diagnosis import scaled_problem
+from safe_sysid.identification.elastic import ElasticProgram
+from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["SlackWatch"]
+
+_FALLEN, _LITTLE = 0.25, 0.05
+
+
+class SlackWatch:
+    """Remembers the margin: the share of every slack that could be given up before no parameters agree.
+
+    Noise that fills its declared bounds leaves hardly any margin from the first update on (1 % is usual), and that is no
+    fault. A margin that was large and falls is: something has changed that the declarations did not foresee.
+    """
+
+    def __init__(self, model: RobotModel, errors: MeasurementErrors) -> None:
+        """Start without updates.
+
+        Args:
+            model: the arm.
+            errors: declared.
+        """
+        self._model, self._errors = model, errors
+        self.margins: list[float] = []
+
+    def reset(self) -> None:
+        """Forget: another payload."""
+        self.margins = []
+
+    def update(self, rows: MomentumRows, box: ParameterBox) -> float:
+        """Margin now, 1 without equations, negative if none agree.
+
+        Args:
+            rows: all that are kept.
+            box: the prior, or any box that holds the truth.
+        """
+        if not len(rows):
+            return 1.0
+        matrix, target, _ = scaled_problem(self._model, rows, sensor_prior(box, self._errors))
+        program = ElasticProgram(matrix, target, np.ones((len(rows), 1)), lowest=np.array([-1.0]))
+        solution = program.minimise(elastic={0: 1.0})
+        if not solution.feasible:
+            return self.margins[-1] if self.margins else 1.0  # the solver gave up
+        # Rows that were forgotten since do not give any margin back.
+        self.margins.append(min([-solution.value, *self.margins[-1:]]))
+        return self.margins[-1]
+
+    @property
+    def falling(self) -> bool:
+        """Whether a margin that once was there is used up."""
+        return len(self.margins) > 1 and self.margins[-1] < min(_LITTLE, _FALLEN * self.margins[0])
+
+    def text(self) -> str:
+        """For people."""
+        if not self.margins:
+            return "no equations yet"
+        text = f"{100.0 * self.margins[-1]:.2g} % of the declared errors left unused"
+        if self.falling:
+            text += f", was {100.0 * self.margins[0]:.2g} % at first: errors are larger than before"
+        return text

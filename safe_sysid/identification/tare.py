@@ -1,0 +1,399 @@
+r"""What a motion with the empty hand says about the arm, kept for later identifications on the same arm.
+
+Rows of the tare hold for the arm's own parameters and, where theta_e stands otherwise, for ``theta_h``, the last link
+with the empty hand. Friction may change until the next run by a declared drift f: ``theta_tare = theta + f`` in the
+columns of :func:`~safe_sysid.identification.tare_selection.friction_columns`, ``|f| <= drift``. So
+``|A theta - T| = |A (theta_tare - f) - T| <= w + |A| |f|``: with slack enlarged by ``|A| drift`` each row holds now
+(:attr:`Tare.rows`). Tighter, and as true: f as constant unknowns of a joint set with :attr:`Tare.log_rows`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.digest import log_digest
+from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.row_errors import ERROR_CAUSES
+from safe_sysid.identification.stream import MomentumStream, default_windows
+from safe_sysid.identification.tare_selection import Selection, friction_columns, select_rows
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+
+__all__ = [
+    "MAX_ROWS",
+    "Tare",
+    "TareError",
+    "TareRecorder",
+    "declared",
+    "drift_of",
+    "gained",
+    "make_tare",
+    "robot_digest",
+    "tare_box",
+]
+
+FloatArray = NDArray[np.float64]
+#: Rows of a tare. 400 keep 99 % of the gain (docs/tare.md).
+MAX_ROWS = 1000
+_PIECE = 4000  # samples turned into rows at once
+_CANDIDATES = 150_000  # rows held before they are reduced
+
+
+class TareError(SafeSysIdError):
+    """A tare cannot be made, read, or used for this run; the message says which and why."""
+
+    def __init__(self, message: str, rows: MomentumRows | None = None) -> None:
+        """Remember the equations that contradict each other, for a diagnosis; None where that is not the reason."""
+        super().__init__(message)
+        self.rows = rows
+
+
+@dataclass(frozen=True, eq=False)
+class Tare:
+    """Selected equations of a motion with the empty hand.
+
+    Attributes:
+        log_rows: as the log proves them, for the friction of then; (M, 14 n) matrix with theta_h's columns where
+            theta_e's are otherwise; ``log`` is 1.
+        drift: (3 n,) by how much Fc, Fv (relative parts multiplied out) and beta may have changed since.
+        robot: name of the robot. robot_hash: :func:`robot_digest` of the model.
+        errors: what was declared about the measurements, by name.
+        log_hash: of the whole log. samples: their number.
+        joint_names: n names.
+        created: UTC.
+        temperature: degrees Celsius, None if not known.
+        before, after: (14 n,) widths of the unknowns, theta_h's in theta_e's place, without and with the tare; by the
+            solver, for people.
+    """
+
+    log_rows: MomentumRows
+    drift: FloatArray
+    robot: str
+    robot_hash: str
+    errors: Mapping[str, Any]
+    log_hash: str
+    samples: int
+    joint_names: tuple[str, ...]
+    created: datetime
+    temperature: float | None
+    before: FloatArray
+    after: FloatArray
+    _enlarged: MomentumRows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check shapes, freeze, enlarge.
+
+        Raises:
+            TareError: parts that do not fit together.
+        """
+        n = len(self.joint_names)
+        if self.log_rows.matrix.shape[1] != 14 * n:
+            raise TareError(
+                f"Tare: rows over {self.log_rows.matrix.shape[1]} parameters: expected 14 x {n} joints"
+            )
+        if self.created.tzinfo is None:
+            raise TareError(f"Tare.created = {self.created}: expected a time with its time zone")
+        object.__setattr__(self, "drift", frozen_array(self.drift, (3 * n,), "Tare.drift"))
+        if np.any(self.drift < 0.0):
+            raise TareError(f"Tare.drift = {self.drift.tolist()}: expected numbers >= 0")
+        for name in ("before", "after"):
+            object.__setattr__(self, name, frozen_array(getattr(self, name), (14 * n,), f"Tare.{name}"))
+        object.__setattr__(self, "_enlarged", enlarged(self.log_rows, self.drift))
+
+    @property
+    def rows(self) -> MomentumRows:
+        """Rows that hold for the friction of now: slack enlarged by ``|coefficients| . drift``, rounded up."""
+        return self._enlarged
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of :class:`~safe_sysid.identification.identifier.Identifier` that make it use this tare."""
+        return {"tare_rows": self.rows}
+
+    def with_drift(self, drift: FloatArray) -> Tare:
+        """The same equations under another declared drift (3 n,)."""
+        return replace(self, drift=drift)
+
+    def refusal(
+        self,
+        model: RobotModel,
+        errors: MeasurementErrors,
+        now: datetime | None = None,
+        temperature: float | None = None,
+    ) -> str | None:
+        """Why this tare must not be used for a run; None if it may.
+
+        Args:
+            model: the arm of the run; its settings say how old a tare may be.
+            errors: declared for the run.
+            now: UTC; None for the clock's.
+            temperature: degrees Celsius at the run; None if not known.
+        """
+        settings = model.settings.tare
+        if self.joint_names != model.joint_names:
+            return f"joints {', '.join(self.joint_names)}: expected {', '.join(model.joint_names)}"
+        if self.robot_hash != robot_digest(model):
+            return (
+                f"made for robot {self.robot!r} with other kinematics, prior or friction model: expected those of "
+                f"{model.name!r} as configured now (hash {robot_digest(model)[:12]}, not {self.robot_hash[:12]}); "
+                "make a new tare"
+            )
+        ours = declared(errors)
+        for name in sorted({*ours, *self.errors}):
+            if ours.get(name) != self.errors.get(name):
+                return (
+                    f"made with measurement error {name} = {self.errors.get(name)}: expected {ours.get(name)} as "
+                    "declared now; make a new tare"
+                )
+        age = ((now or datetime.now(timezone.utc)) - self.created).total_seconds() / 3600.0
+        if not -0.1 <= age <= settings.max_age_h:
+            when = f"{age:.1f} h old" if age > 0 else f"from {-age:.1f} h in the future"
+            return f"{when}: expected at most max_age_h = {settings.max_age_h:g} h"
+        limit = settings.max_temperature_difference
+        if limit is not None and temperature is not None and self.temperature is not None:
+            difference = abs(temperature - self.temperature)
+            if not difference <= limit:
+                return (
+                    f"made at {self.temperature:g} C, the run is at {temperature:g} C: expected a difference of "
+                    f"at most max_temperature_difference = {limit:g} K"
+                )
+        return None
+
+    def check(
+        self,
+        model: RobotModel,
+        errors: MeasurementErrors,
+        now: datetime | None = None,
+        temperature: float | None = None,
+    ) -> None:
+        """Like :meth:`refusal`.
+
+        Raises:
+            TareError: why it must not be used.
+        """
+        reason = self.refusal(model, errors, now, temperature)
+        if reason is not None:
+            raise TareError(f"tare of {self.created:%Y-%m-%d %H:%M} UTC refused: {reason}")
+
+
+class TareRecorder:
+    """Collects samples while the hand is empty."""
+
+    def __init__(self, model: RobotModel, errors: MeasurementErrors, max_samples: int = 600_000) -> None:
+        """Start empty.
+
+        Args:
+            model: the arm.
+            errors: declared.
+            max_samples: after which no more are taken, so that memory stays bounded.
+        """
+        self._model, self._errors, self._max = model, errors, max_samples
+        self._parts: list[Measurements] = []
+        self.samples, self.ignored = 0, 0
+
+    def add(self, measurements: Measurements) -> None:
+        """Take samples in, in order of arrival.
+
+        Args:
+            measurements: the next ones.
+        """
+        room = self._max - self.samples
+        self.ignored += max(len(measurements) - room, 0)
+        if room > 0 and len(measurements):
+            self._parts.append(measurements[:room])
+            self.samples += len(self._parts[-1])
+
+    @property
+    def log(self) -> Measurements:
+        """All samples so far.
+
+        Raises:
+            TareError: there is none.
+        """
+        if not self._parts:
+            raise TareError(
+                "tare: no sample came while the hand was empty: expected a motion of some seconds"
+            )
+        return Measurements.concatenate(self._parts)
+
+    def finish(self, temperature: float | None = None) -> Tare:
+        """The tare of all samples.
+
+        Args:
+            temperature: degrees Celsius, None if not known.
+
+        Raises:
+            TareError: of :func:`make_tare`, or no sample.
+        """
+        return make_tare(self._model, self._errors, self.log, temperature=temperature)
+
+
+def gained(tare: Tare) -> str:
+    """One line: how much better the arm is known."""
+    n = len(tare.joint_names)
+    words = []
+    for k, name in enumerate(("Coulomb friction", "viscous friction", "rotor inertia", "torque offset")):
+        part = slice((10 + k) * n, (11 + k) * n)
+        before, after = tare.before[part], tare.after[part]
+        known = before > 0.0
+        if np.any(known):
+            share = 100.0 * float(np.median(after[known] / before[known]))
+            words.append(f"{name} to {share:.2g} %")
+    return f"{len(tare.log_rows)} equations of {tare.samples} samples; widths, of the prior's (median): {', '.join(words)}"
+
+
+def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:
+    """Rows whose slack also covers a drift of the friction.
+
+    Args:
+        rows: (M, 14 n) matrix.
+        drift: (3 n,) of :func:`friction_columns`.
+    """
+    if not np.any(drift):
+        return rows
+    n = rows.matrix.shape[1] // 14
+    more = (np.abs(rows.matrix[:, friction_columns(n)]) @ drift) * (1.0 + 1e-12)
+    parts = rows.parts.copy()
+    parts[:, ERROR_CAUSES.index("friction")] += more
+    return replace(rows, slack=(rows.slack + more) * (1.0 + 1e-15), sigma=rows.sigma + more, parts=parts)
+
+
+def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
+    """Declared drift (3 n,) of Fc (N m), Fv (N m s/rad) and beta (N m).
+
+    A torque sensor's constant bias is constant within a run only: it may have gone from one end to the other.
+
+    Args:
+        model: the arm.
+        errors: declared for tare and run.
+    """
+    settings, n = model.settings.tare.drift, model.n
+    big = np.maximum(np.abs(model.arm_prior.lower), np.abs(model.arm_prior.upper))
+    drift = np.concatenate(
+        [
+            settings.coulomb * big[10 * n : 11 * n],
+            settings.viscous * big[11 * n : 12 * n],
+            settings.offset + 2.0 * errors.torque_bias,
+        ]
+    )
+    return drift * (1.0 + 1e-12)
+
+
+def tare_box(model: RobotModel) -> ParameterBox:
+    """Prior (14 n) of the arm with the empty hand: theta_h in theta_e's place."""
+    return model.arm_prior.with_payload(*model.hand_prior)
+
+
+def declared(errors: MeasurementErrors) -> dict[str, Any]:
+    """All that is declared about the measurements, as numbers, lists and texts, by name."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return value.item() if isinstance(value, np.generic) else value
+
+    values = {f.name: plain(getattr(errors, f.name)) for f in fields(errors) if f.init}
+    return json.loads(json.dumps(values, default=str))
+
+
+def robot_digest(model: RobotModel) -> str:
+    """SHA-256 of what the equations rest on: joints, kinematics, priors of arm and hand, transition velocity."""
+    kin, box = model.kinematics, tare_box(model)
+    text = json.dumps([list(model.joint_names), model.continuous.tolist()])
+    arrays = (kin.rotation, kin.translation, kin.axis, kin.gravity, box.lower, box.upper)
+    digest = hashlib.sha256(b"safe_sysid arm 1\n" + text.encode() + b"\n")
+    for array in (*arrays, np.array([model.friction_transition_velocity])):
+        digest.update(np.ascontiguousarray(array, "<f8").tobytes())
+    return digest.hexdigest()
+
+
+def make_tare(
+    model: RobotModel,
+    errors: MeasurementErrors,
+    measurements: Measurements,
+    created: datetime | None = None,
+    temperature: float | None = None,
+    max_rows: int = MAX_ROWS,
+    progress: Callable[[float], None] | None = None,
+) -> Tare:
+    """Equations of a log of the arm with the empty hand.
+
+    Args:
+        model: the arm.
+        errors: declared bounds.
+        measurements: samples in order of arrival.
+        created: UTC; None for now.
+        temperature: degrees Celsius, None if not known.
+        max_rows: kept.
+        progress: called with the share that is done, 0 to 1.
+
+    Raises:
+        TareError: no equation, or no parameters agree with all of them: then ``error.rows`` are the equations.
+        ParameterError: the number of joints is not the arm's.
+    """
+    tell = progress or (lambda share: None)
+    # Equations are sized by the parameters alone; their unknown offsets include the sensors' bias.
+    box, drift = tare_box(model), drift_of(model, errors)
+    wide = sensor_prior(box, errors)
+    prior = model.arm_prior
+    payload = (prior.payload_lower, prior.payload_upper)
+    stream = MomentumStream(model, errors, default_windows(model, errors), log=1)
+    rows = MomentumRows.none(14 * model.n)
+    for start in range(0, len(measurements), _PIECE):
+        more = stream.push(measurements[start : start + _PIECE], box)
+        if more is not None:
+            rows = MomentumRows.concatenate([rows, _useful(more, wide)])
+        if len(rows) > _CANDIDATES:
+            rows = rows.take(_agreeing(model, rows, select_rows(rows, wide, payload, drift)).order)
+        tell(0.2 * min(1.0, (start + _PIECE) / len(measurements)))
+    if not len(rows):
+        raise TareError(
+            f"tare: {len(measurements)} samples gave no equation (rejected: {dict(stream.rejected) or 'none'}): "
+            "expected a motion of at least 0.1 s without gaps"
+        )
+    selection = _agreeing(
+        model, rows, select_rows(rows, wide, payload, drift, lambda share: tell(0.2 + 0.8 * share))
+    )
+    return Tare(
+        log_rows=rows.take(np.sort(selection.order[:max_rows])),
+        drift=drift,
+        robot=model.name,
+        robot_hash=robot_digest(model),
+        errors=declared(errors),
+        log_hash=log_digest(model.joint_names, measurements),
+        samples=len(measurements),
+        joint_names=model.joint_names,
+        created=created or datetime.now(timezone.utc),
+        temperature=temperature,
+        before=wide.upper - wide.lower,
+        after=np.maximum(selection.upper - selection.lower, 0.0),
+    )
+
+
+def _useful(rows: MomentumRows, box: ParameterBox) -> MomentumRows:
+    """Without those that no point of the box can break."""
+    reach = np.abs(rows.matrix) @ box.rad + np.abs(rows.target - rows.matrix @ box.mid)
+    return rows.take(reach > rows.slack)
+
+
+def _agreeing(model: RobotModel, rows: MomentumRows, selection: Selection) -> Selection:
+    if selection.margin > 0.0:
+        return selection
+    worst = int(np.argmax(np.abs(selection.multipliers)))
+    raise TareError(
+        "tare: no parameters of an arm with the empty hand agree with all measurements: a declared assumption is false "
+        f"(errors would have to be {1.0 - selection.margin:.3g} times as large as declared; largest part: joint "
+        f"{model.joint_names[int(rows.joint[worst])]}, window {rows.start[worst]:.4f} .. {rows.end[worst]:.4f} s). "
+        "Was the hand empty?",
+        rows,
+    )

@@ -1,0 +1,127 @@
+"""The rows and cuts that the solver holds, scaled, and where each comes from. Proves nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.joint_rows import cut_rows, payload_slice, unscaled_rows
+from safe_sysid.identification.knowledge import PayloadKnowledge
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.programs import Programs
+
+__all__ = ["WorkingSet"]
+
+FloatArray = NDArray[np.float64]
+_WIDER = 1e-3  # of a row's slack
+
+
+class WorkingSet:
+    """Rows and cuts over ``x = mid + scale z``, in a persistent model of programs.
+
+    Attributes:
+        programs: the model.
+        cuts: of the model, and those that it dropped since :meth:`forget_cuts`.
+        origin: of each row of the model: index of a kept row, or -1 - index into ``cuts``.
+    """
+
+    def __init__(self, mid: FloatArray, scale: FloatArray, tolerance: float) -> None:
+        """Start empty.
+
+        Args:
+            mid: (P,) of the unknowns ``(theta, theta_h, d)``.
+            scale: (P,) zero for an unknown that is fixed.
+            tolerance: a cut is broken by a thousandth of it, relative.
+        """
+        self._mid, self._scale, self._size = mid, scale, len(mid) - 20
+        self._tolerance = 1e-3 * tolerance
+        self._random = np.random.default_rng(0)
+        self.programs = Programs(len(mid))
+        self.cuts = CutSet.none()
+        self.origin = np.empty(0, np.int64)
+
+    def take_in_rows(self, rows: MomentumRows, index: NDArray[np.int64]) -> None:
+        """Add rows, ``index`` of them among the kept ones."""
+        matrix = unscaled_rows(rows, self._size)
+        target = (rows.target - matrix @ self._mid) / rows.slack
+        # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
+        # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
+        wider = 1.0 + _WIDER * self._random.uniform(0.5, 1.0, (2, len(rows)))
+        self.programs.add_rows(
+            matrix * self._scale / rows.slack[:, None], target - wider[0], target + wider[1]
+        )
+        self.origin = np.concatenate([self.origin, index])
+
+    def take_in_cuts(self, points: FloatArray, knowledge: PayloadKnowledge, conic: bool) -> NDArray[np.bool_]:
+        """Add the cuts that scaled points (K, P) break; returns which of them break one that is new.
+
+        Args:
+            points: vertices.
+            knowledge: of hand and payload.
+            conic: whether to look for cuts of the cone, too.
+        """
+        payload = payload_slice(self._size)
+        x = self._mid + self._scale * points
+        theta_p = x[:, payload] - x[:, self._size : self._size + 10] - x[:, self._size + 10 :]
+        parts = [knowledge.fixed]
+        if conic:
+            parts.append(knowledge.separate(theta_p, self._tolerance))
+        cuts = CutSet.concatenate(parts)
+        matrix, norm = self._scaled(cuts)
+        low = cuts.constant - cut_rows(cuts, self._size) @ self._mid
+        excess = (points @ matrix.T - low) / norm
+        wrong = (excess < -self._tolerance) & (np.abs(matrix).max(axis=1, initial=0.0) > 0.0)
+        new = np.flatnonzero(wrong.any(axis=0) & ~self._has(cuts))
+        if not new.size:
+            return np.zeros(len(points), bool)
+        self.programs.add_rows(matrix[new] / norm[new, None], low[new] / norm[new], np.full(len(new), np.inf))
+        self.origin = np.concatenate([self.origin, -1 - len(self.cuts) - np.arange(len(new))])
+        self.cuts = CutSet.concatenate([self.cuts, cuts.take(new)])
+        return wrong[:, new].any(axis=1)
+
+    def _scaled(self, cuts: CutSet) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (K, P) of scaled unknowns, and what each row is divided by."""
+        matrix = cut_rows(cuts, self._size) * self._scale
+        return matrix, np.maximum(np.abs(matrix).max(axis=1, initial=0.0), 1e-300)
+
+    def _has(self, cuts: CutSet) -> NDArray[np.bool_]:
+        """(K,) which cuts the model has already."""
+        mine = self.cuts.take(-1 - self.origin[self.origin < 0])
+        known = {row.tobytes() for row in np.column_stack([mine.u, mine.v, mine.mass])}
+        asked = np.column_stack([cuts.u, cuts.v, cuts.mass])
+        return np.array([row.tobytes() in known for row in asked], bool)
+
+    def unscaled(self, y: FloatArray, slack: FloatArray) -> FloatArray:
+        """Multipliers (M,) of the model's rows as multipliers of true rows and cuts, per unit of z.
+
+        Args:
+            y: of the model's first rows.
+            slack: of all kept rows.
+        """
+        origin = self.origin[: len(y)]
+        mine, scale = origin >= 0, np.empty(len(y))
+        scale[mine] = 1.0 / slack[origin[mine]]
+        if not mine.all():
+            scale[~mine] = 1.0 / self._scaled(self.cuts)[1][-1 - origin[~mine]]
+        return y * scale
+
+    def shrink(self, limit: int) -> bool:
+        """Drop what is active at no vertex, if there are more than ``limit`` rows; whether anything was dropped."""
+        keep = self.programs.drop_idle(limit)
+        if keep.all():
+            return False
+        self.origin = self.origin[keep]
+        return True
+
+    def forget_cuts(self) -> None:
+        """Forget the cuts that the model has dropped. Between updates only: answers refer to cuts by index."""
+        mine = self.origin < 0
+        cuts = -1 - self.origin[mine]
+        self.cuts = self.cuts.take(cuts)
+        self.origin[mine] = -1 - np.arange(len(cuts))
+
+    def renumber(self, new_index: NDArray[np.int64]) -> None:
+        """Kept rows have moved: row i is now ``new_index[i]``."""
+        mine = self.origin >= 0
+        self.origin[mine] = new_index[self.origin[mine]]

@@ -1,0 +1,41 @@
+"""What is wrong, or may be wrong, with a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Finding"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check found.
+
+    Attributes:
+        level: "error" (bounds from this log would mean nothing) or "warning".
+        code: short name of the check, for programs (docs/identify.md has the table).
+        column: what it is about, as the file calls it.
+        value: what was found there.
+        expected: what should have been there.
+        suggestion: what to do.
+        time: first stamp at which it shows, s; None where it is about the whole log.
+        count: how many samples or windows show it.
+    """
+
+    level: Literal["error", "warning"]
+    code: str
+    column: str
+    value: str
+    expected: str
+    suggestion: str = ""
+    time: float | None = None
+    count: int = 1
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        at = "" if self.time is None else f" at {self.time:.6g} s"
+        many = f" ({self.count} times)" if self.count > 1 else ""
+        advice = f"; {self.suggestion}" if self.suggestion else ""
+        return f"{self.level}: {self.column}{at}: {self.value}{many}: expected {self.expected}{advice}"

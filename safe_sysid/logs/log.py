@@ -1,0 +1,93 @@
+"""A recorded log: joint names and measurements, in the order of arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.measurements import Measurements
+
+__all__ = ["Log", "LogError"]
+
+
+class LogError(SafeSysIdError):
+    """A log cannot be used as it is; the message names file, field, value and expectation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Joint states of one recording.
+
+    Attributes:
+        joint_names: n names, in the order of the columns of ``measurements``.
+        measurements: (N, n) samples in order of arrival, rejected ones included.
+        origin_ns: what stamp zero is on the recording's own clock, ns; 0 if that is not known.
+        columns: for each quantity ("stamps", "q", "qd", "effort") where it came from, for messages; may be empty.
+    """
+
+    joint_names: tuple[str, ...]
+    measurements: Measurements
+    origin_ns: int = 0
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            LogError: names are missing, double or not as many as joints.
+        """
+        names = tuple(str(name) for name in self.joint_names)
+        object.__setattr__(self, "joint_names", names)
+        if not names or any(not name for name in names) or len(set(names)) != len(names):
+            raise LogError(f"joint_names = {list(names)}: expected different, non-empty names")
+        if self.measurements.n != len(names):
+            raise LogError(
+                f"measurements of {self.measurements.n} joints: expected {len(names)}, one per name"
+            )
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.measurements)
+
+    def select(self, joint_names: Sequence[str]) -> Log:
+        """The same log with only these joints, in this order.
+
+        Args:
+            joint_names: all of them must be in the log.
+
+        Raises:
+            LogError: a joint is not in the log.
+        """
+        wanted = tuple(joint_names)
+        if wanted == self.joint_names:
+            return self
+        missing = [name for name in wanted if name not in self.joint_names]
+        if missing:
+            raise LogError(
+                f"joint {missing[0]!r} is not in the log: expected all of {', '.join(wanted)}; "
+                f"the log has {', '.join(self.joint_names)}"
+            )
+        index = np.array([self.joint_names.index(name) for name in wanted])
+        m = self.measurements
+        columns = {
+            key: [names[i] for i in index]
+            if len(names) == len(self.joint_names) and key != "stamps"
+            else names
+            for key, names in self.columns.items()
+        }
+        return Log(
+            wanted,
+            Measurements(m.stamps, m.q[:, index], m.qd[:, index], m.effort[:, index]),
+            self.origin_ns,
+            columns,
+        )
+
+    def column(self, quantity: str, joint: int) -> str:
+        """How the file calls a joint's column, or ``quantity of joint`` where that is not known."""
+        names = self.columns.get(quantity, ())
+        if joint < len(names):
+            return names[joint]
+        return f"{quantity} of {self.joint_names[joint]}"

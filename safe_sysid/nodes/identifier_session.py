@@ -1,0 +1,229 @@
+"""What the identifier node does with samples, without ROS: identify, tare, certify, keep the log, explain trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safe_sysid.errors import ConfigError, SafeSysIdError
+from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
+from safe_sysid.identification.diagnosis import diagnose_rows, format_diagnosis
+from safe_sysid.identification.diagnosis_log import check_velocities
+from safe_sysid.identification.excitation_words import describe_excitation, weak_combinations
+from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.slack_watch import SlackWatch
+from safe_sysid.identification.tare import Tare, TareRecorder, gained
+from safe_sysid.identification.tare_file import load_tare, write_tare
+from safe_sysid.logs.certify import CertificateWriter
+from safe_sysid.logs.npz import write_log
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["IdentifierSession"]
+
+IDENTIFYING, TARING, FINISHING, WAITING = (
+    "identifying",
+    "taring",
+    "selecting the tare's equations",
+    "waiting for start",
+)
+
+
+class IdentifierSession:
+    """One identifier through epochs and tares. Called by one thread at a time; only :attr:`state` is read by others."""
+
+    def __init__(
+        self,
+        model: RobotModel,
+        method: str | None = None,
+        tare_file: Path | None = None,
+        certificates: Path | None = None,
+        log_directory: Path | None = None,
+        temperature: float | None = None,
+    ) -> None:
+        """Start with the prior, or with what a tare says.
+
+        Args:
+            model: the arm.
+            method: of bounding; None for the configuration's.
+            tare_file: of a tare: read now if it exists, written by :meth:`finish_tare`; None for the configuration's.
+            certificates: directory for one certificate per update; None for none.
+            log_directory: where :meth:`close` writes the samples of each epoch; None for nowhere.
+            temperature: degrees Celsius, None if not known.
+
+        Raises:
+            TareError: a tare that cannot be read or must not be used.
+            ConfigError: an unknown method.
+        """
+        self.model, self.errors = model, MeasurementErrors.from_model(model)
+        self._method, self._temperature = method, temperature
+        self._certificates, self._log_directory = certificates, log_directory
+        configured = model.settings.tare.file
+        self.tare_file = tare_file or (Path(configured) if configured else None)
+        self.tare: Tare | None = None
+        if self.tare_file is not None and (tare_file is None or self.tare_file.exists()):
+            self.tare = load_tare(self.tare_file, model, self.errors, temperature=temperature)
+        self.tare_text = "none" if self.tare is None else f"{self.tare_file}: {gained(self.tare)}"
+        self.state = IDENTIFYING
+        self._recorder: TareRecorder | None = None
+        self._parts: list[Measurements] = []
+        self.lines: list[str] = []
+        self.slack, self._velocity = SlackWatch(model, self.errors), ""
+        self._explained = False
+        self._begin(0)
+
+    def _begin(self, epoch: int) -> None:
+        options: Mapping[str, Any] = {} if self.tare is None else self.tare.options()
+        try:
+            self.core = Identifier(self.model, self.errors, epoch=epoch, method=self._method, **options)
+        except SafeSysIdError as error:
+            raise ConfigError("identifier", "method", self._method, str(error)) from error
+        self._writer = None
+        if self._certificates is not None:
+            named = None if self.tare is None else (self.tare.log_hash, self.tare.samples)
+            method = self._method or self.model.settings.identification.method
+            self._writer = CertificateWriter(self._certificates, self.model, self.errors, method, named)
+        self._parts, self.samples = [], 0
+        self.lines, self._velocity, self._explained = [], "", False
+        self.slack.reset()
+
+    # -- identification ---------------------------------------------------------------------------------------------
+
+    def add(self, measurements: Measurements) -> None:
+        """Take samples in, for whatever is going on.
+
+        Args:
+            measurements: in order of arrival.
+        """
+        if self.state == TARING and self._recorder is not None:
+            self._recorder.add(measurements)
+        if self.state != IDENTIFYING or not len(measurements):
+            return
+        self.core.add(measurements)
+        self.samples += len(measurements)
+        if self._writer is not None:
+            self._writer.add(measurements)
+        if self._log_directory is not None:
+            self._parts.append(measurements)
+        contradictions = check_velocities(self.model, self.errors, measurements)
+        if contradictions:
+            self._velocity = contradictions[0]
+
+    def update(self) -> UpdateResult:
+        """Bounds from all samples so far; their certificate, if there is one to write.
+
+        Raises:
+            CertificateError: it cannot be written; the bounds stand.
+        """
+        result = self.core.update()
+        if self._writer is not None and result.status is UpdateStatus.OK:
+            self._writer.write(result)
+        return result
+
+    def explain(self, result: UpdateResult) -> None:
+        """Say in :attr:`lines` what is wrong, or what is hardly excited; takes some tenths of a second.
+
+        Args:
+            result: of the last update.
+        """
+        rows, prior = self.rows, self.model.arm_prior
+        lines = [self._velocity] if self._velocity else []
+        if result.status is UpdateStatus.EMPTY_SET:
+            if not self._explained:
+                found = diagnose_rows(self.model, self.errors, rows, sensor_prior(prior, self.errors))
+                if (
+                    not found.empty
+                ):  # what contradicts the equations that are left has been forgotten: its bounds have not
+                    found = diagnose_rows(
+                        self.model, self.errors, rows, sensor_prior(result.box, self.errors)
+                    )
+                self.lines, self._explained = [*lines, *format_diagnosis(found)], True
+            return
+        if result.status is UpdateStatus.OK:
+            self.slack.update(rows, prior)
+            lines += describe_excitation(weak_combinations(self.model, self.errors, rows, result.box))
+            self.lines = lines
+
+    @property
+    def rows(self) -> MomentumRows:
+        """Equations that are kept."""
+        return self.core._set.rows
+
+    def reset(self, epoch: int) -> None:
+        """Another payload.
+
+        Args:
+            epoch: its number.
+        """
+        self._save_log()
+        self._recorder = None
+        self.state = IDENTIFYING
+        self._begin(epoch)
+
+    def start(self) -> None:
+        """Identify from the next sample on."""
+        if self.state == WAITING:
+            self.state = IDENTIFYING
+
+    # -- tare -------------------------------------------------------------------------------------------------------
+
+    def why_no_tare(self, starting: bool) -> str | None:
+        """Why a tare can not be started, or finished, now; None if it can.
+
+        Args:
+            starting: which of the two.
+        """
+        if starting:
+            if self.tare_file is None:
+                return "no tare_file is configured: expected a path where the tare is to be written"
+            if self.state in (TARING, FINISHING):
+                return f"refused while {self.state}: expected no tare under way"
+            if self.samples:
+                return (
+                    f"refused in epoch {self.core.box.epoch}, which has {self.samples} samples of its payload already: expected "
+                    "a new epoch (controller/reset_bounds), or identifier/start not called yet (autostart false)"
+                )
+        elif self.state != TARING:
+            return f"refused while {self.state}: expected tare_start before"
+        return None
+
+    def start_tare(self) -> None:
+        """From the next sample on the hand is empty."""
+        self._recorder, self.state = TareRecorder(self.model, self.errors), TARING
+        self.tare_text = "collecting"
+
+    def finish_tare(self) -> None:
+        """Make, write and use the tare of what was collected; takes seconds. Then wait for :meth:`start`.
+
+        Raises:
+            TareError: nothing usable was collected, or the file cannot be written.
+        """
+        recorder, self._recorder = self._recorder, None
+        if recorder is None or self.tare_file is None:
+            return  # another epoch began
+        self.state = WAITING
+        try:
+            tare = recorder.finish(self._temperature)
+            write_tare(self.tare_file, tare)
+        except SafeSysIdError as error:
+            self.tare_text = f"failed: {error}"
+            raise
+        if self._log_directory is not None:
+            write_log(self._log_directory / "tare_log.npz", self.model.joint_names, recorder.log)
+        self.tare, self.tare_text = tare, f"{self.tare_file}: {gained(tare)}"
+        self._begin(self.core.box.epoch)
+
+    # -- end --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write the samples of the epoch, so that its certificates can be verified."""
+        self._save_log()
+
+    def _save_log(self) -> None:
+        if self._log_directory is None or not self._parts:
+            return
+        epoch = self.core.box.epoch
+        name = "log.npz" if epoch == 0 else f"log_{epoch}.npz"
+        write_log(self._log_directory / name, self.model.joint_names, Measurements.concatenate(self._parts))
+        self._parts = []

@@ -1,0 +1,304 @@
+"""From the options of ``safe-sysid identify`` to files and a verdict."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from safe_sysid.errors import ConfigError
+from safe_sysid.identification.diagnosis import format_diagnosis
+from safe_sysid.identification.diagnosis_log import diagnose_log
+from safe_sysid.identification.excitation_words import describe_excitation, weak_combinations
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.tare import Tare
+from safe_sysid.identification.tare_file import load_tare
+from safe_sysid.logs.baselines import run_baseline
+from safe_sysid.logs.certify import CertificateWriter
+from safe_sysid.logs.checks import check_log
+from safe_sysid.logs.filtering import low_pass
+from safe_sysid.logs.log import Log, LogError
+from safe_sysid.logs.reading import Reading, load_log, read_mapping
+from safe_sysid.logs.run import LogRun, run_log
+from safe_sysid.report.identification_output import assemble_result, print_result, write_all
+from safe_sysid.report.identification_result import write_result
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.yaml_file import read_yaml
+
+__all__ = ["IdentifyOptions", "identify", "robot_overrides"]
+
+PROVED = ("lp", "sdp")
+
+
+@dataclass(frozen=True)
+class IdentifyOptions:
+    """Options of the command; see ``safe-sysid identify --help``."""
+
+    log: Path
+    robot: str = "kinova_gen3"
+    topic: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    map_file: Path | None = None
+    angles: str | None = None
+    time_unit: str | None = None
+    start: float | None = None
+    end: float | None = None
+    filter_hz: float | None = None
+    force: bool = False
+    payload_box: str | None = None
+    density: tuple[float, float] | None = None
+    tare: Path | None = None
+    temperature: float | None = None
+    torque_noise: tuple[float, float] | None = None
+    velocity_error: float | None = None
+    position_error: float | None = None
+    acceleration_bound: float | None = None
+    torque_source: str | None = None
+    effort: str | None = None
+    rate: float | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    method: str | None = None
+    update: float | None = None
+    out: Path | None = None
+    json_file: Path | None = None
+    quiet: bool = False
+
+
+def robot_overrides(options: IdentifyOptions) -> dict[str, Any]:
+    """What the options change in the robot's settings, for ``load_robot``.
+
+    Args:
+        options: of the command.
+
+    Raises:
+        ConfigError: a payload box that is none.
+    """
+    torque = options.torque_noise
+    values: dict[str, Any] = {
+        "measurement.torque_abs": None if torque is None else torque[0],
+        "measurement.torque_rel": None if torque is None else torque[1],
+        "measurement.velocity_error": options.velocity_error,
+        "measurement.position_error": options.position_error,
+        "measurement.torque_source": options.torque_source,
+        "measurement.effort": options.effort,
+        "measurement.rate_hz": options.rate,
+        "identification.acceleration_bound": options.acceleration_bound,
+        "identification.method": options.method if options.method in PROVED else None,
+        "payload.box": None if options.payload_box is None else _payload_box(options.payload_box),
+        "payload.density": None if options.density is None else list(options.density),
+    }
+    return {**{key: value for key, value in values.items() if value is not None}, **dict(options.settings)}
+
+
+def _verify_command(
+    options: IdentifyOptions, overrides: Mapping[str, Any], out: Path, tare: Tare | None
+) -> str:
+    """How to check the certificates, with everything that differs from the robot's file."""
+    words = ["safe-sysid", "verify", str(out)]
+    if options.robot != IdentifyOptions.robot:
+        words += ["--robot", options.robot]
+    for key, value in overrides.items():
+        words += ["--set", f"{key}={json.dumps(value)}"]
+    if tare is not None:
+        words += ["--tare-log", "LOG_OF_THE_TARE.npz"]
+    return shlex.join(words)
+
+
+def _payload_box(text: str) -> Any:
+    if text == "envelope":
+        return text
+    if text.endswith((".yaml", ".yml")):
+        return read_yaml(text)
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 6:
+        raise ConfigError(
+            "--payload-box", "value", text, "lx,ly,lz,cx,cy,cz in m (tool frame), a .yaml file, or `envelope`"
+        )
+    return {"size": numbers[:3], "center": numbers[3:]}
+
+
+class _Screen:
+    """What the user sees while it goes on; progress on stderr, results on stdout."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.out = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+        self._err = Console(stderr=True, highlight=False)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[float], None]]:
+        """A bar on a terminal, nothing elsewhere."""
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(
+            *columns, console=self._err, transient=True, disable=self.quiet or not self._err.is_terminal
+        ) as bar:
+            task = bar.add_task(what, total=1.0)
+            yield lambda share: bar.update(task, completed=share)
+
+    def say(self, text: str) -> None:
+        """A line, unless quiet."""
+        if not self.quiet:
+            self.out.print(text, markup=False, soft_wrap=True)
+
+
+def identify(options: IdentifyOptions) -> int:
+    """Read, check, identify, write, tell.
+
+    Args:
+        options: of the command.
+
+    Returns:
+        Exit status: 0 bounds, 1 empty set, 2 a log with errors.
+
+    Raises:
+        SafeSysIdError: something cannot be used; one line says what.
+    """
+    screen = _Screen(options.quiet)
+    begin = time.perf_counter()
+    overrides = robot_overrides(options)
+    model = load_robot(options.robot, **overrides)
+    errors = MeasurementErrors.from_model(model)
+    log = _read(options, model, screen)
+    tare = _tare(options, model, errors, log)
+    read = time.perf_counter()
+    findings = check_log(log, model, errors)
+    for finding in findings:
+        if finding.level == "error" or not screen.quiet:
+            print(finding.text, file=sys.stderr)
+    wrong = [finding for finding in findings if finding.level == "error"]
+    if wrong and not options.force:
+        print(
+            f"safe-sysid identify: error: {len(wrong)} errors in {options.log}, nothing identified "
+            f"(--force goes on all the same)",
+            file=sys.stderr,
+        )
+        return 2
+    if options.filter_hz is not None:
+        log = low_pass(log, model, options.filter_hz)
+        screen.say(f"filtered at {options.filter_hz:g} Hz: nothing is guaranteed")
+    checked = time.perf_counter()
+    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-{options.log.stem}"
+    method = options.method or model.settings.identification.method
+    _clear(out, (options.log, options.tare, options.map_file))
+    certificates = None
+    if method in PROVED:
+        named = None if tare is None else (tare.log_hash, tare.samples)
+        certificates = CertificateWriter(out, model, errors, method, named)
+    with screen.progress("identifying") as progress:
+        if method in PROVED:
+            rows = None if tare is None else tare.rows
+            done = run_log(log, model, options.update, progress, certificates, method=method, tare_rows=rows)
+        else:
+            done = run_baseline(log, model, errors, method)
+    seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
+    diagnosis = _diagnosis(log, model, errors, done, tare, screen)
+    seconds["diagnosis"] = time.perf_counter() - checked - done.seconds
+    result = assemble_result(
+        model,
+        log,
+        done,
+        findings,
+        method,
+        path=str(options.log),
+        tare=None if tare is None else f"{tare.samples} samples of {tare.created:%Y-%m-%d %H:%M} UTC",
+        guaranteed=method in PROVED and options.filter_hz is None,
+        certificates=certificates,
+        seconds=seconds,
+        diagnosis=diagnosis,
+    )
+    command = _verify_command(options, overrides, out, tare)
+    verdict = write_all(out, result, model, log, done, options.filter_hz is not None, command)
+    if options.json_file is not None:
+        write_result(options.json_file, result)
+    if not screen.quiet:
+        print_result(screen.out, result)
+    print(verdict, flush=True)
+    return result.exit_status
+
+
+def _clear(out: Path, used: Sequence[Path | None]) -> None:
+    """Remove what an earlier run left: bounds of another log must not outlive it.
+
+    Raises:
+        LogError: one of the files in use lies there, or nothing can be written there.
+    """
+    for path in used:
+        if path is not None and out.resolve() in path.resolve().parents:
+            raise LogError(f"--out {out}: holds {path}, which is read: expected another directory")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for pattern in (
+            "bounds.yaml",
+            "payload.urdf",
+            "result.json",
+            "report.html",
+            "log.npz",
+            "certificate_*_*.*",
+        ):
+            for path in out.glob(pattern):
+                path.unlink()
+    except OSError as error:
+        raise LogError(f"{out}: cannot be written: {error.strerror or error}") from error
+
+
+def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
+    reading = Reading() if options.map_file is None else read_mapping(options.map_file)
+    reading = replace(
+        reading,
+        topic=options.topic or reading.topic,
+        columns={**reading.columns, **dict(options.columns)},
+        angles=options.angles or reading.angles,
+        time_unit=options.time_unit or reading.time_unit,
+        start=options.start,
+        end=options.end,
+    )
+    if options.start is not None and options.end is not None and not options.start < options.end:
+        raise LogError(f"--from {options.start:g} --to {options.end:g}: expected from < to")
+    with screen.progress("reading") as progress:
+        return load_log(options.log, model.joint_names, reading, progress)
+
+
+def _tare(options: IdentifyOptions, model: RobotModel, errors: MeasurementErrors, log: Log) -> Tare | None:
+    """The tare that was named, or the configured one, if it may be used for a run at the time of this log."""
+    name = options.tare or model.settings.tare.file
+    if name is None:
+        return None
+    stamps = log.measurements.stamps[np.isfinite(log.measurements.stamps)]
+    seconds = 1e-9 * log.origin_ns + (float(stamps[-1]) if stamps.size else 0.0)
+    if not 1e9 < seconds < 1e10:  # simulated time, or counted from a start
+        seconds = options.log.stat().st_mtime
+    return load_tare(name, model, errors, datetime.fromtimestamp(seconds, timezone.utc), options.temperature)
+
+
+def _diagnosis(
+    log: Log,
+    model: RobotModel,
+    errors: MeasurementErrors,
+    done: LogRun,
+    tare: Tare | None,
+    screen: _Screen,
+) -> list[str]:
+    """Why the data contradict what is declared; else what the motion has hardly shown."""
+    if done.identifier is None or done.result is None:
+        return []
+    if not done.empty:
+        weak = weak_combinations(model, errors, done.identifier._set.rows, done.box)
+        return describe_excitation(weak)
+    rows = None if tare is None else tare.rows
+    with screen.progress("diagnosing") as progress:
+        return format_diagnosis(diagnose_log(model, errors, log.measurements[: done.samples], rows, progress))

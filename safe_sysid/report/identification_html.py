@@ -1,0 +1,151 @@
+"""The report of an identification: one HTML file that needs nothing else, readable on a telephone."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment
+
+from safe_sysid.report.files import write_text
+from safe_sysid.report.identification_result import IdentificationResult
+
+__all__ = ["GUARANTEES", "identification_html", "write_html"]
+
+#: What the intervals stand on, and what they do not say.
+GUARANTEES = {
+    "guaranteed": (
+        "Each interval holds the true value, if every declared bound below is true: torque, position, velocity and "
+        "stamp errors, the acceleration bound, the torque source, the arm's prior, rigid links, and a payload that "
+        "does not slip.",
+        "The intervals hold together, for all ten parameters at once, and each update lies within the one before.",
+        "Solver tolerances cannot make them too narrow: what is published is a bound that was verified afterwards in "
+        "outward-rounded arithmetic.",
+    ),
+    "open": (
+        "The nominal values are a plausible point inside the intervals, nothing more.",
+        "The residuals belong to one point inside the intervals; pictures prove nothing.",
+        "If a declared bound is false, the intervals may be wrong without notice. An empty set is the notice when the "
+        "data prove it; it need not come.",
+    ),
+    "estimate": (
+        "Nothing: this method gives an estimate with intervals that are not proved. Use --method sdp or lp for bounds.",
+    ),
+    "contradicted": (
+        "Nothing: the data contradict what is declared, so one of the assumptions is false. The bounds shown are those "
+        "from before that was proved.",
+    ),
+    "filtered": (
+        "Nothing: the log was filtered. The filter's error is not in the declared bounds, unless you declared it "
+        "there.",
+    ),
+}
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ r.robot }}: {{ title }}</title><style>
+body { font: 16px/1.45 system-ui, sans-serif; color: #22272e; max-width: 52rem; margin: 0 auto; padding: 0.8rem; }
+h1 { font-size: 1.4rem; margin: 0.4rem 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.4rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
+th, td { text-align: right; padding: 0.22rem 0.4rem; border-bottom: 1px solid #e3e7eb; }
+th:first-child, td:first-child { text-align: left; } .scroll { overflow-x: auto; }
+img { max-width: 100%; height: auto; } .muted { color: #59636e; }
+.verdict { padding: 0.6rem 0.8rem; border-radius: 0.4rem; background: #e8f3ea; }
+.verdict.bad { background: #fbe9ea; } .verdict.weak { background: #fdf4dc; }
+li.error { color: #a40e26; } code { font-size: 0.9em; overflow-wrap: anywhere; }
+</style></head><body>
+<h1>{{ title }}</h1>
+<p class="muted">{{ r.robot }}, {{ r.log.path }}: {{ r.log.samples }} samples,
+{{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s; method {{ r.method }};
+safe_sysid {{ r.version }}</p>
+<p class="verdict {{ verdict_class }}">{{ verdict }}</p>
+{% if r.diagnosis %}<h2>{{ "Diagnosis" if r.status == "empty_set" else "Excitation" }}</h2><ul>{% for line in r.diagnosis %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+<h2>Last link with hand and payload</h2>
+<p class="muted">In the frame of {{ r.frame }}, inertia about its origin.</p>
+<div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th><th>prior</th>
+<th>of prior</th></tr>
+{% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.lower) }}</td>
+<td>{{ "%.5g"|format(p.nominal) }}</td><td>{{ "%.5g"|format(p.upper) }}</td><td>{{ p.unit|replace("^2", "²") }}</td>
+<td>[{{ "%.4g"|format(p.prior_lower) }}, {{ "%.4g"|format(p.prior_upper) }}]</td>
+<td>{{ "%.3g"|format(100 * p.width_share) }}&nbsp;%</td></tr>{% endfor %}</table></div>
+<h2>Payload alone</h2>
+<p class="muted">In the frame {{ r.payload.frame }}, inertia about its origin: the above minus a hand within its
+uncertainty.{% if not r.payload.consistent %} The nominal difference was no possible body; the nearest one stands
+here.{% endif %}</p>
+<div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th></tr>
+{% for name in r.payload.names %}{% set i = loop.index0 %}<tr><td>{{ name }}</td>
+<td>{{ "%.5g"|format(r.payload.lower[i]) }}</td><td>{{ "%.5g"|format(r.payload.nominal[i]) }}</td>
+<td>{{ "%.5g"|format(r.payload.upper[i]) }}</td><td>{{ r.payload.units[i]|replace("^2", "²") }}</td></tr>
+{% endfor %}</table></div>
+{% for caption, data in pictures %}<h2>{{ caption }}</h2>
+<img alt="{{ caption }}" src="data:image/png;base64,{{ data }}">{% endfor %}
+<h2>Findings in the log</h2>
+{% if r.findings %}<ul>{% for f in r.findings %}<li class="{{ f.level }}">{{ f.text }}</li>{% endfor %}</ul>
+{% else %}<p>None.</p>{% endif %}
+<h2>Left out</h2>
+{% if r.rejected %}<table>{% for reason, count in r.rejected.items() %}<tr><td>{{ reason|replace("_", " ") }}</td>
+<td>{{ count }}</td></tr>{% endfor %}</table>{% else %}<p>No sample.</p>{% endif %}
+<h2>What is guaranteed</h2><ul>{% for line in guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+<h2>What is not</h2><ul>{% for line in not_guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+<h2>Declared</h2><div class="scroll"><table>{% for key, value in r.declared.items() %}<tr><td>{{ key }}</td>
+<td>{{ value }}</td></tr>{% endfor %}</table></div>
+<h2>Check it yourself</h2>
+<p>{% if r.certificate %}<code>{{ command }}</code> recomputes every bound from the log, with
+code that shares no solver with the identification.{% else %}There is no certificate.{% endif %}</p>
+</body></html>
+"""
+
+
+def identification_html(
+    result: IdentificationResult, verdict: str, pictures: Mapping[str, bytes], command: str, filtered: bool
+) -> str:
+    """The page.
+
+    Args:
+        result: of the identification.
+        verdict: the last line of the terminal.
+        pictures: PNG bytes by caption.
+        command: that verifies the certificates.
+        filtered: whether the log was filtered.
+    """
+    kind = "filtered" if filtered else "guaranteed" if result.guaranteed else "estimate"
+    classes = {"ok": "" if kind == "guaranteed" else "weak", "empty_set": "bad", "no_data": "weak"}
+    environment = Environment(autoescape=True, trim_blocks=True)
+    return environment.from_string(_PAGE).render(
+        r=result,
+        title=f"Payload of {result.robot}",
+        verdict=verdict,
+        verdict_class=classes[result.status],
+        pictures=[(caption, base64.b64encode(data).decode("ascii")) for caption, data in pictures.items()],
+        guaranteed=_lines(result, kind),
+        not_guaranteed=GUARANTEES["open"],
+        command=command,
+    )
+
+
+def _lines(result: IdentificationResult, kind: str) -> Sequence[str]:
+    if result.status == "empty_set":
+        return GUARANTEES["contradicted"]
+    return GUARANTEES[kind]
+
+
+def write_html(
+    path: str | Path,
+    result: IdentificationResult,
+    verdict: str,
+    pictures: Mapping[str, bytes],
+    command: str,
+    filtered: bool,
+) -> None:
+    """Write the page, whole or not at all; arguments as :func:`identification_html`.
+
+    Args:
+        path: of the file.
+        result: of the identification.
+        verdict: the last line of the terminal.
+        pictures: PNG bytes by caption.
+        command: that verifies the certificates.
+        filtered: whether the log was filtered.
+    """
+    write_text(path, identification_html(result, verdict, pictures, command, filtered))

@@ -1,0 +1,258 @@
+"""What an identification leaves: a result, its files, a table and a last line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from safe_sysid import __version__
+from safe_sysid.logs.bounds_file import Bounds, prior_digest, write_bounds
+from safe_sysid.logs.certify import CertificateWriter
+from safe_sysid.logs.findings import Finding
+from safe_sysid.logs.log import Log
+from safe_sysid.logs.npz import write_log
+from safe_sysid.logs.run import LogRun, residuals
+from safe_sysid.report.identification_html import write_html
+from safe_sysid.report.identification_result import (
+    FindingEntry,
+    IdentificationResult,
+    LogEntry,
+    ParameterEntry,
+    UpdateEntry,
+    payload_alone,
+    write_result,
+)
+from safe_sysid.report.identification_urdf import write_urdf
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+
+__all__ = ["assemble_result", "print_result", "write_all"]
+
+
+def assemble_result(
+    model: RobotModel,
+    log: Log,
+    run: LogRun,
+    findings: Sequence[Finding],
+    method: str,
+    path: str,
+    tare: str | None,
+    guaranteed: bool,
+    certificates: CertificateWriter | None,
+    seconds: Mapping[str, float],
+    diagnosis: Sequence[str] = (),
+) -> IdentificationResult:
+    """The result as a structure.
+
+    Args:
+        model: the arm.
+        log: that was used.
+        run: what came of it.
+        findings: of the checks.
+        method: its name.
+        path: of the log's file, for people.
+        tare: of the tare file; None without one.
+        guaranteed: whether the method proves its intervals.
+        certificates: that were written; None without.
+        seconds: by stage.
+        diagnosis: lines for people.
+    """
+    prior = model.arm_prior
+    last = run.records[-1] if run.records else None
+    middle = 0.5 * (prior.payload_lower + prior.payload_upper)
+    lower = prior.payload_lower if last is None else last.lower
+    upper = prior.payload_upper if last is None else last.upper
+    nominal = np.clip(middle if last is None else last.nominal, lower, upper)
+    # An update without new equations, or one that the solver did not finish, leaves the bounds found before.
+    found = any(record.status in ("OK", "ESTIMATE") for record in run.records)
+    status: Literal["ok", "empty_set", "no_data"] = "empty_set" if run.empty else "ok" if found else "no_data"
+    stamps = log.measurements.stamps[np.isfinite(log.measurements.stamps)]
+    written = certificates is not None and certificates.last is not None
+    return IdentificationResult(
+        version=__version__,
+        robot=model.name,
+        frame=model.joint_names[-1],
+        method=method,
+        guaranteed=guaranteed and status == "ok",
+        status=status,
+        message=run.message,
+        exit_status=1 if run.empty else 0 if status == "ok" else 2,
+        log=LogEntry(
+            path=path,
+            samples=len(log),
+            start_s=float(stamps.min()) if stamps.size else 0.0,
+            end_s=float(stamps.max()) if stamps.size else 0.0,
+            origin_ns=log.origin_ns,
+            sha256=certificates.log_sha256 if certificates is not None and not run.empty else None,
+        ),
+        tare=tare,
+        declared=_declared(model),
+        parameters=[
+            ParameterEntry(
+                name=name,
+                unit=unit,
+                lower=float(lower[i]),
+                nominal=float(nominal[i]),
+                upper=float(upper[i]),
+                prior_lower=float(prior.payload_lower[i]),
+                prior_upper=float(prior.payload_upper[i]),
+            )
+            for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
+        ],
+        nominal_consistent=run.result is not None and run.result.nominal_consistent,
+        payload=payload_alone(model, lower, nominal, upper),
+        updates=[
+            UpdateEntry(
+                time_s=record.time,
+                status=record.status,
+                lower=record.lower.tolist(),
+                nominal=record.nominal.tolist(),
+                upper=record.upper.tolist(),
+                seconds=record.seconds,
+                rows=record.rows,
+            )
+            for record in run.records
+        ],
+        rejected={key: int(value) for key, value in run.rejected.items()},
+        findings=[
+            FindingEntry(
+                level=f.level,
+                code=f.code,
+                column=f.column,
+                value=f.value,
+                expected=f.expected,
+                suggestion=f.suggestion,
+                time_s=f.time,
+                count=f.count,
+                text=f.text,
+            )
+            for f in findings
+        ],
+        diagnosis=list(diagnosis),
+        certificate=certificates.last.name if written and certificates and certificates.last else None,
+        seconds=dict(seconds),
+    )
+
+
+def _declared(model: RobotModel) -> dict[str, str]:
+    """The assumptions that the intervals stand on, as texts."""
+    out = {f"measurement.{key}": str(value) for key, value in model.settings.measurement}
+    out["identification.acceleration_bound"] = str(model.settings.identification.acceleration_bound)
+    out["uncertainty"] = str(model.settings.uncertainty)
+    out["friction_transition_velocity"] = str(model.friction_transition_velocity)
+    for key in ("box", "density", "hand_opening"):
+        out[f"payload.{key}"] = str(getattr(model.settings.payload, key, None))
+    return out
+
+
+def write_all(
+    out: Path,
+    result: IdentificationResult,
+    model: RobotModel,
+    log: Log,
+    run: LogRun,
+    filtered: bool,
+    command: str,
+) -> str:
+    """Write every file and return the last line for the terminal.
+
+    Args:
+        out: directory.
+        result: assembled.
+        model: the arm.
+        log: that was used.
+        run: what came of it.
+        filtered: whether the log was filtered.
+        command: that verifies the certificates.
+    """
+    from safe_sysid.report.identification_pictures import bounds_picture, residuals_picture, slack_picture
+
+    verdict = _verdict(result, out)
+    if result.certificate is not None:
+        write_log(out / "log.npz", log.joint_names, log.measurements, log.origin_ns)
+    if result.status == "ok":
+        values = {
+            key: np.array([getattr(p, key) for p in result.parameters])
+            for key in ("lower", "nominal", "upper")
+        }
+        bounds = Bounds(
+            robot=model.name,
+            prior=prior_digest(model),
+            joint=model.joint_names[-1],
+            epoch=run.box.epoch,
+            seq=run.box.seq,
+            method=result.method,
+            guaranteed=result.guaranteed,
+            certificate=result.certificate or "",
+            **values,
+        )
+        write_bounds(out / "bounds.yaml", bounds)
+        write_urdf(out / "payload.urdf", result.payload, model.name, result.guaranteed)
+    write_result(out / "result.json", result)
+    pictures = {"Intervals over time": bounds_picture(result)}
+    left = residuals(log, model, run.box)
+    if left is not None:
+        names = log.joint_names
+        pictures["Residuals within the declared errors"] = residuals_picture(
+            left.time, left.residual, left.bound, names
+        )
+        pictures["What the errors are made of"] = slack_picture(left.parts, left.causes, names)
+    write_html(out / "report.html", result, verdict, pictures, command, filtered)
+    return verdict
+
+
+def _verdict(result: IdentificationResult, out: Path) -> str:
+    mass, alone = result.parameters[0], result.payload
+    if result.status == "empty_set":
+        return f"CONTRADICTION: {result.message}; see {out / 'report.html'}"
+    if result.status == "no_data":
+        return f"NOTHING FOUND: {result.message}; see {out / 'report.html'}"
+    word = "guaranteed" if result.guaranteed else "estimated, not guaranteed"
+    return (
+        f"OK: payload {alone.nominal[0]:.4g} kg, in [{alone.lower[0]:.4g}, {alone.upper[0]:.4g}] kg, with hand and "
+        f"last link in [{mass.lower:.4g}, {mass.upper:.4g}] kg, {word}; see {out / 'report.html'}"
+    )
+
+
+def print_result(console: Console, result: IdentificationResult) -> None:
+    """The ten intervals as a table, then what was left out and the diagnosis.
+
+    Args:
+        console: to print to.
+        result: assembled.
+    """
+    if result.status != "ok":
+        _print_rest(console, result)
+        return
+    table = Table(title=f"Last link, hand and payload, in the frame of {result.frame}", title_justify="left")
+    for column in ("parameter", "lower", "nominal", "upper", "unit", "prior", "of prior"):
+        table.add_column(column, justify="left" if column in ("parameter", "unit") else "right")
+    for p in result.parameters:
+        table.add_row(
+            p.name,
+            f"{p.lower:.5g}",
+            f"{p.nominal:.5g}",
+            f"{p.upper:.5g}",
+            p.unit,
+            f"[{p.prior_lower:.4g}, {p.prior_upper:.4g}]".replace("[", "\\["),
+            f"{100.0 * p.width_share:.3g} %",
+        )
+    console.print(table)
+    _print_rest(console, result)
+
+
+def _print_rest(console: Console, result: IdentificationResult) -> None:
+    if result.rejected:
+        rejected = ", ".join(
+            f"{count} {reason.replace('_', ' ')}" for reason, count in result.rejected.items()
+        )
+        console.print(f"left out: {rejected}", markup=False)
+    for line in result.diagnosis:
+        console.print(
+            f"diagnosis: {line}" if result.status == "empty_set" else line, markup=False, soft_wrap=True
+        )

@@ -1,0 +1,148 @@
+"""Pictures of an identification as PNG bytes, narrow enough for a telephone."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from safe_sysid.report.identification_result import IdentificationResult
+
+__all__ = ["bounds_picture", "residuals_picture", "slack_picture"]
+
+FloatArray = NDArray[np.float64]
+_BOUND, _LIMIT, _PRIOR, _INK = "#1f6fb4", "#c1121f", "#eceff3", "#30363d"
+_CAUSES = (
+    "#1f6fb4",
+    "#e08e0b",
+    "#2a9d5c",
+    "#8a4fbe",
+    "#b5651d",
+    "#d1609c",
+    "#5c6770",
+    "#9aa516",
+    "#17a2b8",
+    "#444444",
+)
+
+
+def bounds_picture(result: IdentificationResult) -> bytes:
+    """Ten panels: intervals over time within the prior.
+
+    Args:
+        result: with at least no updates; without any the prior alone is drawn.
+    """
+    figure = Figure(figsize=(8.0, 12.0), dpi=100, layout="constrained", facecolor="white")
+    axes = figure.subplots(5, 2, sharex=True)
+    start = result.log.start_s
+    end = max(result.log.end_s, start + 1e-3)
+    times = np.array([start, *(u.time_s for u in result.updates), end])
+    for i, axis in enumerate(axes.flat):
+        row = result.parameters[i]
+        low = np.array([row.prior_lower, *(u.lower[i] for u in result.updates)])
+        high = np.array([row.prior_upper, *(u.upper[i] for u in result.updates)])
+        low, high = np.append(low, low[-1]), np.append(high, high[-1])
+        axis.axhspan(row.prior_lower, row.prior_upper, color=_PRIOR, lw=0, label="prior")
+        axis.fill_between(times, low, high, step="post", color=_BOUND, alpha=0.25, lw=0, label="interval")
+        for side in (low, high):
+            axis.step(times, side, where="post", color=_BOUND, lw=1.2)
+        if result.updates:
+            nominal = [u.nominal[i] for u in result.updates]
+            axis.step(
+                times[1:], [*nominal, nominal[-1]], where="post", color=_INK, lw=1.0, ls=":", label="nominal"
+            )
+        pad = 0.06 * ((row.prior_upper - row.prior_lower) or 1.0)
+        axis.set_ylim(row.prior_lower - pad, row.prior_upper + pad)
+        axis.set_xlim(start, end)
+        axis.set_title(f"{row.name}  [{row.unit.replace('^2', '²')}]", fontsize=10.5, loc="left")
+        axis.set_title(f"{100.0 * row.width_share:.3g} % of prior", fontsize=9, loc="right", color=_BOUND)
+        _style(axis)
+    for axis in axes[-1]:
+        axis.set_xlabel("time [s]")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return _png(figure)
+
+
+def residuals_picture(
+    time: FloatArray, residual: FloatArray, bound: FloatArray, joint_names: Sequence[str]
+) -> bytes:
+    """One panel per joint: what the equations leave, within what the declared errors allow.
+
+    Args:
+        time: (W,) s.
+        residual: (W, n) N m.
+        bound: (W, n) N m.
+        joint_names: n names.
+    """
+    n = len(joint_names)
+    rows = math.ceil(n / 2)
+    figure = Figure(figsize=(8.0, 2.3 * rows + 0.6), dpi=100, layout="constrained", facecolor="white")
+    axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
+    order = np.argsort(time)
+    for j, axis in enumerate(axes.flat):
+        if j >= n:
+            axis.set_axis_off()
+            continue
+        limit, value = bound[order, j], residual[order, j]
+        out = np.abs(value) > limit
+        axis.fill_between(
+            time[order], -limit, limit, color=_BOUND, alpha=0.2, lw=0, label="allowed by declared errors"
+        )
+        axis.plot(time[order], value, color=_BOUND, lw=0.9, marker=".", ms=2, label="residual")
+        if np.any(out):
+            axis.plot(time[order][out], value[out], ".", color=_LIMIT, ms=5, label="beyond")
+        share = 100.0 * float(np.max(np.abs(value) / np.maximum(limit, 1e-12)))
+        axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
+        axis.set_title(
+            f"up to {share:.0f} %", fontsize=9, loc="right", color=_LIMIT if np.any(out) else _BOUND
+        )
+        _style(axis)
+    for axis in axes[-1]:
+        axis.set_xlabel("time [s]")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return _png(figure)
+
+
+def slack_picture(parts: FloatArray, causes: Sequence[str], joint_names: Sequence[str]) -> bytes:
+    """Stacked bars: what the half widths of each joint's equations are made of.
+
+    Args:
+        parts: (n, causes) N m.
+        causes: their names.
+        joint_names: n names.
+    """
+    n = len(joint_names)
+    figure = Figure(figsize=(8.0, 0.5 * n + 1.6), dpi=100, layout="constrained", facecolor="white")
+    axis = figure.subplots()
+    left = np.zeros(n)
+    for c, cause in enumerate(causes):
+        if np.max(parts[:, c]) > 1e-3 * np.max(parts.sum(axis=1)):
+            axis.barh(np.arange(n), parts[:, c], left=left, color=_CAUSES[c % len(_CAUSES)], label=cause)
+        left = left + parts[:, c]
+    axis.set_yticks(np.arange(n), list(joint_names))
+    axis.invert_yaxis()
+    axis.set_xlabel("mean half width of an equation, as a torque [N m]")
+    _style(axis)
+    axis.legend(frameon=False, fontsize=9)
+    return _png(figure)
+
+
+def _style(axis: Axes) -> None:
+    axis.grid(True, color="#d8dde3", lw=0.6)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(labelsize=8.5, colors=_INK)
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()

@@ -1,0 +1,326 @@
+"""Rows and slacks again, straight from the formulas in plain Python: slow, no kernels, one row at a time.
+
+Shares with the code under test only the regressors and link norms of ``safe_sysid.robot``. Leibniz bounds are summed
+term by term, without cumulative sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safe_sysid.robot.magnitudes import link_norms
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+
+
+class Leibniz:
+    """Terms ``a[l, max(i, k, m, ..)] v_k x_m ..`` summed over all joints and links, with nested loops."""
+
+    def __init__(self, kin, box):
+        norms = link_norms(kin, box.lower, box.upper)
+        self.a, self.b = (np.maximum.accumulate(x[:, ::-1], axis=1)[:, ::-1] for x in (norms.a, norms.b))
+        self.g = float(np.linalg.norm(kin.gravity))
+        self.n = box.n
+
+    def total(self, norms, start, *factors):
+        """``sum_{k, m, ..} norms[l, max(start, k, m, ..)] f_k g_m ..`` for every link l."""
+        if not factors:
+            return norms[:, start]
+        out = 0.0
+        for k in range(self.n):
+            if factors[0][k]:
+                out = out + factors[0][k] * self.total(norms, max(start, k), *factors[1:])
+        return out if np.ndim(out) else np.zeros(len(norms))
+
+    def c(self, i, v, x, y):
+        return self.total(self.a, i, v, x) + self.total(self.a, i, y)
+
+    def e(self, i, v, x, y, x2, y2):
+        s = self.total
+        return s(self.a, i, v, x, x2) + s(self.a, i, y, x2) + s(self.a, i, y2, x)
+
+    def p0(self, v):
+        return np.array([sum(self.total(self.a, i) * self.total(self.a, 0, v)) for i in range(self.n)])
+
+    def f0(self, v):
+        s = self.total
+        return np.array([
+            sum(s(self.a, i, v) * s(self.a, 0, v) + self.g * s(self.b, i)) for i in range(self.n)
+        ])  # fmt: skip
+
+    def p1(self, v, x, y):
+        s = self.total
+        return np.array([
+            sum(s(self.a, i, x) * s(self.a, 0, v) + s(self.a, i) * self.c(0, v, x, y)) for i in range(self.n)
+        ])  # fmt: skip
+
+    def f1(self, v, x, y):
+        s = self.total
+        return np.array([
+            sum(
+                self.c(i, v, x, y) * s(self.a, 0, v)
+                + s(self.a, i, v) * self.c(0, v, x, y)
+                + self.g * s(self.b, i, x)
+            )
+            for i in range(self.n)
+        ])  # fmt: skip
+
+    def p2(self, v, x, y, x2, y2):
+        s = self.total
+        return np.array([
+            sum(
+                s(self.a, i, x, x2) * s(self.a, 0, v)
+                + s(self.a, i, x) * self.c(0, v, x2, y2)
+                + s(self.a, i, x2) * self.c(0, v, x, y)
+                + s(self.a, i) * self.e(0, v, x, y, x2, y2)
+            )
+            for i in range(self.n)
+        ])  # fmt: skip
+
+    def f2(self, v, x, y, x2, y2):
+        s = self.total
+        return np.array([
+            sum(
+                self.e(i, v, x, y, x2, y2) * s(self.a, 0, v)
+                + self.c(i, v, x, y) * self.c(0, v, x2, y2)
+                + self.c(i, v, x2, y2) * self.c(0, v, x, y)
+                + s(self.a, i, v) * self.e(0, v, x, y, x2, y2)
+                + self.g * s(self.b, i, x, x2)
+            )
+            for i in range(self.n)
+        ])  # fmt: skip
+
+
+class Anchor:
+    """Bounds of derivatives at one state; derivatives by trigonometric interpolation."""
+
+    def __init__(self, kin, box, q, qd):
+        n = box.n
+        inertial = slice(0, 10 * n)
+        mid, rad = box.mid[inertial], box.rad[inertial]
+
+        def bound(d):
+            return np.abs(d @ mid) + np.abs(d) @ rad
+
+        def slope(g, j):
+            # Degree two in q_j: five samples determine a0 + a1 cos + b1 sin + a2 cos 2 + b2 sin 2; b1 + 2 b2 is wanted.
+            angles = 2.0 * np.pi * np.arange(5) / 5
+            samples = np.array([g(q + a * np.eye(n)[j])[:, inertial] for a in angles])
+            basis = np.stack(
+                [angles * 0 + 1, np.cos(angles), np.sin(angles), np.cos(2 * angles), np.sin(2 * angles)]
+            )
+            coefficients = np.einsum("ab,bij->aij", np.linalg.inv(basis.T), samples)
+            return coefficients[2] + 2.0 * coefficients[4]
+
+        self.q, self.qd = q, qd
+        columns = [[], [], [], []]
+        for j in range(n):
+            unit = np.eye(n)[j]
+            columns[0].append(bound(slope(lambda x: momentum_regressor(kin, x, qd), j)))
+            columns[1].append(bound(momentum_regressor(kin, q, unit)[:, inertial]))
+            columns[2].append(bound(slope(lambda x: momentum_rate_regressor(kin, x, qd), j)))
+            up, down = (momentum_rate_regressor(kin, q, qd + s * unit)[:, inertial] for s in (1, -1))
+            columns[3].append(bound(0.5 * (up - down)))
+        self.p_q, self.p_qd, self.f_q, self.f_qd = (np.stack(c, axis=1) for c in columns)
+        gravity = [
+            bound(momentum_rate_regressor(kin._replace(gravity=unit), q, 0 * qd)[:, inertial])
+            for unit in np.eye(3)
+        ]
+        self.f_g = np.linalg.norm(gravity, axis=0)
+
+    def first(self, leibniz, which, q, v, x, y):
+        """``Df`` or ``Dp`` at (q, v) along (x, y)."""
+        dq, dv = np.abs(q - self.q), np.abs(v - self.qd)
+        top = np.maximum(np.abs(v), np.abs(self.qd))
+        if which == "f":
+            here = self.f_q @ x + self.f_qd @ y + leibniz.f2(top, dq, dv, x, y)
+            return np.minimum(leibniz.f1(np.abs(v), x, y), here)
+        here = self.p_q @ x + self.p_qd @ y + leibniz.p2(top, dq, dv, x, y)
+        return np.minimum(leibniz.p1(np.abs(v), x, y), here)
+
+
+def torque_interval(measured, e):
+    a, b = e.torque_abs + e.torque_drift, e.torque_rel
+    ends = []
+    for bias in (-e.torque_bias, e.torque_bias):
+        x = measured - bias
+        tops = [np.where(x + a >= 0, (x + a) / (1 - b), (x + a) / (1 + b))]
+        bottoms = [np.where(x - a <= 0, (x - a) / (1 - b), (x - a) / (1 + b))]
+        if e.torque_source == "command":
+            tops.append(x + a + b * np.abs(x))
+            bottoms.append(x - a - b * np.abs(x))
+        ends.append((np.min(bottoms, axis=0) + bias, np.max(tops, axis=0) + bias))
+    lower, upper = np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
+    return 0.5 * (lower + upper), 0.5 * (upper - lower)
+
+
+def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
+    """Matrix (n, 14 n), target (n,), parts (n, 10) of one window; ``offset``: log index of the first sample."""
+    n = box.n
+    inertial = slice(0, 10 * n)
+    mid, rad = box.mid[inertial], box.rad[inertial]
+    leibniz = Leibniz(kin, box)
+    seen = 0.0 if e.torque_source == "link" else 1.0
+    big = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    fc, fv, ia = (seen * big[(10 + i) * n : (11 + i) * n] for i in range(3))
+    fc_mid, fc_rad = (seen * x[10 * n : 11 * n] for x in (box.mid, box.rad))
+    beta_mid, beta_rad = box.mid[13 * n :], box.rad[13 * n :] + e.torque_bias
+    gamma = np.linalg.norm(kin.gravity) * (e.gravity_relative + (1 + e.gravity_relative) * e.gravity_angle)
+    dq, dv, zero = e.position, e.velocity, np.zeros(n)
+    t, q, qd = data.stamps, data.q, data.qd
+    middle, half = torque_interval(data.effort, e)
+    anchors: dict[int, Anchor] = {}
+
+    def anchor(k):
+        log = k + offset
+        a = max(log - log % e.linearise_every, run) - offset
+        if a not in anchors:
+            anchors[a] = Anchor(kin, box, q[a], qd[a])
+        return anchors[a]
+
+    def phi(k):
+        if ramp <= 0:
+            return 1.0
+        rise = min(ramp, 0.5 * (t[last] - t[first]))
+        return min(min(t[k] - t[first], t[last] - t[k]) / rise, 1.0)
+
+    def step(k):
+        s = {}
+        h = t[k + 1] - t[k]
+        sigma = e.stamp + 2.0**-52 * abs(t[k + 1])
+        longest, ratio = h + 2 * sigma, 2 * sigma / h
+        delta, c = q[k + 1] - q[k], 0.5 * (q[k] + q[k + 1])
+        by_q, by_v = delta / h, 0.5 * (qd[k] + qd[k + 1])
+        acc = e.acceleration
+        if e.jerk is not None:
+            acc = np.minimum(
+                acc, (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio)) + 0.5 * e.jerk * longest
+            )
+        rho_q = 2 * dq / h + (np.abs(by_q) + 2 * dq / h) * ratio / (1 - ratio)
+        rho_v = 0.25 * acc * longest
+        if e.jerk is not None:
+            rho_v = np.minimum(rho_v, e.jerk * longest**2 / 12)
+        rho_v = rho_v + dv
+        use = rho_q <= rho_v
+        u, rho = np.where(use, by_q, by_v), np.where(use, rho_q, rho_v)
+        w = 0.5 * acc * longest + rho
+        v = np.abs(u) + w
+        x, x1 = 0.5 * v * longest + dq, acc * longest**2 / 12 + dq
+        reach = 0.5 * acc * longest
+        sign = np.where(
+            np.abs(u) - rho - reach > e.transition,
+            np.sign(u),
+            np.where(np.abs(by_v) - dv - reach > e.transition, np.sign(by_v), 0.0),
+        )
+        tau, noise = middle[k + 1], half[k + 1]
+        loose = noise
+        if e.effort == "sampled":
+            tau, noise = 0.5 * (middle[k] + middle[k + 1]), 0.5 * (half[k] + half[k + 1])
+            loose = noise + e.torque_rate * longest / 4
+        at = anchor(k)
+        f = momentum_rate_regressor(kin, c, u)[:, inertial]
+        far_f, far_p = leibniz.f2(v, x, w, x, w), leibniz.p2(v, x, w, x, w)
+        s.update(h=h, delta=delta, c=c, by_q=by_q, sign=sign, tau=tau, noise=noise, loose=loose, f=f, acc=acc)
+        s["p"] = momentum_regressor(kin, c, by_q)[:, inertial]
+        s["rate"] = at.first(leibniz, "f", c, u, x1, rho) + 0.5 * far_f
+        s["slope"] = longest**2 / 12 * at.first(leibniz, "f", c, u, v, acc) + longest / 8 * far_f
+        s["ramp"] = at.first(leibniz, "p", c, u, x1, zero) + 0.5 * far_p
+        s["shift"] = at.first(leibniz, "p", c, u, zero, dq) + ia * dq
+        b1 = leibniz.f1(zero, np.abs(c - at.q), zero) / leibniz.g
+        s["gravity"] = gamma * np.minimum(leibniz.f0(zero) / leibniz.g, at.f_g + b1)
+        s["x_mid"] = tau + f @ mid - beta_mid - sign * fc_mid
+        unknown = np.where(sign == 0, fc, fc_rad)
+        s["size"] = np.abs(s["x_mid"]) + np.abs(f) @ rad + loose + beta_rad + unknown
+        s["torques"] = np.abs(tau) + loose + leibniz.f0(v) + fc + fv * v + np.abs(beta_mid) + beta_rad
+        return s
+
+    def end(k):
+        value = anchor(k).first(leibniz, "p", q[k], qd[k], dq, dv)
+        value = value + 0.5 * leibniz.p2(np.abs(qd[k]) + dv, dq, dv, dq, dv) + ia * dv
+        p = momentum_regressor(kin, q[k], qd[k])[:, inertial]
+        momentum = np.abs(p @ mid) + np.abs(p) @ rad + ia * np.abs(qd[k]) + value
+        momenta = leibniz.p0(np.abs(qd[k]) + dv) + ia * (np.abs(qd[k]) + dv)
+        return value, momentum, momenta
+
+    steps = {k: step(k) for k in range(first, last)}
+    sigma = e.stamp + 2.0**-52 * abs(t[last])
+    p, s = dict.fromkeys(range(first - 1, last + 1), 0.0), dict.fromkeys(range(first - 1, last + 1), 0.0)
+    for k in range(first, last):
+        p[k], s[k] = 0.5 * (phi(k) + phi(k + 1)), (phi(k + 1) - phi(k)) / steps[k]["h"]
+    deviation = sigma * sum(abs(s[k] - s[k - 1]) for k in range(first, last + 1))
+    matrix, target, parts = np.zeros((n, 14 * n)), np.zeros(n), np.zeros((n, 10))
+    joint = np.arange(n)
+    variation = phi(first) + phi(last)
+    for k in range(first, last):
+        d = steps[k]
+        h = d["h"]
+        longest = h + 2 * sigma
+        area, rise = p[k] * h, s[k] * h
+        wide, turn = (p[k] + deviation) * longest, abs(rise) * longest / h
+        variation += turn
+        matrix[:, inertial] -= area * d["f"] + rise * d["p"]
+        matrix[joint, 10 * n + joint] += seen * area * d["sign"]
+        matrix[joint, 11 * n + joint] += seen * p[k] * d["delta"]
+        matrix[joint, 12 * n + joint] -= seen * s[k] * d["delta"]
+        matrix[joint, 13 * n + joint] += area
+        target += area * d["tau"]
+        parts[:, 0] += area * (d["noise"] - e.torque_drift)
+        parts[:, 1] += area * e.torque_drift
+        parts[:, 3] += area * fc * (d["sign"] == 0)
+        parts[:, 4] += wide * d["rate"] + turn * d["slope"]
+        if e.effort == "sampled":
+            parts[:, 2] += wide * e.torque_rate * (e.torque_delay + e.torque_jitter)
+            parts[:, 4] += e.torque_rate * (wide * longest / 4 + turn * longest**2 / 12)
+        parts[:, 5] += turn * d["ramp"]
+        parts[:, 6] += fv * turn * d["acc"] * longest**2 / 12
+        parts[:, 7] += wide * d["gravity"]
+        parts[:, 8] += deviation * (longest * d["size"] + fv * (np.abs(d["delta"]) + 2 * dq))
+        parts[:, 9] += area * d["torques"]
+        if rise:
+            parts[:, 9] += turn * (end(k)[2] + end(k + 1)[2])
+    for k in range(first, last + 1):
+        inside = [steps[i] for i in (k - 1, k) if i in steps]
+        largest = {name: np.max([d[name] for d in inside], axis=0) for name in ("shift", "size")}
+        parts[:, 6] += fv * dq * abs(p[k] - p[k - 1])
+        parts[:, 8] += sigma * abs(p[k] - p[k - 1]) * largest["size"]
+        if ramp > 0:
+            parts[:, 5] += abs(s[k] - s[k - 1]) * largest["shift"]
+        if first < k < last:
+            before, after = inside
+            jump = np.abs(after["sign"] - before["sign"])
+            change = np.abs(
+                after["tau"] - before["tau"] + (after["f"] - before["f"]) @ mid
+                - (after["sign"] - before["sign"]) * fc_mid
+            )  # fmt: skip
+            change += (
+                np.abs(after["f"] - before["f"]) @ rad + after["loose"] + before["loose"] + jump * fc_rad
+            )
+            change += ((after["sign"] == 0) * 1.0 + (before["sign"] == 0)) * fc
+            parts[:, 8] += sigma * min(p[k], p[k - 1]) * change
+            if ramp > 0:
+                twist = leibniz.p1(dq, np.abs(after["c"] - before["c"]), zero)
+                parts[:, 5] += min(abs(s[k]), abs(s[k - 1])) * twist
+    for k, sign in ((last, 1.0), (first, -1.0)):
+        value, momentum, momenta = end(k)
+        matrix[:, inertial] += sign * phi(k) * momentum_regressor(kin, q[k], qd[k])[:, inertial]
+        matrix[joint, 12 * n + joint] += seen * sign * phi(k) * qd[k]
+        parts[:, 5] += phi(k) * value
+        parts[:, 9] += phi(k) * momenta
+        if k == last:
+            parts[:, 8] += deviation * momentum
+    parts[:, 9] = 1e-10 * (parts[:, 9] + np.abs(target))
+    beside = e.torque_delay + e.torque_jitter
+    if e.effort == "held" and beside > 0:
+        need = beside + 2 * sigma
+        low = max(k for k in range(first + 1) if t[first] - t[k] >= need)
+        high = min(k for k in range(last, len(t)) if t[k] - t[last] >= need)
+        tau, noise = middle[low + 1 : high + 1], half[low + 1 : high + 1]
+        k = np.arange(low, high)
+        near = np.ones(len(k), bool)
+        if ramp <= 0:
+            inner_high = min([j for j in range(first, last) if t[j] - t[first] >= need], default=last)
+            inner_low = max([j for j in range(first + 1, last + 1) if t[last] - t[j] >= need], default=first)
+            near = (k < inner_high) | (k >= inner_low)
+        spread = np.max((tau + noise)[near], axis=0) - np.min((tau - noise)[near], axis=0)
+        jumps = np.sum(np.abs(np.diff(tau, axis=0)) + noise[1:] + noise[:-1], axis=0)
+        parts[:, 2] = e.torque_delay * (0.5 * variation + deviation) * spread + e.torque_jitter * jumps
+    return matrix, target, parts

@@ -1,0 +1,235 @@
+"""The runner: one result whatever it runs on, nothing lost when it stops, and a command that says what happened."""
+
+import json
+import os
+import sys
+
+import pytest
+from rich.console import Console
+
+from safe_sysid.campaign import runner
+from safe_sysid.campaign.results import CampaignError, ResultFile, read_results, write_summary
+from safe_sysid.campaign.runner import Campaign, in_dask, in_processes, in_this_process, run_chunk
+from safe_sysid.campaign.summary import as_json, is_sound, summarise, table
+from safe_sysid.cli import main
+from safe_sysid.commands import campaign as command
+from safe_sysid.commands.arguments import OneLineParser
+
+SMALL = {
+    "fixed": {"noise": "zero", "joints": 3, "samples": 60, "method": "lp", "updates": 1, "simulated": False}
+}
+
+
+def run_command(*arguments):
+    """As the command line would, in this process."""
+    parser = OneLineParser(prog="safe-sysid campaign")
+    command.configure(parser)
+    return command.run(parser.parse_args(["identification", *map(str, arguments)]))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """No worker processes: starting them costs seconds."""
+    monkeypatch.setattr(
+        runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices)
+    )
+    for name in runner.THREAD_VARIABLES:
+        monkeypatch.setenv(name, "1")
+
+
+def strip(results):
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in sorted(results, key=lambda r: r["index"])]
+
+
+def flat(parts):
+    return [result for part in parts for result in part]
+
+
+# --- where it runs -------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_processes_gives_the_same_results():
+    campaign = Campaign("identification", 3)
+    one = flat(in_processes(campaign, range(6), 1, chunk=4))
+    two = flat(in_processes(campaign, range(6), 2, chunk=1))
+    assert strip(one) == strip(two)
+    assert [r["index"] for r in strip(one)] == list(range(6))
+    assert not any("error" in r for r in one)
+
+
+def test_environment_is_put_back():
+    before = dict(os.environ)
+    iterator = in_processes(Campaign("identification", 3, SMALL), range(2), 1)
+    next(iterator)
+    iterator.close()
+    assert dict(os.environ) == before
+
+
+def test_a_dask_cluster_gives_the_same_results():
+    distributed = pytest.importorskip("distributed")
+    campaign = Campaign("identification", 3, SMALL)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        there = flat(in_dask(campaign, range(5), cluster.scheduler_address, chunk=2))
+    assert strip(there) == strip(flat(in_this_process(campaign, range(5))))
+
+
+def test_dask_that_is_missing_or_does_not_answer_is_said(monkeypatch):
+    campaign = Campaign("identification", 3, SMALL)
+    if "distributed" in sys.modules or pytest.importorskip("distributed"):
+        with pytest.raises(CampaignError, match="scheduler"):
+            next(in_dask(campaign, range(2), "not an address"))
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(CampaignError, match="not installed"):
+        next(in_dask(campaign, range(2), "tcp://127.0.0.1:1"))
+
+
+def test_a_trial_that_raises_is_a_result(monkeypatch):
+    monkeypatch.setitem(runner.KINDS, "broken", ("safe_sysid.campaign.runner", "run_chunk"))
+    results = run_chunk(Campaign("broken", 0, {}), [4])
+    assert results[0]["index"] == 4
+    assert "Error" in results[0]["error"]
+    assert not is_sound(results[0])
+    with pytest.raises(CampaignError, match="kind of trial"):
+        run_chunk(Campaign("nothing", 0), [1])
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_survive_a_crash_in_the_middle_of_a_line(tmp_path):
+    path, header = tmp_path / "r.jsonl", {"kind": "x", "seed": 1, "options": {}}
+    with ResultFile(path, header, resume=False) as file:
+        file.append([{"index": 0}, {"index": 2}])
+    with path.open("ab") as raw:
+        raw.write(b'{"index": 5, "wid')
+    assert set(read_results(path)[1]) == {0, 2}
+    with ResultFile(path, header, resume=True) as file:
+        assert set(file.done) == {0, 2}
+        file.append([{"index": 1}])
+    found, trials = read_results(path)
+    assert set(trials) == {0, 1, 2}
+    assert found["seed"] == 1
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path):
+    path, header = tmp_path / "r.jsonl", {"kind": "x", "seed": 1, "options": {}}
+    ResultFile(path, header, resume=False).__exit__(None, None, None)
+    with pytest.raises(CampaignError, match="--resume"):
+        ResultFile(path, header, resume=False)
+    with pytest.raises(CampaignError, match="seed = 1: expected 2"):
+        ResultFile(path, header | {"seed": 2}, resume=True)
+    with pytest.raises(CampaignError, match="options"):
+        ResultFile(path, header | {"options": {"beyond": 1.1}}, resume=True)
+    other = tmp_path / "other.jsonl"
+    for text in ("{}\n", '{"schema": "something"}\n', "not json\n", '{"schema": "cut'):
+        other.write_text(text)
+        with pytest.raises(CampaignError):
+            read_results(other)
+    path.write_bytes(path.read_bytes() + b"damage\n" + b'{"index": 1}\n')
+    with pytest.raises(CampaignError, match="line 2"):
+        read_results(path)
+    with pytest.raises(CampaignError, match="expected a file"):
+        read_results(tmp_path / "none")
+    with pytest.raises(CampaignError):
+        write_summary(tmp_path / "no directory" / "x", {})
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_a_campaign_that_was_stopped_goes_on(here, tmp_path, capsys):
+    whole, parts = tmp_path / "whole.json", tmp_path / "parts.json"
+    assert run_command("--trials", 5, "--json", whole) == 0
+    assert run_command("--trials", 2, "--json", parts) == 0
+    assert run_command("--trials", 5, "--json", parts, "--resume") == 0
+    both = [json.loads(path.read_text()) for path in (whole, parts)]
+    assert strip(both[0]["results"]) == strip(both[1]["results"])
+    assert both[0]["trials"] == 5
+    assert both[0]["exclusions"] == 0
+    assert set(both[0]["results"][0]) >= {"index", "settings", "exclusions", "empty", "broken_rows", "widths"}
+    assert both[0]["by"]["noise"]
+    assert "campaign identification" in capsys.readouterr().out
+    with pytest.raises(CampaignError, match="exists"):
+        run_command("--trials", 5, "--json", whole)
+
+
+def test_ctrl_c_keeps_what_was_done(here, tmp_path, monkeypatch, capsys):
+    def interrupted(campaign, indices, jobs):
+        for i, part in enumerate(in_this_process(campaign, indices)):
+            if i == 2:
+                raise KeyboardInterrupt
+            yield part
+
+    monkeypatch.setattr(runner, "in_processes", interrupted)
+    out = tmp_path / "r.jsonl"
+    assert run_command("--trials", 6, "--out", out, "--json", tmp_path / "s.json") == 130
+    assert len(read_results(out)[1]) == 2
+    assert json.loads((tmp_path / "s.json").read_text())["trials"] == 2
+    assert "interrupted after 2 of 6" in capsys.readouterr().out
+
+
+def test_exit_status_tells_what_was_found(here, monkeypatch, capsys):
+    wrong = {"exclusions": [{"component": "m"}]}
+    real = runner.run_chunk
+
+    def found(campaign, indices):
+        return [result | wrong for result in real(Campaign("identification", 3, SMALL), indices)]
+
+    monkeypatch.setattr(runner, "run_chunk", found)
+    assert run_command("--trials", 2) == 1
+    text = capsys.readouterr().out
+    assert "--seed 0 --only 1" in text
+    assert run_command("--trials", 2, "--beyond", 1.05) == 0  # there it is what is looked for
+
+
+def test_one_trial_can_be_repeated_and_saved(here, tmp_path, capsys):
+    from safe_sysid.logs.npz import read_log
+
+    log = tmp_path / "log.npz"
+    assert run_command("--only", 7, "--seed", 3, "--noise", "zero", "--save-log", log) == 0
+    text = capsys.readouterr().out
+    assert "update 1" in text
+    assert '"index": 7' in text
+    truth = json.loads(log.with_suffix(".json").read_text())
+    assert len(truth["theta"]) == 14 * truth["settings"]["joints"]
+    assert read_log(log).measurements.n == truth["settings"]["joints"]
+
+
+def test_wrong_arguments_are_refused_in_one_line(tmp_path, capsys):
+    for arguments in (
+        ["--trials", "0"], ["--beyond", "-1"], ["--break", "luck"], ["--jobs", "2", "--scheduler", "x"], ["--trials"],
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as stop:
+            run_command(*arguments)
+        assert stop.value.code == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    with pytest.raises(CampaignError, match="--resume"):
+        run_command("--resume")
+    with pytest.raises(CampaignError, match="--noise = 'luck'"):
+        run_command("--noise", "luck")
+    with pytest.raises(CampaignError, match="directory that exists"):
+        run_command("--json", tmp_path / "no" / "x.json")
+
+
+def test_the_command_is_part_of_the_command_line(capsys):
+    assert main(["campaign", "identification", "--help"]) == 0
+    assert "--scheduler" in capsys.readouterr().out
+
+
+def test_summary_counts_and_the_table_shows_them(capsys):
+    trials = flat(in_this_process(Campaign("identification", 3, SMALL), range(3)))
+    trials[1] |= {"exclusions": [{"component": "m"}], "empty": ["why"]}
+    trials.append({"index": 9, "error": "ValueError: x"})
+    counts = summarise(trials)
+    assert (counts["trials"], counts["exclusions"], counts["empty_sets"], counts["caught"]) == (4, 1, 1, 0)
+    assert counts["errors"] == 1
+    whole = as_json({"seed": 3}, trials)
+    assert whole["by"]["joints"]["3"]["trials"] == 3
+    Console(width=140).print(table(trials, "title"))
+    text = capsys.readouterr().out
+    assert "title" in text
+    assert "joints 3" in text
+    assert summarise([])["median_width"] is None

@@ -1,0 +1,338 @@
+"""Chains of certificates: honest ones are proved, forged ones are not, for the right reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from certificate_support import forge, random_log, random_model, verdicts, write_chain
+
+from safe_sysid.identification import MeasurementErrors
+from safe_sysid.identification.certificates.chain import ChainChecker
+from safe_sysid.identification.certificates.file import CertificateError, read_certificate
+from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """(model, truth, log, paths): three certificates of a random arm of three joints."""
+    rng = np.random.default_rng(7)
+    model, theta = random_model(rng, 3)
+    data = random_log(rng, model, theta, 1.2)
+    paths, box = write_chain(tmp_path_factory.mktemp("chain"), model, data, 401)
+    assert len(paths) == 3
+    assert box.contains(theta)
+    return model, theta, data, paths
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_honest_certificates_of_random_arms_are_proved(n, tmp_path):
+    rng = np.random.default_rng(n)
+    velocity = 1e-3 * (n % 2)
+    model, theta = random_model(rng, n, velocity=velocity, position=1e-6 * (n % 3), continuous=n == 4)
+    data = random_log(rng, model, theta, 0.5)
+    if n == 4:
+        data = Measurements(data.stamps, (data.q + np.pi) % (2 * np.pi) - np.pi, data.qd, data.effort)
+    paths, box = write_chain(tmp_path, model, data, 260)
+    assert paths
+    assert box.contains(theta)
+    for verdict in verdicts(model, paths, data):
+        assert verdict.passed, verdict.reason
+        assert verdict.spare >= 0.0
+    prior = model.arm_prior
+    assert np.any(box.payload_upper - box.payload_lower < 0.9 * (prior.payload_upper - prior.payload_lower))
+
+
+def test_proved_bounds_hold_the_truth_and_lie_inside_the_published(chain):
+    model, theta, data, paths = chain
+    for verdict, path in zip(verdicts(model, paths, data), paths, strict=True):
+        certificate = read_certificate(path)
+        assert np.all(certificate.arrays["lower"] <= verdict.proved_lower)
+        assert np.all(verdict.proved_upper <= certificate.arrays["upper"])
+        payload = theta[model.arm_prior.payload_slice]
+        assert np.all((verdict.proved_lower <= payload) & (payload <= verdict.proved_upper))
+
+
+def test_a_bound_one_unit_inside_the_proved_one_is_refused(chain, tmp_path):
+    model, _, data, paths = chain
+    honest = verdicts(model, paths[:1], data)[0]
+
+    def tight(arrays):
+        arrays["lower"][:], arrays["upper"][:] = honest.proved_lower, honest.proved_upper
+
+    assert verdicts(model, [forge(paths[0], tmp_path, tight)], data)[0].passed
+    for name, inward in (("lower", np.inf), ("upper", -np.inf)):
+        for k in range(10):
+
+            def edit(arrays, name=name, k=k, inward=inward):
+                tight(arrays)
+                arrays[name][k] = np.nextafter(arrays[name][k], inward)
+
+            verdict = verdicts(model, [forge(paths[0], tmp_path, edit)], data)[0]
+            assert not verdict.passed
+            assert f"{name} bound of {PAYLOAD_NAMES[k]}: published" in verdict.reason
+
+
+def widest(arrays):
+    """Row with the largest part in some bound, and that bound."""
+    k, i = np.unravel_index(
+        np.argmax(np.abs(arrays["row_multipliers"]) * arrays["slack"]), (20, len(arrays["slack"]))
+    )
+    return int(k), int(i)
+
+
+def change(name, at, by):
+    def edit(arrays):
+        _, i = widest(arrays)
+        value = arrays[name]
+        value[(i, *at) if at else i] += by(arrays, i) if callable(by) else by
+
+    return edit
+
+
+def flip(arrays):
+    k, i = widest(arrays)
+    arrays["row_multipliers"][k, i] *= -1.0
+
+
+def swap_box(arrays):
+    arrays["box_lower"][0] = np.nextafter(arrays["box_lower"][0], np.inf)
+
+
+def narrow_hand(arrays):
+    arrays["hand_upper"][0] -= 1e-9
+
+
+def open_less(arrays):
+    arrays["opening"][3] += 1e-9
+
+
+def uneven_cut(arrays):
+    kind = arrays["cut_kind"] == "semidefinite"
+    arrays["cut_u"][kind] += 2.0**-20
+    assert np.any(kind)
+
+
+def raise_cut(arrays):
+    arrays["cut_constant"][:] = 1e-6
+
+
+def negative_cut(arrays):
+    arrays["cut_multipliers"][0, 0] = -1e-12
+
+
+def unknown_cut(arrays):
+    arrays["cut_kind"][0] = "obviously"
+
+
+def box_cut(arrays):
+    arrays["cut_kind"][:] = "box"
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (flip, "bound of .* short by"),
+        (change("matrix", (2,), 1e-4), "not what the log gives"),
+        (change("target", (), lambda a, i: 0.01 * a["slack"][i]), "not what the log gives"),
+        (change("slack", (), lambda a, i: -0.05 * a["slack"][i]), "not what the log gives"),
+        (change("slack", (), lambda a, i: -2.0 * a["slack"][i]), "slack .* expected >= 0"),
+        (change("first", (), 1), "not what the log gives|first < last|expected some"),
+        (change("last", (), -1), "not what the log gives|first < last|expected some"),
+        (change("last", (), 5000), "expected some of the first"),
+        (change("joint", (), 1), "not what the log gives|joint 3"),
+        (change("joint", (), 70), "joint 7., expected 0 to 2"),
+        (change("ramp", (), 0.003), "not what the log gives|ramp needs"),
+        (change("ramp", (), -0.003), "ramp .* expected >= 0"),
+        (change("box_seq", (), 3), "sized by box"),
+        (change("log", (), 1), "log 1, expected 0"),
+        (swap_box, "box in force: lower bound of parameter 0"),
+        (narrow_hand, "hand: hand_upper of m"),
+        (open_less, "hand: opening of mcz"),
+        (uneven_cut, "semidefinite cut with u != v"),
+        (raise_cut, "right-hand side"),
+        (negative_cut, "multiplier is negative"),
+        (unknown_cut, "kind 'obviously'"),
+        (box_cut, "no payload box is declared"),
+    ],
+)
+def test_forged_arrays_are_refused(chain, tmp_path, edit, why):
+    import re
+
+    model, _, data, paths = chain
+    which = 0 if edit in (uneven_cut, raise_cut, negative_cut, unknown_cut, box_cut) else 2
+    verdict = verdicts(model, [*paths[:which], forge(paths[which], tmp_path, edit)], data)[-1]
+    assert not verdict.passed
+    assert re.search(why, verdict.reason), verdict.reason
+    assert verdict.reason.startswith(f"certificate 0:{which + 1}")
+
+
+def test_a_row_sized_by_a_later_smaller_box_is_refused(chain, tmp_path):
+    """Rows of the first update claim to be sized by the box that they themselves published."""
+    model, _, data, paths = chain
+
+    def edit(arrays):
+        arrays["box_seq"][:] = 1
+
+    verdict = verdicts(model, [forge(paths[0], tmp_path, edit)], data)[-1]
+    assert "sized by box 1, which the chain has not proved before" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "factor"),
+    [("torque_abs", 0.5), ("torque_rel", 0.9), ("acceleration", 0.99), ("transition", 0.0)],
+)
+def test_errors_declared_smaller_are_refused(chain, tmp_path, field, factor):
+    model, _, data, paths = chain
+
+    def edit(header):
+        value = header["errors"][field]
+        header["errors"][field] = [factor * x for x in value] if isinstance(value, list) else factor * value
+
+    verdict = verdicts(model, [forge(paths[0], tmp_path, header=edit)], data)[-1]
+    assert f"errors: smaller than the robot's configuration declares: {field}" in verdict.reason
+
+
+def test_larger_errors_are_taken_as_declared(chain, tmp_path):
+    """They may only make rows weaker: here too weak for what was published."""
+    model, _, data, paths = chain
+
+    def edit(header):
+        header["errors"]["torque_abs"] = [3.0 * x for x in header["errors"]["torque_abs"]]
+
+    verdict = verdicts(model, [forge(paths[0], tmp_path, header=edit)], data)[-1]
+    assert "not what the log gives" in verdict.reason
+
+
+def test_broken_chains_are_refused(chain, tmp_path):
+    model, _, data, paths = chain
+    assert "not here" in verdicts(model, [paths[1]], data)[0].reason
+    assert "expected" in verdicts(model, [paths[0], paths[2]], data)[1].reason
+    assert "begun already" in verdicts(model, [paths[0], paths[0]], data)[1].reason
+
+    def renumber(header):
+        header["seq"] = 5
+
+    forged = forge(paths[2], tmp_path, header=renumber)
+    assert "sequence number 5, expected 3" in verdicts(model, [*paths[:2], forged], data)[2].reason
+
+    def cut_off(header):
+        header["previous_sha256"] = None
+        header["epoch"] = 1
+
+    forged = forge(paths[2], tmp_path, header=cut_off)
+    assert "sequence number 3, expected 1" in verdicts(model, [*paths[:2], forged], data)[2].reason
+
+
+def test_a_changed_log_is_not_the_log(chain):
+    model, _, data, paths = chain
+    effort = data.effort.copy()
+    effort[300, 1] = np.nextafter(effort[300, 1], np.inf)
+    with pytest.raises(CertificateError, match="needs a log whose first 401 samples have sha256"):
+        verdicts(model, paths, Measurements(data.stamps, data.q, data.qd, effort))
+    with pytest.raises(CertificateError, match=r"looked at: log\.npz"):
+        verdicts(model, paths, data, names=("a", "b", "c"))
+    # What comes after the last certificate does not matter.
+    more = Measurements.concatenate([data, data])
+    assert all(v.passed for v in verdicts(model, paths, more))
+
+
+def test_a_forged_digest_does_not_help(chain, tmp_path):
+    """The log is changed and its new digest is written into the certificate: rows no longer follow."""
+    from safe_sysid.identification.digest import log_digest
+
+    model, _, data, paths = chain
+    changed = Measurements(data.stamps, data.q, data.qd, data.effort + 0.02)
+
+    def edit(header):
+        samples = header["log"]["samples"]
+        header["log"]["sha256"] = log_digest(model.joint_names, changed[:samples])
+
+    verdict = verdicts(model, [forge(paths[0], tmp_path, header=edit)], changed)[0]
+    assert "not what the log gives" in verdict.reason
+
+
+def test_another_robot_is_named(chain):
+    model, _, data, paths = chain
+    kin = model.kinematics
+    moved = kin.translation.copy()
+    moved[1, 2] = np.nextafter(moved[1, 2], 9.0)
+    other = dataclasses.replace(model, kinematics=kin._replace(translation=moved))
+    with pytest.raises(CertificateError, match=r"another robot than random: joint joint_2.translation"):
+        verdicts(other, paths, data)
+    measurement = model.settings.measurement.model_copy(update={"torque_abs": 0.03})
+    other = dataclasses.replace(
+        model, settings=model.settings.model_copy(update={"measurement": measurement})
+    )
+    with pytest.raises(CertificateError, match=r"measurement.torque_abs: certificate 0.02, robot 0.03"):
+        verdicts(other, paths, data)
+    prior = model.arm_prior
+    other = dataclasses.replace(model, arm_prior=ParameterBox(prior.lower, prior.upper + 1e-9))
+    assert "box in force: upper bound" in verdicts(other, paths, data)[0].reason
+
+
+def test_windows_over_rejected_samples_are_refused(chain, tmp_path):
+    """The forger takes a window over a gap, with whatever numbers."""
+    model, _, data, _ = chain
+    keep = np.r_[0:150, 160:400]
+    gapped = data[keep]
+    paths, _ = write_chain(tmp_path, model, gapped, 390)
+    assert verdicts(model, paths, gapped)[0].passed
+
+    def edit(arrays):
+        arrays["first"][0], arrays["last"][0] = 145, 155
+
+    folder = tmp_path / "forged"
+    folder.mkdir()
+    verdict = verdicts(model, [forge(paths[0], folder, edit)], gapped)[0]
+    assert "gap of 0.011 s after sample 149" in verdict.reason
+
+
+def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
+    from certificate_support import write_chain_with_tare
+
+    rng = np.random.default_rng(3)
+    model, theta = random_model(rng, 2)
+    empty = theta.copy()
+    last = model.arm_prior.payload_slice
+    empty[last] = model.theta_nominal[last]
+    tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
+    paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
+    assert box.contains(theta)
+    arrays = [read_certificate(path).arrays for path in paths]
+    assert any(np.any(a["log"] == 1) for a in arrays)
+
+    def judge(certificates, logs):
+        book = LogBook([NamedLog(str(i), model.joint_names, log) for i, log in enumerate(logs)])
+        return list(ChainChecker(model, book).check([read_certificate(path) for path in certificates]))
+
+    assert [v.reason for v in judge(paths, (data, tare_log))] == [None] * len(paths)
+    with pytest.raises(CertificateError, match="needs a log whose first"):
+        judge(paths, (data,))
+    which = next(i for i, a in enumerate(arrays) if np.any(a["log"] == 1))
+
+    def edit(a):
+        a["log"][:] = 0
+
+    folder = tmp_path / "forged"
+    folder.mkdir()
+    forged = forge(paths[which], folder, edit)
+    verdict = judge([*paths[:which], forged], (data, tare_log))[-1]
+    assert not verdict.passed
+    assert "row" in verdict.reason
+
+
+def test_certificates_say_what_they_rest_on(chain):
+    model, _, data, paths = chain
+    header = json.loads(paths[1].read_text())
+    assert header["robot"]["name"] == "random"
+    assert header["log"]["samples"] == 802
+    assert header["tare_log"] is None
+    assert len(header["previous_sha256"]) == 64
+    assert header["errors"]["torque_abs"] == [0.02, 0.02, 0.02]
+    assert [b["name"] for b in header["bounds"]][:2] == ["m", "mcx"]
+    assert len(MeasurementErrors.from_model(model).torque_abs) == len(data.q[0])

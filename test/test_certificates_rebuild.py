@@ -1,0 +1,300 @@
+"""Rows rebuilt from logs: they hold for the truth and imply what the identifier says; bad windows are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from certificate_support import random_log, random_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
+
+from safe_sysid.identification.certificates import step_bounds as step_bounds_module
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly
+from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
+from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
+from safe_sysid.identification.certificates.log_view import LogView, true_torque
+from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.momentum import momentum_rows
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+
+WINDOWS = [(20, 120), (25, 26), (37, 38), (64, 66), (120, 160), (100, 200)]
+FULL = {
+    "torque_bias": 0.1, "torque_drift": 0.02, "torque_delay": 1e-3, "torque_jitter": 1e-4, "gravity_angle": 0.01,
+    "gravity_relative": 1e-3,
+}  # fmt: skip
+SAMPLED = {"effort": "sampled", "torque_rate": 1000.0, "jerk": 500.0, "torque_jitter": 1e-4}
+
+
+def values(interval, box):
+    """Lower and upper bound of ``interval . theta`` over a box."""
+    corners = [getattr(interval, a) * getattr(box, b) for a in ("lo", "hi") for b in ("lower", "upper")]
+    return np.minimum.reduce(corners).sum(), np.maximum.reduce(corners).sum()
+
+
+def case(n, source="motor", position=0.0, velocity=0.0, stamp=1e-9, more=None):
+    rng = np.random.default_rng(n)
+    kin, theta = random_arm(rng, n)
+    theta, box = random_consistent_box(rng, theta, n)
+    log = simulate(kin, theta, 0.0, wavy_plans(rng, n, 0.25), rng=rng)
+    bound = 1.01 * log.largest_acceleration
+    errors = MeasurementErrors(n, source, 0.05, 0.02, position, velocity, bound, 0.0, stamp, **(more or {}))
+    data = noisy(log, 0.05, 0.02, rng, "random_sign", position, velocity, link=source == "link")
+    return kin, theta, box, errors, data
+
+
+def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
+    view = LogView(data, errors, np.full(errors.n, continuous), 1000.0)
+    wanted = [Window(a, b, ramp) for a, b in windows if b - a > 1 or ramp == 0.0]
+    assert all(view.refusal(w.first, w.last) is None for w in wanted)
+    rebuilder = RowRebuilder(kin, view, box, wanted)
+    return wanted, [rebuilder.rows(w, np.arange(errors.n)) for w in wanted]
+
+
+@pytest.mark.parametrize(
+    ("n", "source", "position", "velocity", "ramp", "stamp", "more"),
+    [
+        (1, "motor", 0.0, 0.0, 0.0, 1e-9, None),
+        (2, "command", 1e-5, 1e-3, 0.01, 1e-9, None),
+        (3, "link", 1e-5, 1e-3, 0.0, 1e-9, None),
+        (4, "motor", 0.0, 0.0, 0.0, 1e-9, FULL),
+        (4, "motor", 1e-5, 1e-2, 0.01, 1e-5, FULL),
+        (5, "link", 1e-6, 1e-3, 0.01, 1e-7, None),
+        (6, "motor", 1e-5, 1e-2, 0.0, 1e-5, SAMPLED),
+        (6, "motor", 1e-5, 1e-2, 0.01, 1e-5, SAMPLED),
+        (7, "motor", 0.0, 0.0, 0.0, 1e-9, None),
+        (9, "motor", 1e-5, 5e-3, 0.02, 1e-9, {"gravity_angle": 0.05}),
+    ],
+)
+def test_what_the_log_gives_implies_what_the_identifier_says(
+    n, source, position, velocity, ramp, stamp, more
+):
+    """For all parameters of the box: two derivations, one by intervals, of the same rows."""
+    kin, theta, box, errors, data = case(n, source, position, velocity, stamp, more)
+    windows, rebuilt = rebuild(kin, box, errors, data, ramp, WINDOWS)
+    rows = momentum_rows(kin, box, errors, data, [(w.first, w.last) for w in windows], ramp)
+    wide = dataclasses.replace(box)
+    assert len(rows) == n * len(windows)
+    ratios = []
+    for k in range(len(rows)):
+        row = rebuilt[k // n][k % n]
+        low, high = values(exactly(rows.matrix[k]) - row.matrix, wide)
+        assert high - low <= 1e-6 * rows.slack[k]
+        assert rows.target[k] - rows.slack[k] <= row.lower + low
+        assert row.upper + high <= rows.target[k] + rows.slack[k]
+        ratios.append(0.5 * (row.upper - row.lower) / rows.slack[k])
+        low, high = values(row.matrix, dataclasses.replace(box, lower=theta, upper=theta))
+        assert row.lower <= high
+        assert low <= row.upper
+    assert min(ratios) > 0.2  # not by being empty
+
+
+def test_a_smaller_error_than_was_made_is_noticed():
+    """Teeth: noise on its bound breaks rows that were rebuilt with 15 % less declared."""
+    kin, theta, box, errors, data = case(3)
+    point = dataclasses.replace(box, lower=theta, upper=theta)
+
+    def broken(declared):
+        _, rebuilt = rebuild(kin, point, declared, data, 0.0, [(k, k + 1) for k in range(20, 200)])
+        out = 0
+        for rows in rebuilt:
+            for row in rows.values():
+                low, high = values(row.matrix, point)
+                out += high < row.lower or low > row.upper
+        return out
+
+    assert broken(errors) == 0
+    small = dataclasses.replace(
+        errors, torque_abs=0.85 * errors.torque_abs, torque_rel=0.85 * errors.torque_rel
+    )
+    assert broken(small) > 10
+
+
+def test_each_part_of_the_error_is_needed(monkeypatch):
+    """With the truth known exactly and no noise, dropping the quadrature breaks rows of long steps."""
+    rng = np.random.default_rng(2)
+    kin, theta = random_arm(rng, 3)
+    log = simulate(kin, theta, 0.0, wavy_plans(rng, 3, 1.0), dt=1e-2, substeps=20, rng=rng)
+    errors = MeasurementErrors(3, "motor", 1e-9, 0.0, 0.0, 0.0, 1.05 * log.largest_acceleration, 0.0, 1e-12)
+    data = noisy(log, 0.0, 0.0, rng)
+    _, box = random_consistent_box(rng, theta, 3)
+    point = dataclasses.replace(box, lower=theta, upper=theta)
+
+    def broken():
+        view = LogView(data, errors, np.zeros(3, bool), 100.0)
+        windows = [Window(k, k + 20, 0.0) for k in range(0, 80, 5)]
+        rebuilder = RowRebuilder(kin, view, point, windows)
+        out = 0
+        for window in windows:
+            for row in rebuilder.rows(window, np.arange(3)).values():
+                low, high = values(row.matrix, point)
+                out += high < row.lower or low > row.upper
+        return out
+
+    assert broken() == 0
+    true = step_bounds_module.derivatives_at
+    monkeypatch.setattr(
+        step_bounds_module,
+        "derivatives_at",
+        lambda *a: type(true(*a))(*(0.0 * x for x in true(*a))),
+    )
+    far = step_bounds_module.LinkBounds.over
+    monkeypatch.setattr(
+        step_bounds_module.LinkBounds,
+        "over",
+        lambda *a: type(far(*a))(*(0.0 * getattr(far(*a), f) for f in far(*a).__dataclass_fields__)),
+    )
+    assert broken() > 0
+
+
+@pytest.mark.parametrize("n", [1, 3, 6])
+def test_derivatives_are_those_of_the_regressors(n):
+    rng = np.random.default_rng(n)
+    kin, theta = random_arm(rng, n)
+    q, qd, step = rng.uniform(-3, 3, n), rng.uniform(-2, 2, n), 1e-6
+    rigid = theta[: 10 * n]
+    d = derivatives_at(
+        interval_kinematics(kin), exactly(q[None]).stacked(), exactly(qd[None]).stacked(),
+        exactly(rigid).stacked(), True, True,
+    )  # fmt: skip
+
+    def value(regressor, x, y):
+        return regressor(kin, x, y)[:, : 10 * n] @ rigid
+
+    for name, regressor, of_q in (
+        ("p_q", momentum_regressor, True),
+        ("p_qd", momentum_regressor, False),
+        ("f_q", momentum_rate_regressor, True),
+        ("f_qd", momentum_rate_regressor, False),
+    ):
+        for j in range(n):
+            e = step * np.eye(n)[j]
+            ends = [value(regressor, q + s * e * of_q, qd + s * e * (not of_q)) for s in (1, -1)]
+            numeric = np.abs(ends[0] - ends[1]) / (2 * step)
+            np.testing.assert_allclose(getattr(d, name)[0, :, j], numeric, atol=1e-6)
+    for c in range(3):
+        other = kin._replace(gravity=kin.gravity + np.eye(3)[c])
+        moved = momentum_rate_regressor(other, q, qd)[:, : 10 * n] @ rigid
+        numeric = np.abs(moved - value(momentum_rate_regressor, q, qd))
+        np.testing.assert_allclose(d.f_g[0, :, c], numeric, atol=1e-9)
+
+
+def test_wrapped_positions_give_the_same_rows():
+    kin, _, box, errors, data = case(3)
+    turned = data.q + 2.0 * np.pi * np.random.default_rng(0).integers(-3, 4, data.q.shape)
+    wrapped = Measurements(data.stamps, turned, data.qd, data.effort)
+    _, plain = rebuild(kin, box, errors, data, 0.0, WINDOWS)
+    _, other = rebuild(kin, box, errors, wrapped, 0.0, WINDOWS, continuous=True)
+    for a, b in zip(plain, other, strict=True):
+        for j, row in a.items():
+            assert np.all(np.abs(row.matrix.lo - b[j].matrix.lo) < 1e-9)
+            assert abs(row.lower - b[j].lower) < 1e-9
+            assert abs(row.upper - b[j].upper) < 1e-9
+
+
+def test_windows_that_are_none_are_refused():
+    _, _, _, errors, data = case(2)
+    stamps, q, qd, effort = (getattr(data, name).copy() for name in ("stamps", "q", "qd", "effort"))
+    qd[50, 1] = np.nan
+    stamps[60] = stamps[59]
+    stamps[70] = stamps[40]
+    stamps[80:] += 0.5
+    stamps[90:] -= 0.2  # the clock jumps back: everything until it has caught up is rejected
+    view = LogView(Measurements(stamps, q, qd, effort), errors, np.zeros(2, bool), 1000.0)
+    assert view.refusal(0, 49) is None
+    assert view.refusal(61, 69) is None
+    assert view.refusal(80, 89) is None
+    for first, last, why in (
+        (45, 55, "sample 50 was rejected: not finite"),
+        (55, 65, "sample 60 was rejected: out of order or a duplicate"),
+        (65, 75, "sample 70 was rejected: out of order"),
+        (75, 85, "gap of 0.501"),
+        (95, 105, "sample 95 was rejected: out of order"),
+        (10, 10, "first < last"),
+        (-1, 10, "0 <= first"),
+        (240, 260, "beyond the log"),
+    ):
+        assert why in str(view.refusal(first, last)), (first, last)
+    late = dataclasses.replace(errors, stamp=6e-4)
+    assert "stamp error" in LogView(data, late, np.zeros(2, bool), 1000.0).refusal(0, 5)
+
+
+def test_contradicted_acceleration_is_found():
+    kin, _, box, errors, data = case(2)
+    qd = data.qd.copy()
+    qd[100:] += 1.0
+    view = LogView(Measurements(data.stamps, data.q, qd, data.effort), errors, np.zeros(2, bool), 1000.0)
+    windows = [Window(80, 120, 0.0), Window(20, 60, 0.0)]
+    rebuilder = RowRebuilder(kin, view, box, windows)
+    assert rebuilder.contradiction(windows[0]) in (99, 100)
+    assert rebuilder.contradiction(windows[1]) is None
+
+
+def test_delay_asks_for_the_torque_beside_the_window():
+    kin, _, box, errors, data = case(2, more=FULL)
+    view = LogView(data, errors, np.zeros(2, bool), 1000.0)
+    windows = [Window(0, 20, 0.0), Window(10, 30, 0.0), Window(230, 250, 0.0)]
+    rebuilder = RowRebuilder(kin, view, box, windows)
+    found = [rebuilder.rows(w, np.arange(2)) for w in windows]
+    assert found[0] is None
+    assert found[1] is not None
+    assert found[2] is None
+
+
+@given(
+    tau=st.floats(-50, 50), sign=st.floats(-1, 1), a=st.floats(0, 1), b=st.floats(0, 0.9), bias=st.floats(0, 1),
+    at=st.floats(-1, 1), command=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=300, deadline=None)
+def test_true_torque_holds_the_torque(tau, sign, a, b, bias, at, command):
+    errors = MeasurementErrors(
+        1, "command" if command else "motor", a, b, 0.0, 0.0, 1.0, torque_bias=np.array([bias])
+    )
+    measured = tau + at * bias + sign * (a + b * abs(tau))
+    found = true_torque(np.array([[measured]]), errors)
+    assert found.lo[0, 0] - 1e-12 <= tau + at * bias <= found.hi[0, 0] + 1e-12
+
+
+@given(seed=st.integers(0, 2**31))
+@settings(max_examples=200, deadline=None)
+def test_interval_arrays_hold_exact_results(seed):
+    from fractions import Fraction
+
+    rng = np.random.default_rng(seed)
+    a, b = (rng.normal(size=4) * 10.0 ** rng.integers(-8, 8, 4) for _ in range(2))
+    x, y = exactly(a), exactly(b)
+    exact = [Fraction(float(v)) for v in a], [Fraction(float(v)) for v in b]
+
+    def holds(found: IntervalArray, values):
+        return all(
+            Fraction(float(lo)) <= v <= Fraction(float(hi))
+            for lo, hi, v in zip(found.lo, found.hi, values, strict=True)
+        )
+
+    pairs = list(zip(*exact, strict=True))
+    assert holds(x + y, [u + v for u, v in pairs])
+    assert holds(x - y, [u - v for u, v in pairs])
+    assert holds(x * y, [u * v for u, v in pairs])
+    assert holds(-x, [-u for u in exact[0]])
+    assert holds(x / exactly(np.abs(b)), [u / abs(v) for u, v in pairs])
+    total = (x * y).total()
+    assert Fraction(float(total.lo)) <= sum(u * v for u, v in pairs) <= Fraction(float(total.hi))
+
+
+@pytest.mark.parametrize(("n", "wraps"), [(2, False), (5, True)])
+def test_rows_of_models_with_other_settings(n, wraps):
+    """The support's own models give logs whose rows hold."""
+    rng = np.random.default_rng(n)
+    model, theta = random_model(rng, n, continuous=wraps, velocity=1e-3)
+    data = random_log(rng, model, theta, 0.2)
+    errors = MeasurementErrors.from_model(model)
+    _, rebuilt = rebuild(model.kinematics, model.arm_prior, errors, data, 0.0, [(10, 60), (20, 21)], wraps)
+    for rows in rebuilt:
+        for row in rows.values():
+            low, high = row.matrix.lo @ theta, row.matrix.hi @ theta
+            assert row.lower <= max(low, high) + 1e-12
+            assert min(low, high) - 1e-12 <= row.upper

@@ -1,0 +1,246 @@
+"""The joint set of arm, payload and hand: truth inside, the optimum of a conic solver, lies without effect."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_identification_consistency import UNITS, cloud, payload_box
+
+from safe_sysid.identification.feasible_set import FeasibleSet
+from safe_sysid.identification.joint_rows import cut_rows, unscaled_rows
+from safe_sysid.identification.knowledge import PayloadKnowledge
+from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.programs import Programs, Solution
+from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, inertia_from_com
+
+SIZE = np.array([5.0, 5.0, 5.0, 1.0])  # 1 over a typical length, m
+
+
+def momentum_rows(matrix, target, slack, log=0):
+    m, zero = len(target), np.zeros(len(target))
+    return MomentumRows(
+        matrix, target, slack, slack, np.zeros((m, 7)), zero, zero, np.zeros(m, np.int64), log=np.full(m, log)
+    )
+
+
+class Case:
+    """An arm of one joint: theta_e is hand, opening and payload; rows of random directions; all unequal."""
+
+    def __init__(self, seed, payload="any", corner=False, rows=40, box=False, tare=0, width=0.3):
+        rng = self.rng = np.random.default_rng(seed)
+        self.box = payload_box(rng) if box else None
+        hand = from_log_cholesky(rng.normal(0, 0.3, 10))
+        rad = rng.uniform(0.01, 0.1, 10) * np.abs(hand)
+        self.opening = rng.uniform(0.0, 0.05, 10) * np.abs(hand)
+        pick = (lambda *s: rng.choice([-1.0, 1.0], s)) if corner else (lambda *s: rng.uniform(-1, 1, s))
+        self.hand_lower, self.hand_upper = hand - rad, hand + rad
+        self.hand = np.clip(hand + rad * pick(10), self.hand_lower, self.hand_upper)
+        if payload == "flat":  # on the boundary of the cone
+            self.p = inertia_from_com(rng.uniform(0.5, 2), rng.uniform(-0.3, 0.3, 3), np.zeros((3, 3)))
+        else:
+            self.p = from_log_cholesky(rng.normal(0, 0.4, 10))
+        if box:
+            self.p = cloud(rng, self.box, "anywhere")
+        theta_e = self.hand + self.opening * pick(10) + self.p
+        self.theta = np.concatenate([theta_e, rng.uniform(0.1, 1.0, 4)])
+        rad = np.concatenate([rng.uniform(0.5, 2.0, 10) * (np.abs(theta_e) + 0.1), 0.05 * self.theta[10:]])
+        shift = rng.uniform(-0.8, 0.8, 14) * rad
+        self.prior = ParameterBox(self.theta + shift - rad, self.theta + shift + rad)
+        self.rows = self._rows(rows, self.theta, 0, width)
+        self.tare = self._rows(tare, np.concatenate([self.hand, self.theta[10:]]), 1, width) if tare else None
+
+    def _rows(self, count, theta, log, width):
+        rng = self.rng
+        matrix = rng.normal(size=(count, 14)) * 10.0 ** rng.uniform(-1, 1, (count, 1)) / self.prior.rad
+        slack = width * np.abs(matrix * self.prior.rad).sum(axis=1) * rng.uniform(0.3, 1.0, count)
+        return momentum_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
+
+    def knowledge(self, opening=True):
+        return PayloadKnowledge(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
+
+    def set(self, method="sdp", opening=True, tare=True, **options):
+        out = FeasibleSet(
+            self.prior, 4000, self.knowledge(opening), method, self.tare if tare else None, **options
+        )
+        out.add(self.rows)
+        return out
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["any", "flat"]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0, 12]),
+)
+def test_truth_stays_in_the_set(seed, payload, corner, box, tare):
+    case = Case(seed, payload, corner, box=box, tare=tare)
+    index = np.r_[0:10, 14:24, 10, 24]
+    truth = np.concatenate([case.theta, case.hand])
+    for method in ("lp", "sdp"):
+        feasible = case.set(method)
+        for _ in range(2):  # the second starts from the first's bases
+            bounds = feasible.bound(index, case.prior)
+            assert not bounds.empty
+            assert np.all((bounds.lower[:21] <= truth[index[:21]]) & (truth[index[:21]] <= bounds.upper[:21]))
+            feasible.prune()
+
+
+def test_an_opening_left_out_is_found():
+    excluded = 0
+    for seed in range(30):
+        case = Case(seed, "flat", True, rows=200, width=1e-4)
+        # The hand exactly known: what its opening changes is all that can break the cone.
+        case.hand_lower = case.hand_upper = case.hand
+        for opening in (True, False):
+            bounds = case.set(opening=opening).bound(np.arange(10), case.prior)
+            inside = np.all((bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper))
+            if opening:
+                assert inside
+                assert not bounds.empty
+            else:
+                excluded += bounds.empty or not inside
+    assert excluded >= 15
+
+
+def conic(case, index, sign, method):
+    """Optimum by cvxpy and Clarabel."""
+    z = cp.Variable(34)  # in units of the boxes: the conic solver's tolerances are absolute
+    lower = np.concatenate([case.prior.lower, case.hand_lower, -case.opening])
+    upper = np.concatenate([case.prior.upper, case.hand_upper, case.opening])
+    x = 0.5 * (lower + upper) + cp.multiply(0.5 * (upper - lower), z)
+    theta_p = x[:10] - x[14:24] - x[24:]
+    rows = case.rows if case.tare is None else MomentumRows.concatenate([case.rows, case.tare])
+    constraints = [
+        cp.abs(cp.multiply(1 / rows.slack, unscaled_rows(rows, 14) @ x - rows.target)) <= 1, cp.abs(z) <= 1
+    ]  # fmt: skip
+    if method == "sdp":
+        constraints.append(sum(theta_p[k] * (UNITS[k] * np.outer(SIZE, SIZE)) for k in range(10)) >> 0)
+    fixed = case.knowledge().fixed
+    matrix = cut_rows(fixed, 14)
+    norm = np.abs(matrix * (upper - lower)).max(axis=1)
+    constraints.append(cp.multiply(1 / norm, matrix @ x - fixed.constant) >= 0)
+    problem = cp.Problem(cp.Minimize(sign * x[index]), constraints)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-7, tol_gap_rel=1e-7, tol_feas=1e-7)
+    assert problem.status == "optimal"
+    return sign * problem.value
+
+
+@pytest.mark.parametrize("method", ["lp", "sdp"])
+@pytest.mark.parametrize(
+    ("seed", "box", "tare"), [(0, False, 0), (1, True, 0), (2, False, 25), (3, True, 25)]
+)
+def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
+    case = Case(seed, box=box, tare=tare, corner=True)
+    width = case.prior.upper - case.prior.lower
+    bounds = case.set(method, improvement=0.0, rounds=80).bound(np.arange(10), case.prior)
+    plain = case.set("lp").bound(np.arange(10), case.prior)
+    gain = 0
+    for k in range(10):
+        low, high = conic(case, k, 1.0, method), conic(case, k, -1.0, method)
+        assert low - 1e-4 * width[k] <= bounds.lower[k] <= low + 1e-5 * width[k]
+        assert high - 1e-5 * width[k] <= bounds.upper[k] <= high + 1e-4 * width[k]
+        gain += plain.upper[k] - plain.lower[k] > 1.05 * (bounds.upper[k] - bounds.lower[k])
+    assert gain >= 2 or method == "lp" or box  # the cone does something that a box does not
+
+
+@pytest.mark.parametrize("lie", ["random", "negative", "huge", "nan", "ray"])
+def test_lying_multipliers_stay_sound(monkeypatch, lie):
+    honest = Programs.solve
+    for seed in range(8):
+        case = Case(seed, "flat", True, box=seed % 2 == 0, tare=12)
+        rng = np.random.default_rng(seed)
+
+        def lying(self, program, last_resort, rng=rng):
+            found = honest(self, program, last_resort)
+            y = {"random": rng.normal(size=found.y.size), "negative": -np.abs(found.y) * program[1],
+                 "huge": found.y * 1e60, "nan": np.full(found.y.size, np.nan), "ray": found.y}[lie]  # fmt: skip
+            return Solution("infeasible" if lie == "ray" else found.outcome, found.z, y)
+
+        monkeypatch.setattr(Programs, "solve", lying)
+        bounds = case.set().bound(np.arange(10), case.prior)
+        monkeypatch.undo()
+        assert not bounds.empty
+        assert np.all((bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper))
+        if bounds.cut_multipliers is not None:
+            assert np.all(bounds.cut_multipliers >= 0.0)
+
+
+def test_degenerate_data():
+    """A prior with flat sides, an exactly known hand, repeated rows, no rows at all."""
+    case = Case(5, "any")
+    lower, upper = case.prior.lower.copy(), case.prior.upper.copy()
+    lower[[0, 5, 11]] = upper[[0, 5, 11]] = case.theta[[0, 5, 11]]
+    case.prior = ParameterBox(lower, upper)
+    case.rows = MomentumRows.concatenate([case.rows] * 3)
+    for method in ("lp", "sdp"):
+        bounds = case.set(method).bound(np.arange(14), case.prior)
+        assert np.all((bounds.lower <= case.theta) & (case.theta <= bounds.upper))
+        assert not bounds.empty
+        case.rows = momentum_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
+        alone = case.set(method).bound(np.arange(14), case.prior)
+        assert np.all((alone.lower <= case.theta) & (case.theta <= alone.upper))
+
+
+def test_an_impossible_payload_is_an_empty_set_that_says_so():
+    case = Case(6, "flat", rows=200, width=1e-3)
+    case.hand_lower = case.hand_upper = case.hand
+    case.opening = np.zeros(10)
+    truth = case.theta.copy()
+    truth[4] -= 0.5 * abs(case.p[4]) + 0.05  # a moment of inertia that no body has
+    lower, upper = np.minimum(case.prior.lower, truth - 0.1), np.maximum(case.prior.upper, truth + 0.1)
+    case.prior = ParameterBox(lower, upper)
+    case.rows = momentum_rows(case.rows.matrix, case.rows.matrix @ truth, case.rows.slack)
+    assert not case.set("lp").bound(np.arange(10), case.prior).empty
+    bounds = case.set("sdp").bound(np.arange(10), case.prior)
+    assert bounds.empty
+    assert "semidefinite" in bounds.kinds
+
+
+def test_rows_of_a_tare_bound_the_hand():
+    case = Case(7, tare=60, width=0.002)
+    with_tare = case.set("sdp").bound(np.arange(34), case.prior)
+    without = case.set("sdp", tare=False).bound(np.arange(34), case.prior)
+    hand = slice(14, 24)
+    assert np.median((with_tare.upper - with_tare.lower)[hand] / (without.upper - without.lower)[hand]) < 0.9
+    assert np.all(
+        with_tare.upper[:10] - with_tare.lower[:10] <= 1.02 * (without.upper - without.lower)[:10] + 1e-9
+    )
+
+
+def test_many_rows_at_once_are_as_good_as_batch_by_batch():
+    """More than may wait: the set asks itself which rows matter, and does not keep the first ones that came."""
+    widths = []
+    for batches in (1, 12):
+        case = Case(9, rows=2400, width=0.05)
+        feasible = FeasibleSet(case.prior, 100, case.knowledge(), "sdp")
+        box = case.prior
+        for part in np.array_split(np.arange(2400), batches):
+            for some in np.array_split(part, 12 // batches):
+                feasible.add(case.rows.take(some))
+            bounds = feasible.bound(np.arange(10), box)
+            assert not bounds.empty
+            lower, upper = box.lower.copy(), box.upper.copy()
+            lower[:10], upper[:10] = bounds.lower, bounds.upper
+            box = ParameterBox(lower, upper)
+            assert box.contains(case.theta)
+            feasible.prune()
+            assert len(feasible) <= 12 * 100
+        widths.append((box.upper - box.lower)[:10])
+    assert np.all(widths[0] <= 1.1 * widths[1])
+
+
+def test_a_contradiction_found_while_rows_pile_up_is_told():
+    case = Case(10, rows=1500, width=0.01)
+    feasible = FeasibleSet(case.prior, 100, case.knowledge(), "lp")
+    other = case.rows.matrix @ (case.theta + 0.5 * (case.prior.upper - case.theta))
+    feasible.add(
+        momentum_rows(
+            case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack
+        )
+    )
+    assert feasible.bound(np.arange(10), case.prior).empty
+    feasible.add(case.rows)
+    assert feasible.bound(np.arange(10), case.prior).empty

@@ -1,0 +1,242 @@
+"""Each check fires on the log that was spoilt for it, names what is wrong, and stays silent on a good one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_support import JOINTS, measured, robot, true_log
+
+from safe_sysid.identification import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.logs import Log, LogError
+from safe_sysid.logs.checks import check_log
+from safe_sysid.logs.effort_checks import check_efforts
+from safe_sysid.logs.filtering import low_pass
+from safe_sysid.logs.state_checks import check_states
+
+
+def changed(m, **arrays):
+    return Measurements(*(arrays.get(name, getattr(m, name)) for name in ("stamps", "q", "qd", "effort")))
+
+
+def one(n, j, value):
+    out = np.ones(n)
+    out[j] = value
+    return out
+
+
+def exchanged(i, j, n=7):
+    out = np.arange(n)
+    out[[i, j]] = j, i
+    return out
+
+
+def findings(m, errors=None, **columns):
+    model = robot()
+    errors = MeasurementErrors.from_model(model) if errors is None else errors
+    return check_log(Log(JOINTS, m, 0, columns), model, errors)
+
+
+def codes(found, level="error"):
+    return {f.code for f in found if f.level == level}
+
+
+def test_a_good_log_has_no_finding():
+    assert [f.text for f in findings(measured())] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_good_logs_have_none_either(seed):
+    m = measured()
+    rng = np.random.default_rng(seed)
+    start = int(rng.integers(0, 1500))
+    errors = dataclasses.replace(MeasurementErrors.from_model(robot()), position=1e-5, velocity=1e-3)
+    part = m[start : start + 1200]
+    q = part.q + 1e-5 * rng.uniform(-1, 1, part.q.shape)
+    qd = part.qd + 1e-3 * rng.choice([-1.0, 1.0], part.qd.shape)
+    wrapped = np.where(robot().continuous, (q + np.pi) % (2.0 * np.pi) - np.pi, q)
+    assert [f.text for f in findings(changed(part, q=wrapped, qd=qd), errors)] == []
+
+
+MUTATIONS = {
+    "degrees": (lambda m: changed(m, q=np.rad2deg(m.q), qd=np.rad2deg(m.qd)), "degrees", "--angles deg"),
+    "positions_in_degrees": (lambda m: changed(m, q=np.rad2deg(m.q)), "degrees", "the velocities do not"),
+    "velocities_in_degrees": (lambda m: changed(m, qd=np.rad2deg(m.qd)), "velocity_scale", "deg/s"),
+    "milliseconds": (lambda m: changed(m, stamps=1e3 * m.stamps), "stamp_unit", "--time-unit ms"),
+    "nanoseconds": (lambda m: changed(m, stamps=1e9 * m.stamps), "stamp_unit", "--time-unit ns"),
+    "velocity_sign": (lambda m: changed(m, qd=m.qd * one(7, 2, -1.0)), "velocity_scale", "sign"),
+    "velocity_order": (lambda m: changed(m, qd=m.qd[:, exchanged(1, 3)]), "velocity_unrelated", "another joint"),
+    "effort_sign": (lambda m: changed(m, effort=-m.effort), "effort_sign", "opposite sign"),
+    "effort_sign_of_one": (lambda m: changed(m, effort=m.effort * one(7, 1, -1.0)), "effort_sign", "opposite sign"),
+    "effort_unit": (lambda m: changed(m, effort=1e3 * m.effort), "effort_scale", "mN m"),
+    "effort_order": (lambda m: changed(m, effort=m.effort[:, exchanged(1, 3)]), "effort_order", "joint_4 for joint_2"),
+    "joint_order": (
+        lambda m: changed(m, **{k: getattr(m, k)[:, exchanged(0, 2)] for k in ("q", "qd", "effort")}),
+        "joint_order",
+        "joint_1 and joint_3 exchanged",
+    ),
+    "direction": (
+        lambda m: changed(m, q=m.q * one(7, 1, -1.0), qd=m.qd * one(7, 1, -1.0), effort=m.effort * one(7, 1, -1.0)),
+        "joint_direction",
+        "joint_2 counted in the other direction",
+    ),
+    "late_effort": (
+        lambda m: Measurements(m.stamps[1:], m.q[1:], m.qd[1:], m.effort[:-1]),
+        "effort_delay",
+        "1 samples after",
+    ),
+    "early_effort": (
+        lambda m: Measurements(m.stamps[:-1], m.q[:-1], m.qd[:-1], m.effort[1:]),
+        "effort_delay",
+        "1 samples before",
+    ),
+    "no_velocity": (lambda m: changed(m, qd=0.0 * m.qd), "constant", "right column"),
+    "no_effort": (lambda m: changed(m, effort=m.effort * one(7, 4, 0.0)), "constant", "right column"),
+    "no_position": (lambda m: changed(m, q=np.ones_like(m.q)), "constant", "right column"),
+    "thinned": (lambda m: m[::10], "rate", "--rate"),
+    "two_recordings": (lambda m: Measurements.concatenate([m, m]), "out_of_order", "merged"),
+    "two_samples": (lambda m: m[:2], "too_short", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_spoilt_log_is_explained(name):
+    spoil, code, hint = MUTATIONS[name]
+    found = findings(spoil(measured()))
+    errors = [f for f in found if f.level == "error"]
+    assert code in codes(found), [f.text for f in found]
+    assert any(hint in f.text for f in errors if f.code == code), [f.text for f in errors]
+    assert found[: len(errors)] == errors  # errors come first
+
+
+def test_torque_of_the_other_side_is_proved_impossible_and_named():
+    found = findings(measured(link=True))
+    assert codes(found) == {"torque_source"}
+    assert all("--torque-source link" in f.suggestion for f in found if f.level == "error")
+    link = dataclasses.replace(MeasurementErrors.from_model(robot()), torque_source="link")
+    assert codes(findings(measured(link=True), link)) == set()
+    assert codes(findings(measured(), link)) == {"torque_source"}
+
+
+def test_a_torque_that_nothing_explains_is_a_warning_with_value_and_range():
+    m = measured()
+    effort = np.array(m.effort)
+    effort[1000:1200, 3] += 40.0
+    (found,) = [f for f in findings(changed(m, effort=effort)) if f.code == "impossible"]
+    assert found.level == "warning"
+    assert "joint_4" in found.column
+    assert 0.85 < found.time < 1.2
+    assert "within [" in found.expected
+
+
+def test_stamps_gaps_and_missing_numbers_are_counted_and_placed():
+    m = measured()
+    stamps, effort = np.array(m.stamps), np.array(m.effort)
+    stamps[500:] += 0.25  # a gap after 0.499 s
+    stamps[100] = stamps[99]
+    stamps[[200, 201]] = stamps[[201, 200]]
+    effort[700:703, 5] = np.nan
+    found = {f.code: f for f in findings(changed(m, stamps=stamps, effort=effort)) if f.level == "warning"}
+    assert found["duplicate_stamps"].count == 1
+    assert found["duplicate_stamps"].time == pytest.approx(0.099)
+    assert found["out_of_order"].count == 1
+    assert found["not_finite"].count == 3
+    assert "joint_6" in found["not_finite"].column
+    assert found["not_finite"].time == pytest.approx(0.95)
+    assert "0.499" in found["gaps"].value
+
+
+def test_a_column_that_is_mostly_missing_is_an_error():
+    m = measured()
+    effort = np.array(m.effort)
+    effort[::2, 5], effort[1, 5] = np.nan, np.nan
+    assert "not_finite" in codes(findings(changed(m, effort=effort)))
+
+
+@pytest.mark.parametrize(("factor", "level"), [(1.2, "warning"), (2.0, "error"), (0.4, "warning")])
+def test_the_rate_is_compared_with_the_declared_one(factor, level):
+    m = measured()
+    found = [f for f in findings(changed(m, stamps=factor * m.stamps)) if f.code == "rate"]
+    assert [f.level for f in found] == [level]
+
+
+def test_undeclared_velocity_error_and_acceleration_are_placed():
+    m = measured()
+    rng = np.random.default_rng(0)
+    qd = m.qd + 0.02 * rng.uniform(-1, 1, m.qd.shape)
+    found = findings(changed(m, qd=qd))
+    assert {"velocity_error", "acceleration"} <= {f.code for f in found}
+    jump = np.array(m.qd)
+    jump[1500, 2] += 0.5
+    (found,) = [f for f in findings(changed(m, qd=jump)) if f.code == "acceleration"]
+    assert found.time == pytest.approx(1.5, abs=0.002)
+    assert found.count == 2
+
+
+def test_resting_joints_and_assumed_order_are_warnings():
+    m = measured()
+    still = one(7, 6, 0.0)
+    hold = changed(m, q=np.where(still == 0.0, 1.0, m.q), qd=m.qd * still)
+    assert "constant" in codes(findings(hold), "warning")
+    assert "order_assumed" in codes(findings(m, order=["assumed"]), "warning")
+    assert "other_joints" in codes(findings(m, lacking=["5"]), "warning")
+
+
+def test_findings_name_the_files_own_columns():
+    m = measured()
+    columns = {"effort": [f"tau_{j}" for j in range(7)]}
+    found = findings(changed(m, effort=m.effort * one(7, 1, -1.0)), **columns)
+    assert {f.column for f in found if f.code == "effort_sign"} == {"tau_1"}
+
+
+def test_the_filter_refuses_what_it_cannot_do_and_keeps_what_is_slow():
+    model, m = robot(), measured()
+    log = Log(JOINTS, m)
+    smooth = low_pass(log, model, 40.0).measurements
+    assert np.array_equal(smooth.stamps, m.stamps)
+    truth = true_log()[1]
+    inner = slice(200, -200)
+    assert np.max(np.abs(smooth.q[inner] - truth.q[inner])) < 1e-4
+    rough = [np.std(np.diff(x.effort[inner], axis=0)) for x in (smooth, m)]
+    assert rough[0] < 0.1 * rough[1]
+    with pytest.raises(LogError, match="expected a frequency"):
+        low_pass(log, model, 600.0)
+    stamps = np.array(m.stamps)
+    stamps[50:] += 0.1
+    with pytest.raises(LogError, match="unbroken"):
+        low_pass(Log(JOINTS, changed(m, stamps=stamps)), model, 40.0)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(1, 300),
+    scale=st.sampled_from([1e-300, 1e-3, 1.0, 1e3, 1e6]),
+    mess=st.sets(st.sampled_from(["nan", "inf", "order", "twice", "constant", "zero", "smooth"])),
+)
+def test_whatever_the_numbers_are_the_checks_answer(seed, count, scale, mess):
+    rng = np.random.default_rng(seed)
+    stamps = 1e-3 * np.arange(count)
+    q, qd, effort = scale * rng.normal(size=(3, count, 7))
+    if "smooth" in mess:
+        qd = 1e-3 * scale * np.cumsum(rng.normal(size=(count, 7)), axis=0)
+        q = np.cumsum(1e-3 * qd, axis=0)
+    if "constant" in mess:
+        q[:, rng.integers(7)], qd[:, rng.integers(7)], effort[:, rng.integers(7)] = 1.0, 2.0, 3.0
+    if "zero" in mess:
+        q, qd, effort = 0.0 * q, 0.0 * qd, 0.0 * effort
+    if "order" in mess:
+        stamps = rng.permutation(stamps)
+    if "twice" in mess:
+        stamps[rng.integers(count)] = stamps[rng.integers(count)]
+    for name, value in (("nan", np.nan), ("inf", np.inf)):
+        if name in mess:
+            for x in (stamps, q, qd, effort):
+                x.flat[rng.integers(x.size, size=1 + x.size // 20)] = value
+    log, model = Log(JOINTS, Measurements(stamps, q, qd, effort)), robot()
+    errors = MeasurementErrors.from_model(model)
+    found = check_log(log, model, errors)
+    found += check_states(log, model, errors) + check_efforts(log, model, errors)  # even where errors come before
+    assert all(f.level in ("error", "warning") and f.text and "\n" not in f.text for f in found)

@@ -1,0 +1,144 @@
+"""Our own log format: what is written reads back the same; what is broken, huge or pickled is refused in one line."""
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_support import JOINTS, outcome, random_measurements
+
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.logs import Log, LogError, read_log, write_log
+
+
+def same(a, b):
+    return all(
+        np.array_equal(getattr(a, k), getattr(b, k), equal_nan=True) for k in ("stamps", "q", "qd", "effort")
+    )
+
+
+def test_round_trip_is_exact_with_bad_samples_and_order_of_arrival(tmp_path):
+    m = random_measurements(np.random.default_rng(0))
+    stamps, q = np.array(m.stamps), np.array(m.q)
+    stamps[[3, 9]] = stamps[[9, 3]]
+    q[5, 2], q[6, 1] = np.nan, np.inf
+    m = Measurements(stamps, q, m.qd, m.effort)
+    write_log(tmp_path / "a.npz", JOINTS, m, 123)
+    log = read_log(tmp_path / "a.npz")
+    assert log.joint_names == JOINTS
+    assert log.origin_ns == 123
+    assert same(log.measurements, m)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]  # no temporary file is left
+
+
+def test_joints_are_selected_by_name(tmp_path):
+    rng = np.random.default_rng(1)
+    m = random_measurements(rng, n=9)
+    names = ("finger", *JOINTS, "rail")
+    order = rng.permutation(9)
+    shuffled = Measurements(m.stamps, m.q[:, order], m.qd[:, order], m.effort[:, order])
+    write_log(tmp_path / "a.npz", [names[i] for i in order], shuffled)
+    log = read_log(tmp_path / "a.npz").select(JOINTS)
+    assert same(log.measurements, Measurements(m.stamps, m.q[:, 1:8], m.qd[:, 1:8], m.effort[:, 1:8]))
+    with pytest.raises(LogError, match=r"'elbow' is not in the log.*joint_1"):
+        log.select(["elbow"])
+
+
+@pytest.mark.parametrize("names", [(), ("a", "a"), ("a", ""), ("a",)])
+def test_names_must_fit(names):
+    with pytest.raises(LogError, match=r"names|joints"):
+        Log(names, Measurements(np.zeros(2), *np.zeros((3, 2, 2))))
+
+
+def good_arrays(n=2, count=4):
+    x = np.arange(count * n, dtype=float).reshape(count, n)
+    return {
+        "schema": np.int64(1),
+        "joint_names": np.array([f"j{i}" for i in range(n)]),
+        "stamps": np.arange(count, dtype=float),
+        "q": x,
+        "qd": x,
+        "effort": x,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"q": None}, "no array 'q'"),
+        ({"schema": np.int64(2)}, "schema = 2"),
+        ({"q": np.zeros((4, 3))}, r"'q' has shape \(4, 3\): expected \(4, 2\)"),
+        ({"stamps": np.zeros((4, 1))}, "'stamps' has shape"),
+        ({"effort": np.array([["a", "b"]] * 4)}, "'effort' has type"),
+        ({"qd": np.zeros((4, 2), complex)}, "'qd' has type"),
+        ({"joint_names": np.array([1, 2])}, "'joint_names' has type"),
+        ({"joint_names": np.array(["a", "a"])}, "expected different"),
+        ({"joint_names": np.zeros(0, "U1"), "q": np.zeros((4, 0))}, "joint_names has 0 entries"),
+    ],
+)
+def test_wrong_arrays_are_named(tmp_path, change, expected):
+    arrays = {key: value for key, value in {**good_arrays(), **change}.items() if value is not None}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(LogError, match=expected):
+        read_log(tmp_path / "a.npz")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was loaded",))
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    path = tmp_path / "a.npz"
+    arrays = good_arrays()
+    arrays["q"] = np.array([[Bomb(), Bomb()]] * 4, dtype=object)
+    np.savez(path, allow_pickle=True, **arrays)
+    with pytest.raises(LogError, match="'q' has type object"):
+        read_log(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(LogError, match="cannot be read"):
+        read_log(path)
+
+
+def test_an_array_that_claims_to_be_huge_takes_no_memory(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, **good_arrays())
+    lie = io.BytesIO()
+    np.lib.format.write_array_header_1_0(lie, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, lie.getvalue() if name == "stamps.npy" else old.read(name))
+    with pytest.raises(LogError, match="claims 8000000000000 bytes"):
+        read_log(tmp_path / "b.npz")
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_junk_gets_past_as_anything_but_one_line(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("junk") / "a.npz"
+    np.savez_compressed(path, **good_arrays())
+    content = bytearray(path.read_bytes())
+    kind = data.draw(st.sampled_from(["flip", "cut", "noise"]))
+    if kind == "flip":
+        for _ in range(data.draw(st.integers(1, 8))):
+            content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    elif kind == "cut":
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    else:
+        content = bytearray(data.draw(st.binary(max_size=300)))
+    path.write_bytes(bytes(content))
+    log, reason = outcome(read_log, path)
+    assert reason if log is None else log.measurements.n == len(log.joint_names)
+
+
+def test_missing_and_unwritable(tmp_path):
+    with pytest.raises(LogError, match="no such file"):
+        read_log(tmp_path / "none.npz")
+    with pytest.raises(LogError, match="cannot be"):
+        read_log(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogError, match="cannot be written"):
+        write_log(tmp_path / "file" / "a.npz", JOINTS, random_measurements(np.random.default_rng(0)))
