@@ -124,8 +124,7 @@ def main() -> None:
         title=f"{options.minutes:g} min at {model.settings.measurement.rate_hz:g} Hz, {model.n} joints"
     )
     for head in (
-        "method", "noise", "truth inside", "median ms", "first ten, max ms", "later, max ms", "CPU max ms",
-        "rows ms", "kept", "RSS after 10, at end MiB",
+        "method", "noise", "truth", "median ms", "max of 10", "max later", "CPU max", "rows ms", "kept", "RSS MiB"
     ):  # fmt: skip
         table.add_column(head)
     for record in records:
@@ -134,7 +133,7 @@ def main() -> None:
         table.add_row(
             record["method"],
             record["noise"],
-            "yes" if record["contained"] else "NO",
+            "inside" if record["contained"] else "OUTSIDE",
             f"{1e3 * np.median(s['programs_s']):.0f}",
             f"{1e3 * s['programs_s'][:10].max():.0f}",
             f"{1e3 * later.max():.0f}",

@@ -215,7 +215,7 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
         loose = noise
         if e.effort == "sampled":
             tau, noise = 0.5 * (middle[k] + middle[k + 1]), 0.5 * (half[k] + half[k + 1])
-            loose = noise + e.torque_rate * longest / 4
+            loose = noise + e.torque_rate * (longest / 4 + e.torque_delay + e.torque_jitter)
         at = anchor(k)
         f = momentum_rate_regressor(kin, c, u)[:, inertial]
         far_f, far_p = leibniz.f2(v, x, w, x, w), leibniz.p2(v, x, w, x, w)
@@ -225,7 +225,7 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
         s["slope"] = longest**2 / 12 * at.first(leibniz, "f", c, u, v, acc) + longest / 8 * far_f
         s["ramp"] = at.first(leibniz, "p", c, u, x1, zero) + 0.5 * far_p
         s["shift"] = at.first(leibniz, "p", c, u, zero, dq) + ia * dq
-        b1 = leibniz.f1(zero, np.abs(c - at.q), zero) / leibniz.g
+        b1 = leibniz.f1(zero, np.abs(c - at.q) + x, zero) / leibniz.g
         s["gravity"] = gamma * np.minimum(leibniz.f0(zero) / leibniz.g, at.f_g + b1)
         s["x_mid"] = tau + f @ mid - beta_mid - sign * fc_mid
         unknown = np.where(sign == 0, fc, fc_rad)
@@ -322,5 +322,8 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
             near = (k < inner_high) | (k >= inner_low)
         spread = np.max((tau + noise)[near], axis=0) - np.min((tau - noise)[near], axis=0)
         jumps = np.sum(np.abs(np.diff(tau, axis=0)) + noise[1:] + noise[:-1], axis=0)
-        parts[:, 2] = e.torque_delay * (0.5 * variation + deviation) * spread + e.torque_jitter * jumps
+        parts[:, 2] = (
+            e.torque_delay * (0.5 * variation + deviation) * spread
+            + e.torque_jitter * (1 + deviation) * jumps
+        )
     return matrix, target, parts

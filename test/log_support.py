@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 
 import numpy as np
 from identification_plant import exciting_plans, noisy, simulate
 
-from safe_sysid.commands import identify
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.cli import main
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.measurements import Measurements
 from safe_sysid.robot import load_robot
@@ -65,14 +62,19 @@ def csv_columns(measurements, style, order=None, joints=JOINTS):
     return {style(word, joints[j], j): values[:, j] for j in order for word, values in words.items()}
 
 
-def write_bag(path, measurements, names, columns, plugin="mcap", topic="/joint_states", more=()):
+def write_bag(
+    path, measurements, names, columns, plugin="mcap", topic="/joint_states", more=(), compression=None
+):
     """A bag; ``columns[i]`` says which joint ``names[i]`` is, -1 for a stranger. ``more``: (topic, type, messages)."""
-    from rosbags.rosbag2 import StoragePlugin, Writer
+    from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
     from rosbags.typesys import Stores, get_typestore
 
     store = get_typestore(Stores.ROS2_JAZZY)
     plugins = {"mcap": StoragePlugin.MCAP, "sqlite3": StoragePlugin.SQLITE3}
-    with Writer(path, version=9, storage_plugin=plugins[plugin]) as writer:
+    writer = Writer(path, version=9, storage_plugin=plugins[plugin])
+    if compression is not None:
+        writer.set_compression(CompressionMode[compression], CompressionFormat.ZSTD)
+    with writer:
         connection = writer.add_connection(topic, "sensor_msgs/msg/JointState", typestore=store)
         for k in range(len(measurements)):
             stamp = EPOCH_NS + round(float(measurements.stamps[k]) * 1e9)
@@ -99,15 +101,8 @@ def joint_state(store, stamp_ns, names, q, qd, effort, frame="base"):
 
 
 def run_identify(*arguments):
-    """The command as the command line runs it; returns the exit status."""
-    parser = OneLineParser(prog="safe-sysid identify")
-    identify.configure(parser)
-    try:
-        options: argparse.Namespace = parser.parse_args([str(argument) for argument in arguments])
-        return identify.run(options)
-    except SafeSysIdError as error:
-        print(f"safe-sysid identify: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    """Exit status of the command."""
+    return main(["identify", *(str(argument) for argument in arguments)])
 
 
 def outcome(function, *arguments):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.campaign.breaks import BREAKS, Break
+from safe_sysid.campaign.certified import CertificateTrail
 from safe_sysid.campaign.summary import is_sound, summarise
 from safe_sysid.campaign.trial import attack, build_case, run_trial
 from safe_sysid.commands import campaign as command
@@ -57,7 +58,8 @@ def test_worst_directions_come_nearer_than_chance():
     nearest = {}
     for noise in ("uniform", "aimed"):
         fixed = WORST | {"noise": noise, "motion": "bang", "joints": 3, "samples": 300, "method": "lp"}
-        nearest[noise] = np.median([r["gap"] for r in trials(8, {"fixed": fixed | {"ridge": 0.1}})])
+        gaps = [r["gap"] for r in trials(8, {"fixed": fixed | {"ridge": 0.1, "prior": "inside"}})]
+        nearest[noise] = np.median([gap for gap in gaps if gap is not None])
     assert nearest["aimed"] < 0.05 * nearest["uniform"]
     assert nearest["aimed"] < 1e-3  # of the prior's width
 
@@ -168,6 +170,27 @@ def test_breaks_have_one_list_of_names():
     assert tuple(BREAKS) == command._BREAKS
     with pytest.raises(ParameterError, match="break"):
         Break.named("luck")
+
+
+def test_certificates_and_tares_are_on_trial_too(monkeypatch):
+    fixed = WORST | {
+        "joints": 3,
+        "motion": "bang",
+        "samples": 150,
+        "tare": True,
+        "certified": True,
+        "updates": 2,
+    }
+    assert is_sound(run_trial(0, 5, {"fixed": fixed}))
+    seen = CertificateTrail.add
+
+    def with_another_log(self, result, samples):
+        seen(self, result, samples)
+        m = self._log
+        self._log = replace(m, effort=m.effort + 1e-3)
+
+    monkeypatch.setattr(CertificateTrail, "add", with_another_log)
+    assert "certificate" in run_trial(0, 5, {"fixed": fixed})["faults"][0]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from certificate_support import forge, random_log, random_model, verdicts, write
 from safe_sysid.identification import MeasurementErrors
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
-from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
+from safe_sysid.identification.certificates.row_check import LogBook, NamedLog, RefusedError, RowChecker
 from safe_sysid.identification.measurements import Measurements
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 
@@ -194,7 +194,7 @@ def test_errors_declared_smaller_are_refused(chain, tmp_path, field, factor):
         header["errors"][field] = [factor * x for x in value] if isinstance(value, list) else factor * value
 
     verdict = verdicts(model, [forge(paths[0], tmp_path, header=edit)], data)[-1]
-    assert f"errors: smaller than the robot's configuration declares: {field}" in verdict.reason
+    assert f"errors: smaller, or other, than the robot's configuration declares: {field}" in verdict.reason
 
 
 def test_larger_errors_are_taken_as_declared(chain, tmp_path):
@@ -290,6 +290,21 @@ def test_windows_over_rejected_samples_are_refused(chain, tmp_path):
     folder.mkdir()
     verdict = verdicts(model, [forge(paths[0], folder, edit)], gapped)[0]
     assert "gap of 0.011 s after sample 149" in verdict.reason
+
+
+@pytest.mark.parametrize(("ramp", "refused"), [(0.0, False), (0.005, True)])
+def test_link_side_means_allow_no_ramps(chain, ramp, refused):
+    """Behind gears the torque moves within a period although the motor holds its own."""
+    model, _, data, paths = chain
+    arrays = {name: value[:1].copy() for name, value in read_certificate(paths[0]).arrays.items()}
+    arrays |= {"first": np.array([50]), "last": np.array([70]), "ramp": np.array([ramp])}
+    errors = dataclasses.replace(MeasurementErrors.from_model(model), torque_source="link")
+    log = NamedLog("log", model.joint_names, data)
+    with pytest.raises(RefusedError) as refusal:
+        RowChecker(model).check(
+            arrays, errors, {0: (log, len(data))}, {0: model.arm_prior}, lambda share: None
+        )
+    assert ("only means over steps" in str(refusal.value)) == refused
 
 
 def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):

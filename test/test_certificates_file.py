@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -19,6 +20,7 @@ from safe_sysid.identification.certificates.robot_identity import (
     errors_to_json,
     robot_differences,
     robot_to_json,
+    smaller_errors,
 )
 from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.measurement_errors import MeasurementErrors
@@ -208,6 +210,25 @@ def test_errors_there_and_back():
                 {**errors_to_json(errors), "stamp": "x"}, {**errors_to_json(errors), "position": None}):  # fmt: skip
         with pytest.raises(SafeSysIdError):
             errors_from_json(bad)
+
+
+def test_errors_are_compared_field_by_field():
+    errors = MeasurementErrors.from_model(load_robot("kinova_gen3"))
+    sampled = dataclasses.replace(errors, effort="sampled", torque_rate=10.0, jerk=100.0)
+    assert smaller_errors(errors, errors) == smaller_errors(sampled, sampled) == []
+    assert (
+        smaller_errors(dataclasses.replace(errors, torque_abs=1.0, stamp=1e-3, linearise_every=1), errors)
+        == []
+    )
+    for stated, declared, field in (
+        (dataclasses.replace(errors, stamp=0.0), errors, "stamp"),
+        (dataclasses.replace(errors, torque_source="command"), errors, "torque_source"),
+        (dataclasses.replace(sampled, jerk=99.0), sampled, "jerk"),
+        (dataclasses.replace(sampled, jerk=None), sampled, "jerk"),
+        (sampled, errors, "effort"),
+        (errors, sampled, "effort"),
+    ):
+        assert any(line.startswith(f"{field}: certificate") for line in smaller_errors(stated, declared))
 
 
 def test_settings_are_stated_in_one_form_however_they_were_written():

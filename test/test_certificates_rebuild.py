@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
 from safe_sysid.identification.certificates import step_bounds as step_bounds_module
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
 from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
@@ -63,7 +63,8 @@ def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
         (3, "link", 1e-5, 1e-3, 0.0, 1e-9, None),
         (4, "motor", 0.0, 0.0, 0.0, 1e-9, FULL),
         (4, "motor", 1e-5, 1e-2, 0.01, 1e-5, FULL),
-        (5, "link", 1e-6, 1e-3, 0.01, 1e-7, None),
+        (5, "motor", 1e-6, 1e-3, 0.01, 1e-7, None),
+        (5, "link", 1e-6, 1e-3, 0.01, 1e-7, SAMPLED),
         (6, "motor", 1e-5, 1e-2, 0.0, 1e-5, SAMPLED),
         (6, "motor", 1e-5, 1e-2, 0.01, 1e-5, SAMPLED),
         (7, "motor", 0.0, 0.0, 0.0, 1e-9, None),
@@ -159,7 +160,7 @@ def test_derivatives_are_those_of_the_regressors(n):
     rigid = theta[: 10 * n]
     d = derivatives_at(
         interval_kinematics(kin), exactly(q[None]).stacked(), exactly(qd[None]).stacked(),
-        exactly(rigid).stacked(), True, True,
+        exactly(rigid).stacked(), True, True, True,
     )  # fmt: skip
 
     def value(regressor, x, y):
@@ -283,6 +284,22 @@ def test_interval_arrays_hold_exact_results(seed):
     assert holds(x / exactly(np.abs(b)), [u / abs(v) for u, v in pairs])
     total = (x * y).total()
     assert Fraction(float(total.lo)) <= sum(u * v for u, v in pairs) <= Fraction(float(total.hi))
+
+
+def test_upper_bounds_of_sums_and_products_are_upper_bounds():
+    from fractions import Fraction
+
+    rng = np.random.default_rng(0)
+    for count in (1, 7, 5000):
+        x = rng.uniform(0, 1, (count, 3)) * 10.0 ** rng.integers(-9, 9, (count, 3))
+        exact = [sum(Fraction(float(v)) for v in column) for column in x.T]
+        assert all(Fraction(float(a)) >= b for a, b in zip(added(x), exact, strict=True))
+        assert np.all(added(x) <= x.sum(axis=0) * (1.0 + 1e-11))
+    a, b, c = rng.uniform(0, 1, (3, 500))
+    product = [
+        Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, b, c, strict=True)
+    ]
+    assert all(Fraction(float(x)) >= y for x, y in zip(inflate(a * b + c), product, strict=True))
 
 
 @pytest.mark.parametrize(("n", "wraps"), [(2, False), (5, True)])

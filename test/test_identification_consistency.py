@@ -22,6 +22,7 @@ from safe_sysid.identification.consistency import (
 from safe_sysid.identification.knowledge import PayloadBox, PayloadKnowledge
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import inertia_from_com, pseudo_inertia
+from safe_sysid.simulation.arms import hand_box
 
 UNITS = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 
@@ -221,6 +222,8 @@ def test_configuration_of_payload_knowledge():
     assert np.array_equal(plain.opening, model.settings.payload.hand_opening)
     assert np.all(plain.hand_lower <= model.theta_nominal[60:70])
     assert np.all(model.theta_nominal[60:70] <= plain.hand_upper)
+    for drawn, declared, sign in zip(hand_box(model), model.hand_prior, (1.0, -1.0), strict=True):
+        assert np.all(sign * (drawn - declared) >= 0.0)  # what the simulation draws from lies inside
     boxed = PayloadKnowledge.from_model(load_robot("kinova_gen3", **{"payload.box": "envelope"}))
     assert np.array_equal(boxed.box.size, model.settings.payload.envelope.size)
     assert np.isinf(boxed.box.density)

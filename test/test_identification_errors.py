@@ -14,6 +14,7 @@ from safe_sysid.identification import momentum
 from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.measurements import Measurements, Run
 from safe_sysid.identification.momentum import MomentumRows, RowSource
+from safe_sysid.identification.row_errors import ERROR_CAUSES
 from safe_sysid.identification.stream import MomentumStream, default_ramp, default_windows
 from safe_sysid.robot import load_robot
 
@@ -184,6 +185,7 @@ def test_truth_satisfies_rows_of_sampled_torque(link, period):
         ("end", {}, {"velocity": 3e-3}, 0.0),
         ("shift", {"chatter": 0.0}, {"position": 1e-4}, 4e-3),
         ("size", {}, {"stamp": 1e-5}, 0.0),
+        ("change", {"chatter": 8.0}, {"stamp": 2e-5}, 0.0),
         ("momentum", {"speed": 3.0}, {"stamp": 1e-5}, 4e-3),
         ("gravity", {"gravity": (0.02, 0.003)}, {}, 0.0),
     ],
@@ -200,8 +202,35 @@ def test_a_term_that_is_left_out_is_found(monkeypatch, term, build, declared, ra
     for seed in range(8):
         attack = Attack(seed, 1 + seed % 3, **build)
         errors = attack.errors(**declared)
-        window = WINDOWS[0] if ramp == 0.0 else WINDOWS[2]
+        window = WINDOWS[0] if ramp == 0.0 and term != "change" else WINDOWS[2]
         largest = max(largest, attack.worst(errors, window, ramp, seed % attack.n))
+    assert largest > 1.0
+
+
+@pytest.mark.parametrize(
+    ("cause", "source"),
+    [
+        ("torque", "torque"), ("drift", "drift"), ("delay", "late"), ("delay", "jitter"), ("coulomb", "reversal"),
+        ("momentum", "velocity"), ("friction", "position"), ("gravity", "heavy"), ("stamps", "stamps"),
+    ],
+)  # fmt: skip
+def test_a_part_of_the_slack_that_is_left_out_is_found(monkeypatch, cause, source):
+    kernel = momentum.window_kernel
+
+    def forgetful(*arguments):
+        kernel(*arguments)
+        arguments[-1].parts[..., ERROR_CAUSES.index(cause)] = 0.0
+
+    monkeypatch.setattr(momentum, "window_kernel", forgetful)
+    build, declared, _ = SOURCES[source]
+    largest = 0.0
+    for seed in range(5):
+        attack = Attack(seed, 1 + seed % 3, **build)
+        errors = attack.errors(**declared)
+        signs = attack.rng.choice([-1.0, 1.0], (3 * attack.n + 1, len(attack.t)))
+        windows = np.array([[k, k + 1] for k in range(3, 30)])
+        largest = max(largest, np.abs(attack.ratios(errors, signs, windows, 0.0)).max())
+        largest = max(largest, attack.worst(errors, WINDOWS[0], 0.0, seed % attack.n))
     assert largest > 1.0
 
 
@@ -333,6 +362,8 @@ def test_windows_without_the_torque_beside_them_are_left_out():
         ({"effort": "sampled"}, "torque_rate"),
         ({"torque_rate": 10.0}, "torque_rate"),
         ({"jerk": 10.0}, "jerk"),
+        ({"torque_source": "link", "torque_delay": 1e-4}, "torque_delay"),
+        ({"torque_source": "link", "torque_jitter": 1e-4}, "torque_jitter"),
         ({"effort": "averaged"}, "effort"),
         ({"torque_delay": -1.0}, "torque_delay"),
         ({"gravity_angle": np.nan}, "gravity_angle"),
@@ -352,6 +383,7 @@ def test_declarations_that_no_rule_is_sound_for_are_refused(wrong, named):
         ({"measurement.effort": "sampled"}, "torque_rate"),
         ({"measurement.torque_rate": 100.0}, "torque_rate"),
         ({"measurement.jerk": 100.0}, "jerk"),
+        ({"measurement.torque_source": "link", "measurement.torque_delay_s": 1e-4}, "torque_delay_s"),
         ({"measurement.stamp_error_s": 0.0004}, "stamp_error_s"),
         ({"measurement.torque_bias": [0.1, 0.2]}, "torque_bias"),
         ({"measurement.torque_drift": -1.0}, "torque_drift"),

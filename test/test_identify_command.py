@@ -9,8 +9,7 @@ import pytest
 import yaml
 from log_support import JOINTS, csv_columns, measured, robot, run_identify, true_log, write_bag, write_csv
 
-from safe_sysid.commands import verify
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.cli import main
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.measurements import Measurements
@@ -171,6 +170,20 @@ def test_a_log_with_errors_is_refused_unless_forced(tmp_path, capsys):
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet") == 1
 
 
+def test_forced_intervals_are_not_called_guaranteed(tmp_path):
+    m = piece()
+    # Efforts one sample late; noise is declared so large that the equations hold all the same.
+    write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps[1:], m.q[1:], m.qd[1:], m.effort[:-1]))
+    run_identify(
+        tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--torque-noise", "3,0.1"
+    )
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["status"] == "ok"
+    assert not result["guaranteed"]
+    assert not read_bounds(tmp_path / "out" / "bounds.yaml").guaranteed
+    assert "Nothing that you should build on" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_parts_filters_and_other_methods(tmp_path):
     write_log(tmp_path / "log.npz", JOINTS, piece())
     out = tmp_path / "out"
@@ -231,11 +244,7 @@ def test_a_box_around_the_payload_tightens(done, tmp_path):
 def test_wrong_options_are_one_line_and_status_two(done, tmp_path, capsys, options, expected):
     folder, _ = done
     capsys.readouterr()
-    try:
-        status = run_identify(folder / "log.npz", "--out", tmp_path / "out", *options)
-    except SystemExit as stop:  # argparse
-        status = stop.code
-    assert status == 2
+    assert run_identify(folder / "log.npz", "--out", tmp_path / "out", *options) == 2
     error = capsys.readouterr().err.strip().splitlines()
     assert len(error) == 1
     assert expected in error[0]
@@ -279,6 +288,4 @@ def test_the_directory_of_the_log_is_not_cleared(tmp_path, capsys):
 
 def test_what_was_written_passes_verification(done):
     folder, _ = done
-    parser = OneLineParser()
-    verify.configure(parser)
-    assert verify.run(parser.parse_args([str(folder / "out")])) == 0
+    assert main(["verify", str(folder / "out")]) == 0

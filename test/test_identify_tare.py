@@ -8,6 +8,7 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 from log_support import JOINTS, measured, robot, run_identify, true_log
 
+from safe_sysid.cli import main
 from safe_sysid.identification import MeasurementErrors
 from safe_sysid.identification.tare import make_tare
 from safe_sysid.identification.tare_file import read_tare, write_tare
@@ -52,6 +53,7 @@ def test_truth_inside_and_narrower(folder):
     tare = read_tare(folder / "tare.npz")
     last = json.loads((folder / "with" / result["certificate"]).read_text())
     assert last["tare_log"] == {"sha256": tare.log_hash, "samples": tare.samples}
+    assert main(["verify", str(folder / "with"), "--tare-log", str(folder / "empty.npz")]) == 0
 
 
 def test_a_tare_that_must_not_be_used_is_refused(folder, capsys):

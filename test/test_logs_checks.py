@@ -60,6 +60,26 @@ def test_other_good_logs_have_none_either(seed):
     assert [f.text for f in findings(changed(part, q=wrapped, qd=qd), errors)] == []
 
 
+@pytest.mark.parametrize(("dq", "dv"), [(1e-3, 0.0), (0.0, 0.01), (0.0, 0.3), (0.02, 0.1), (0.1, 2.0)])
+@pytest.mark.parametrize("pattern", ["constant", "random", "alternating", "against", "slower"])
+def test_errors_that_are_declared_are_never_called_an_error_of_the_log(dq, dv, pattern):
+    m, rng = measured()[:2000], np.random.default_rng(1)
+    sign = {
+        "constant": np.tile(rng.choice([-1.0, 1.0], 7), (2000, 1)),
+        "random": rng.choice([-1.0, 1.0], (2000, 7)),
+        "alternating": np.where(np.arange(2000)[:, None] % 40 < 20, 1.0, -1.0) * np.ones(7),
+        "against": -np.sign(m.qd),
+        "slower": -np.clip(
+            m.qd / max(dv, 1e-9), -1.0, 1.0
+        ),  # as if the velocity were zero, where that is allowed
+    }[pattern]
+    errors = dataclasses.replace(MeasurementErrors.from_model(robot()), position=dq, velocity=dv)
+    found = findings(changed(m, q=m.q + dq * sign, qd=m.qd + dv * sign), errors)
+    # A velocity column of nothing but zeros is an error whatever was declared.
+    assert codes(found) <= {"constant"}, [f.text for f in found]
+    assert pattern == "slower" or not codes(found)
+
+
 MUTATIONS = {
     "degrees": (lambda m: changed(m, q=np.rad2deg(m.q), qd=np.rad2deg(m.qd)), "degrees", "--angles deg"),
     "positions_in_degrees": (lambda m: changed(m, q=np.rad2deg(m.q)), "degrees", "the velocities do not"),
@@ -238,5 +258,17 @@ def test_whatever_the_numbers_are_the_checks_answer(seed, count, scale, mess):
     log, model = Log(JOINTS, Measurements(stamps, q, qd, effort)), robot()
     errors = MeasurementErrors.from_model(model)
     found = check_log(log, model, errors)
-    found += check_states(log, model, errors) + check_efforts(log, model, errors)  # even where errors come before
+    found += check_states(log, model, errors) + check_efforts(
+        log, model, errors
+    )  # even where errors come before
     assert all(f.level in ("error", "warning") and f.text and "\n" not in f.text for f in found)
+
+
+def test_late_velocities_within_their_declared_error_are_no_error_of_the_efforts():
+    m = measured()
+    late = np.concatenate([m.qd[:1]] * 3 + [m.qd[:-3]])
+    errors = MeasurementErrors.from_model(robot())
+    declared = dataclasses.replace(errors, velocity=1.01 * np.max(np.abs(late - m.qd)))
+    found = findings(changed(m, qd=late), declared)
+    assert codes(found) == set(), [f.text for f in found]
+    assert "effort_delay" in codes(found, "warning")  # it is said all the same

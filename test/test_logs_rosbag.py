@@ -37,6 +37,14 @@ def test_round_trip_in_any_order_with_extra_joints(tmp_path, plugin, seed):
     expect(load_log(storage, JOINTS), m)
 
 
+@pytest.mark.parametrize("plugin", ["mcap", "sqlite3"])
+@pytest.mark.parametrize("mode", ["FILE", "MESSAGE"])
+def test_compressed_bags(tmp_path, plugin, mode):
+    m = random_measurements(np.random.default_rng(2), 30)
+    path = write_bag(tmp_path / "bag", m, JOINTS, range(7), plugin=plugin, compression=mode)
+    expect(load_log(path, JOINTS), m)
+
+
 def test_order_that_changes_from_message_to_message(tmp_path):
     from rosbags.rosbag2 import StoragePlugin, Writer
     from rosbags.typesys import Stores, get_typestore

@@ -28,7 +28,7 @@ from safe_sysid.campaign.noise import Levels, Signs
 from safe_sysid.campaign.plant import Record, pinocchio_model
 from safe_sysid.identification import MomentumRows
 
-__all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field"]
+__all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
 
 FloatArray = NDArray[np.float64]
 
@@ -115,6 +115,33 @@ def aimed_direction(
     place = np.where(direction >= 0.0, 1.0, -1.0)
     place[component] = 0.0  # else the prior itself would be the bound, and nothing seen of the attack
     return field / max(float(np.abs(field).max()), 1e-300), place
+
+
+def worst_gravity(
+    field: FloatArray, arm: TrueArm, record: Record, angle: float, relative: float
+) -> FloatArray:
+    """True gravity (3,) on its cone that pushes along Y: the torque is linear in it.
+
+    Args:
+        field: Y (N, n).
+        arm: true.
+        record: of its motion.
+        angle: by which gravity may be turned, rad.
+        relative: by which it may be stronger or weaker.
+    """
+    declared = np.asarray(arm.kinematics.gravity, float)
+    q, h = 0.5 * (record.q[1:] + record.q[:-1]), np.diff(record.times)
+    push = np.zeros(3)
+    for c in range(3):
+        model = pinocchio_model(arm, arm.theta, np.eye(3)[c])
+        data = model.createData()
+        torque = np.array([pin.computeGeneralizedGravity(model, data, x) for x in q])
+        push[c] = -float(np.einsum("k,kj,kj->", h, field, torque))
+    size = float(np.linalg.norm(declared))
+    across = push - (push @ declared) / size**2 * declared
+    across /= max(float(np.linalg.norm(across)), 1e-300)
+    turned = np.cos(angle) * declared + np.sin(angle) * size * across
+    return turned * (1.0 + relative * np.sign(push @ turned))
 
 
 def field_of_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from safe_sysid.campaign.settings import TrialSettings, draw_settings, generator
 from safe_sysid.campaign.simulation import simulated_record
 from safe_sysid.identification import Measurements
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Case", "build_case", "on_cone"]
 
@@ -39,6 +41,7 @@ class Case:
         continuous: (n,) joints that wrap.
         beyond: factor on all errors.
         seeds: seed and index.
+        remake: the record under another true gravity (3,); None where that would be another motion, or another tare.
         empty_handed: parameters and record of a motion before this one, with the empty hand; None without a tare.
     """
 
@@ -52,6 +55,7 @@ class Case:
     beyond: float
     broken: Break
     seeds: tuple[int, int]
+    remake: Callable[[FloatArray], Record] | None = None
     empty_handed: tuple[FloatArray, Record] | None = None
 
     @property
@@ -106,6 +110,12 @@ class Case:
         if place is None and s.prior == "corner":
             place = rng.choice([-1.0, 1.0], self.arm.theta.size)
         prior = prior_around(self.rng(8), self.arm, place)
+        if self.empty_handed is not None:  # the arm of then is within the prior too
+            then = self.empty_handed[0][10 * self.arm.n :]
+            lower, upper = prior.lower.copy(), prior.upper.copy()
+            lower[10 * self.arm.n :] = np.minimum(lower[10 * self.arm.n :], then)
+            upper[10 * self.arm.n :] = np.maximum(upper[10 * self.arm.n :], then)
+            prior = ParameterBox(lower, upper)
         payload: dict[str, Any] = {}
         if s.box:
             body = self.arm.payload
@@ -156,6 +166,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     effort = s.effort if s.effort == "sampled" else "held" if held else "mean"
     levels = draw_levels(generator(seed, index, 3), s.joints, period, s.level, effort)
     theta = broken.theta(arm.theta, arm.n)
+    remake: Callable[[FloatArray], Record] | None = None
     gravity = broken.gravity(on_cone(rng, arm.kinematics.gravity, levels))
     if s.simulated:
         chatter = rng.uniform(-1.0, 1.0, (count, s.joints)) * rng.choice([0.0, 0.5])
@@ -165,6 +176,13 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     else:
         make = _sampled if s.effort == "sampled" else _means
         record = make(rng, s, arm, theta, motion, times, levels, gravity)
+        if broken.name == "none" and not s.tare:
+
+            def again(gravity: FloatArray) -> Record:
+                return make(generator(seed, index, 12), s, arm, theta, motion, times, levels, gravity)
+
+            remake = again
+
         changed = broken.later(arm)
         if changed is not None:
             rng = generator(seed, index, 2)
@@ -178,7 +196,20 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     rng = generator(seed, index, 4)
     continuous = rng.random(s.joints) < (0.5 if s.continuous else 0.0)
     beyond = float(options.get("beyond", 1.0))
-    return Case(s, arm, theta, record, levels, declared, continuous, beyond, broken, (seed, index), empty_handed)
+    return Case(
+        s,
+        arm,
+        theta,
+        record,
+        levels,
+        declared,
+        continuous,
+        beyond,
+        broken,
+        (seed, index),
+        remake,
+        empty_handed,
+    )
 
 
 def _empty_handed(
@@ -192,7 +223,7 @@ def _empty_handed(
     theta[13 * n :] += 0.005 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], n)
     kind = str(rng.choice(["quintic", "wave", "bang"]))
     motion = draw_motion(rng, kind, n, 121 * period, period, max(s.transition, 0.005))
-    times = period * (np.arange(120) + 0.5)
+    times: FloatArray = period * (np.arange(120.0) + 0.5)
     return theta, exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
 
 

@@ -25,8 +25,9 @@ __all__ = ["KINDS", "THREAD_VARIABLES", "Campaign", "in_dask", "in_processes", "
 KINDS = {"identification": ("safe_sysid.campaign.trial", "run_trial")}
 #: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_CHUNK = 8  # trials handed over at once
-_AHEAD = 3  # chunks waiting for each worker
+#: Trials handed over at once: few where Ctrl-C has to wait for them, more where a network lies between.
+_CHUNK, _FAR_CHUNK = 2, 8
+_AHEAD = 4  # chunks waiting for each worker
 
 Result = dict[str, Any]
 
@@ -156,7 +157,7 @@ class _OneThread:
 
 
 def in_dask(
-    campaign: Campaign, indices: Iterable[int], address: str, chunk: int = _CHUNK
+    campaign: Campaign, indices: Iterable[int], address: str, chunk: int = _FAR_CHUNK
 ) -> Iterator[list[Result]]:
     """Trials on a Dask cluster, whose workers must be able to import this package.
 

@@ -38,9 +38,10 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
     Returns:
         ``trials``; ``exclusions``: with the truth outside a published box; ``empty_sets``; ``caught``: with an empty
-        set and no exclusion before; ``broken_equations``; ``faults``; ``errors``: that raised; ``solver_failed``: with
-        an update that no solver could improve; ``median_width``: over the prior's, median of ten and over trials;
-        ``median_gap``: distance of the attacked bound from the truth over the prior's width;
+        set and no exclusion before; ``noticed``: with either; ``broken_equations``; ``faults``; ``errors``: raised;
+        ``solver_failed``: with an update that no solver could improve; ``median_width``: over the prior's, median of
+        ten and over trials; ``median_gap``: distance of the attacked bound from the truth over the prior's width,
+        where the bound is better than the prior's;
         ``largest_row``: largest error of an equation over its proved bound; ``seconds``: of one core.
     """
     trials = list(trials)
@@ -52,6 +53,7 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "exclusions": sum(bool(trial["exclusions"]) for trial in ran),
         "empty_sets": sum(bool(trial["empty"]) for trial in ran),
         "caught": sum(bool(trial["empty"]) and not trial["exclusions"] for trial in ran),
+        "noticed": sum(bool(trial["empty"] or trial["exclusions"]) for trial in ran),
         "broken_equations": sum(bool(trial["broken_rows"]) for trial in ran),
         "faults": sum(bool(trial["faults"]) for trial in ran),
         "errors": len(trials) - len(ran),
@@ -116,6 +118,6 @@ def _add(out: Table, name: str, trials: list[dict[str, Any]], bold: bool = False
     out.add_row(
         name, str(s["trials"]), count("exclusions"), count("empty_sets"), count("broken_equations"),
         f"[bold red]{s['faults'] + s['errors']}[/]" if s["faults"] + s["errors"] else "0",
-        number("median_width", ".3f"), number("median_gap", ".2g"), number("largest_row", ".6f"),
+        number("median_width", ".3f"), number("median_gap", ".2g"), number("largest_row", ".8f"),
         f"{s['seconds'] / max(s['trials'], 1):.2f}", style="bold" if bold else None,
     )  # fmt: skip

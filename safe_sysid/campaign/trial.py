@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.campaign.ascent import Dynamics, aimed_direction, field_of_rows, signs_of_field
+from safe_sysid.campaign.ascent import Dynamics, aimed_direction, field_of_rows, signs_of_field, worst_gravity
 from safe_sysid.campaign.case import Case, build_case
+from safe_sysid.campaign.certified import CertificateTrail
 from safe_sysid.campaign.noise import Signs, draw_signs
 from safe_sysid.campaign.results import write_summary
 from safe_sysid.campaign.verdict import Verdict
-from safe_sysid.identification import Identifier, Measurements
+from safe_sysid.identification import Identifier, MeasurementErrors, Measurements
+from safe_sysid.identification.tare import Tare, TareError, make_tare
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot.model import RobotModel
 
@@ -95,7 +98,7 @@ def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdic
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(_neutral(case)))
     place: FloatArray | None = None
     if s.noise in ("aimed", "ascent"):
-        signs, place, dynamics = _aimed(case, signs)
+        case, signs, place, dynamics = _aimed(case, signs)
         for step in range(_ASCENTS if s.noise == "ascent" else 0):
             model = case.model(place)
             data, order = case.log(signs)
@@ -117,7 +120,7 @@ def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdic
             signs = _pushed(case, field, place, dynamics, signs)
     model, data = case.model(place), case.log(signs)[0]
     tare = _tare(case, model, signs, verdict)
-    trail = CertificateTrail(model, data, case.tare_log()) if s.certified else None
+    trail = CertificateTrail(model, data, None if tare is None else case.tare_log()) if s.certified else None
     _identify(model, data, s.updates, case.row_theta(signs), verdict, tare, trail)
     if trail is not None:
         verdict.faults += trail.faults()
@@ -134,7 +137,7 @@ def _wanted(case: Case) -> int:
     return case.settings.component + (10 if case.settings.side > 0.0 else 0)
 
 
-def _aimed(case: Case, before: Signs) -> tuple[Signs, FloatArray, Dynamics]:
+def _aimed(case: Case, before: Signs) -> tuple[Case, Signs, FloatArray, Dynamics]:
     s, levels, record = case.settings, case.levels, case.record
     link = s.source == "link"
     dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
@@ -151,7 +154,10 @@ def _aimed(case: Case, before: Signs) -> tuple[Signs, FloatArray, Dynamics]:
     scale = case.model(None).arm_prior.rad
     component = case.arm.payload_slice.start + s.component
     field, place = aimed_direction(dynamics, half_width, scale, component, s.side, s.ridge)
-    return _pushed(case, field, place, dynamics, before), place, dynamics
+    if case.remake is not None and levels.angle + levels.relative > 0.0:
+        gravity = worst_gravity(field, case.arm, record, levels.angle, levels.relative)
+        case = replace(case, record=case.remake(gravity))
+    return case, _pushed(case, field, place, dynamics, before), place, dynamics
 
 
 def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs) -> Signs:
@@ -159,8 +165,31 @@ def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics
     return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
 
 
+def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Verdict) -> Tare | None:
+    """Equations of the motion with the empty hand, each judged by the truth of today."""
+    log = case.tare_log()
+    if log is None:
+        return None
+    try:
+        tare = make_tare(model, MeasurementErrors.from_model(model), log)
+    except TareError as error:
+        if error.rows is not None:  # else nothing was learnt, which is no harm
+            verdict.empty.append(str(error))
+        return None
+    theta = case.row_theta(signs)
+    theta[case.arm.payload_slice] = case.arm.hand
+    verdict.rows(tare.rows, theta)
+    return tare
+
+
 def _identify(
-    model: RobotModel, data: Measurements, updates: int, row_theta: FloatArray, verdict: Verdict
+    model: RobotModel,
+    data: Measurements,
+    updates: int,
+    row_theta: FloatArray,
+    verdict: Verdict,
+    tare: Tare | None = None,
+    trail: CertificateTrail | None = None,
 ) -> Any:
     """Feed the log in batches; the last answer."""
     identifier = Identifier(model) if tare is None else Identifier(model, tare_rows=tare.rows)
@@ -170,4 +199,6 @@ def _identify(
         identifier.add(data[part])
         answer = identifier.update()
         verdict.update(answer)
+        if trail is not None:
+            trail.add(answer, int(part[-1]) + 1)
     return answer

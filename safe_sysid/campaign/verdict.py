@@ -15,6 +15,7 @@ from safe_sysid.identification import (
     UpdateResult,
     UpdateStatus,
 )
+from safe_sysid.identification.momentum import MomentumRows
 from safe_sysid.identification.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
@@ -70,7 +71,17 @@ class Verdict:
             self.faults.append("the truth is outside the prior")
         errors = MeasurementErrors.from_model(model)
         rows = MomentumStream(model, errors, default_windows(model, errors)).push(data, model.arm_prior)
-        if rows is None:
+        if rows is not None:
+            self.rows(rows, row_theta)
+
+    def rows(self, rows: MomentumRows, row_theta: FloatArray) -> None:
+        """Judge equations.
+
+        Args:
+            rows: of the run or of a tare.
+            row_theta: (14 n,) true unknowns.
+        """
+        if not len(rows):
             return
         ratio = np.abs(rows.matrix @ row_theta - rows.target) / rows.slack
         worst = int(np.argmax(ratio))
@@ -81,7 +92,8 @@ class Verdict:
             )
             self.broken_rows.append(
                 {
-                    "solve": self._solve, "ratio": float(ratio[worst]), "count": int(np.sum(~(ratio <= 1.0))),
+                    "solve": self._solve, "log": int(rows.log[worst]), "ratio": float(ratio[worst]),
+                    "count": int(np.sum(~(ratio <= 1.0))),
                     "joint": int(rows.joint[worst]), "start": float(rows.start[worst]),
                     "end": float(rows.end[worst]), "ramp": float(rows.ramp[worst]), "parts": parts,
                 }
@@ -123,7 +135,7 @@ class Verdict:
             [box.payload_lower > self._prior.payload_lower, box.payload_upper < self._prior.payload_upper]
         )
         gaps = np.concatenate([-below, -above]) / np.tile(width, 2)
-        self.gap = float(gaps[self._target])
+        self.gap = float(gaps[self._target]) if improved[self._target] else np.inf
         if np.any(improved):
             self.closest = min(self.closest, float(gaps[improved].min()))
         if self._say is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +103,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from safe_sysid.campaign.results import CampaignError, ResultFile, write_summary
-    from safe_sysid.campaign.summary import as_json, is_sound, table
+    from safe_sysid.campaign.summary import as_json, is_sound, summarise, table
 
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
     if options.resume and out is None:
@@ -111,6 +113,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
             raise CampaignError(f"{path}: expected a file in a directory that exists")
     trials: dict[int, dict[str, Any]] = {}
     interrupted = False
+    _stop_on_terminate()
     file = ResultFile(out, campaign.header(), options.resume) if out is not None else None
     try:
         if file is not None:
@@ -133,13 +136,29 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     console.print(
         table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {campaign.options or 'no options'}")
     )
+    attacked = "beyond" in campaign.options or "break" in campaign.options
+    if attacked:
+        noticed = summarise(found)["noticed"]
+        share = 100.0 * noticed / max(len(found), 1)
+        console.print(
+            f"noticed in {noticed} of {len(found)} trials ({share:.0f} %): an empty set or the truth outside"
+        )
     if interrupted:
         told = f"; go on with --resume (results in {out})" if out else ""
         console.print(f"interrupted after {len(found)} of {options.trials} trials{told}", soft_wrap=True)
         return 130
-    attacked = "beyond" in campaign.options or "break" in campaign.options
     wrong = [trial for trial in found if "error" in trial or not (attacked or is_sound(trial))]
     return 1 if wrong else 0
+
+
+def _stop_on_terminate() -> None:
+    """What a batch system sends at the end of its patience is taken as Ctrl-C: results are summed up, workers end."""
+    if threading.current_thread() is threading.main_thread():
+
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, stop)
 
 
 def _executed(

@@ -166,7 +166,7 @@ def density_cuts(size: ArrayLike, largest: float) -> CutSet:
     A *lower* bound of the density says nothing: a fine sponge has the moments of a body of any smaller density.
     """
     a, b, c = np.asarray(size, float)
-    limit = np.nextafter(a * b * c * largest, np.inf) * (1.0 + 1e-15)
+    limit = a * b * c * largest * (1.0 + 1e-11)
     zero = np.zeros((1, 4))
     return CutSet(zero, zero, np.ones(1), np.array([-limit]), np.array(["density"]))
 

@@ -107,16 +107,20 @@ class FeasibleSet:
         if not len(rows) or self._empty is not None:
             return
         size, mid, scale = self.prior.size, self._mid, np.where(self._free, self._scale, 0.0)
+        good = np.isfinite(rows.slack) & (rows.slack > 0.0)
+        rows = rows if good.all() else rows.take(good)
         target = rows.target - rows.matrix @ mid[:size]
         screen = np.zeros((len(rows), size + 20), np.float32)
-        np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
+        with np.errstate(over="ignore", invalid="ignore"):  # such rows are dropped below
+            np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
         tare = np.flatnonzero(rows.log == 1)
         if tare.size:
             matrix = unscaled_rows(rows.take(tare), size)
             screen[tare], target[tare] = matrix * scale, rows.target[tare] - matrix @ mid
-        screen /= rows.slack[:, None].astype(np.float32)
-        target /= rows.slack
-        useful = self._can_break(screen, target)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            screen /= rows.slack[:, None].astype(np.float32)
+            target /= rows.slack
+            useful = self._can_break(screen, target)
         self.rows = MomentumRows.concatenate([self.rows, rows.take(useful)])
         self._screen = np.concatenate([self._screen, screen[useful]])
         self._target = np.concatenate([self._target, target[useful].astype(np.float32)])
@@ -131,9 +135,11 @@ class FeasibleSet:
             self.prune()
 
     def _can_break(self, screen: NDArray[np.float32], target: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """(M,) rows that some point of the latest box breaks, or nearly; those with numbers too large are dropped."""
         middle, half = 0.5 * (self._z_lower + self._z_upper), 0.5 * (self._z_upper - self._z_lower)
         reach = np.abs(screen) @ half.astype(np.float32)
-        return reach + np.abs(screen @ middle.astype(np.float32) - target) > 1.0 - 1e-3
+        most = reach + np.abs(screen @ middle.astype(np.float32) - target)
+        return (most > 1.0 - 1e-3) & np.isfinite(most)
 
     def prune(self) -> None:
         """Keep the rows nearest to a vertex of the last programs; a subset of the rows still bounds the truth."""

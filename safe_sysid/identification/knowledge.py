@@ -48,10 +48,12 @@ class PayloadBox:
         """Validate and freeze.
 
         Raises:
-            ParameterError: a shape, an edge length or a density that is not positive.
+            ParameterError: a shape, no rotation, an edge length or a density that is not positive.
         """
         for name, shape in (("center", (3,)), ("size", (3,)), ("rotation", (3, 3)), ("translation", (3,))):
             object.__setattr__(self, name, frozen_array(getattr(self, name), shape, f"PayloadBox.{name}"))
+        if not np.max(np.abs(self.rotation @ self.rotation.T - np.eye(3))) < 1e-12:
+            raise ParameterError(f"PayloadBox.rotation = {self.rotation.tolist()}: expected a rotation")
         if not np.all(self.size > 0.0):
             raise ParameterError(f"PayloadBox.size = {self.size.tolist()} m: expected positive numbers")
         if not self.density > 0.0:

@@ -49,14 +49,23 @@ class Anchors(NamedTuple):
 
 
 @njit(cache=True)
-def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, n: int, out: FloatArray) -> None:
-    """``out[i] = |D_i mid| + |D_i| rad``; columns of links before joint i are not looked at."""
-    for i in range(n):
+def _add(weight: float, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
+    """``out += weight (a - b)``, columns (n, 10 n)."""
+    for i in range(out.shape[0]):
+        for c in range(10 * i, out.shape[1]):
+            out[i, c] += weight * (a[i, c] - b[i, c])
+
+
+@njit(cache=True)
+def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, bounds: FloatArray, kind: int, j: int) -> None:
+    """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; links before joint i have no part."""
+    for i in range(d.shape[0]):
         value, spread = 0.0, 0.0
-        for c in range(10 * i, 10 * n):
+        for c in range(10 * i, d.shape[1]):
             value += d[i, c] * mid[c]
             spread += abs(d[i, c]) * rad[c]
-        out[i] = (abs(value) + spread) * (1.0 + 1e-11)
+            d[i, c] = 0.0
+        bounds[kind, i, j] = (abs(value) + spread) * (1.0 + 1e-11)
 
 
 @njit(cache=True)
@@ -73,17 +82,16 @@ def derivative_bounds(
         anchors: states, and room for the result.
     """
     n = mid.size // 10
-    q, qd, out, gravity = anchors.q, anchors.qd, anchors.bounds, kin.gravity
+    q, qd, gravity = anchors.q, anchors.qd, kin.gravity.copy()
     shape = (n, 10 * n)
     m1, m0, r1, r0 = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    dm, dr, d = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    bound, unit, zero = np.empty(n), np.zeros(n), np.zeros(n)
-    out[:] = 0.0
+    dm, dr = np.zeros(shape), np.zeros(shape)
+    unit, zero, x, v = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
     for k in range(q.shape[0]):
-        x, v = q[k].copy(), qd[k].copy()
+        out = anchors.bounds[k]
         for j in range(n):
-            dm[:] = 0.0
-            dr[:] = 0.0
+            x[j], v[j] = q[k, j], qd[k, j]
+        for j in range(n):
             for part in range(2):
                 alpha = np.pi / 4.0 if part == 0 else np.pi / 2.0
                 weight = 1.0 if part == 0 else 0.5 * (1.0 - np.sqrt(2.0))
@@ -92,29 +100,25 @@ def derivative_bounds(
                 x[j] = q[k, j] - alpha
                 momentum_columns(kin, gravity, x, v, m0, r0)
                 x[j] = q[k, j]
-                dm += weight * (m1 - m0)
-                dr += weight * (r1 - r0)
-            _enclose(dm, mid, rad, n, bound)
-            out[k, 0, :, j] = bound
-            _enclose(dr, mid, rad, n, bound)
-            out[k, 2, :, j] = bound
+                _add(weight, m1, m0, dm)
+                _add(weight, r1, r0, dr)
+            _enclose(dm, mid, rad, out, 0, j)
+            _enclose(dr, mid, rad, out, 2, j)
             unit[j] = 1.0
-            momentum_columns(kin, gravity, x, unit, m1, r1)
+            momentum_columns(kin, gravity, x, unit, dm, r1)
             unit[j] = 0.0
-            _enclose(m1, mid, rad, n, bound)
-            out[k, 1, :, j] = bound
+            _enclose(dm, mid, rad, out, 1, j)
             v[j] = qd[k, j] + 1.0
             momentum_columns(kin, gravity, x, v, m1, r1)
             v[j] = qd[k, j] - 1.0
             momentum_columns(kin, gravity, x, v, m0, r0)
             v[j] = qd[k, j]
-            d[:] = 0.5 * (r1 - r0)
-            _enclose(d, mid, rad, n, bound)
-            out[k, 3, :, j] = bound
+            _add(0.5, r1, r0, dr)
+            _enclose(dr, mid, rad, out, 3, j)
         if with_gravity:
             for c in range(3):
-                direction = np.zeros(3)
-                direction[c] = 1.0
-                momentum_columns(kin, direction, x, zero, m1, r1)
-                _enclose(r1, mid, rad, n, bound)
-                out[k, 4, :, c] = bound
+                gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
+                momentum_columns(kin, gravity, x, zero, m1, dr)
+                _enclose(dr, mid, rad, out, 4, c)
+            for c in range(3):
+                gravity[c] = kin.gravity[c]

@@ -114,6 +114,15 @@ class MeasurementErrors:
             raise ParameterError(f"linearise_every = {self.linearise_every!r}: expected a number >= 1")
         if self.effort == "sampled" and self.torque_rate is None:
             raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
+        if (
+            self.torque_source == "link"
+            and self.effort == "held"
+            and self.torque_delay + self.torque_jitter > 0.0
+        ):
+            raise ParameterError(
+                f"torque_delay + torque_jitter = {self.torque_delay + self.torque_jitter!r}: expected 0 for the mean "
+                "of a link-side torque, which says nothing of parts of a step; or effort = 'sampled'"
+            )
         for name in ("torque_rate", "jerk"):
             if self.effort == "held" and getattr(self, name) is not None:
                 raise ParameterError(f"{name}: expected none, as a held torque jumps; or effort = 'sampled'")

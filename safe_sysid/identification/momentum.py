@@ -186,7 +186,8 @@ class RowSource:
         torque, noise, loose = middle[1:], half[1:], half[1:]
         if errors.torque_rate is not None:
             torque, noise = 0.5 * (torque + middle[:-1]), 0.5 * (noise + half[:-1])
-            loose = noise + 0.25 * errors.torque_rate * (states.h + 2.0 * states.stamp)[:, None]
+            beside = errors.torque_delay + errors.torque_jitter
+            loose = noise + errors.torque_rate * (0.25 * (states.h + 2.0 * states.stamp) + beside)[:, None]
         self._wrong_before = np.concatenate([[0], np.cumsum(states.wrong)])
         self._steps = Steps(
             data.stamps, data.q, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
@@ -194,7 +195,7 @@ class RowSource:
         )  # fmt: skip
         m, n = states.delta.shape
         at, which = self.anchors(run, errors.linearise_every)
-        anchors = Anchors(which, data.q[at], data.qd[at], np.empty((len(at), len(DERIVATIVES), n, max(n, 3))))
+        anchors = Anchors(which, data.q[at], data.qd[at], np.zeros((len(at), len(DERIVATIVES), n, max(n, 3))))
         derivative_bounds(kin, limits.mid, limits.rad, limits.gravity > 0.0, anchors)
         columns, per_step, per_sample = (n, 10 * n), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
         self._errors = StepErrors(
@@ -299,13 +300,13 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
         beta_mid=box.mid[beta].copy(),
         beta_rad=box.rad[beta] + errors.torque_bias,
         friction=seen,
-        position=errors.position,
-        velocity=errors.velocity,
+        position=errors.position.copy(),
+        velocity=errors.velocity.copy(),
         gravity=_gravity_error(kin, errors),
-        drift=errors.torque_drift,
+        drift=errors.torque_drift.copy(),
         delay=errors.torque_delay,
         jitter=errors.torque_jitter,
-        rate=np.zeros(n) if errors.torque_rate is None else errors.torque_rate,
+        rate=np.zeros(n) if errors.torque_rate is None else errors.torque_rate.copy(),
         sampled=errors.effort == "sampled",
     )
 

@@ -21,6 +21,7 @@ _START, _IPM_WORK = (
     15,
     1000,
 )  # what starting a run and one of the interior-point method count for, in iterations
+_LARGEST = 1e12  # the solver refuses rows with larger numbers; it is not trusted anyway
 _BASIC = highspy.HighsBasisStatus.kBasic
 
 
@@ -85,6 +86,7 @@ class Programs:
 
     def add_rows(self, matrix: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
         """Append rows (M, P) with sides (M,)."""
+        matrix = np.clip(matrix, -_LARGEST, _LARGEST)
         count, used = len(lower), matrix != 0.0
         starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
         columns = np.nonzero(used)[1].astype(np.int32)

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import cross, joint_rotation
+from safe_sysid.robot.regressors import joint_rotation
 
 __all__ = ["momentum_columns"]
 
@@ -68,21 +68,25 @@ def momentum_columns(
     """
     rotation, translation, axis = kin.rotation, kin.translation, kin.axis
     n = axis.shape[0]
-    r, g, rotated = np.empty((3, 3)), gravity.copy(), np.empty(3)
-    s, t = np.zeros((n, 6)), np.zeros((n, 6))
-    v, u = np.zeros(6), np.empty(3)
+    r, g, rotated = np.empty((3, 3)), np.empty(3), np.empty(3)
+    s, t, v = np.zeros((n, 6)), np.zeros((n, 6)), np.zeros(6)
+    for i in range(3):
+        g[i] = gravity[i]
     for link in range(n):
         joint_rotation(rotation[link], axis[link], q[link], r)
         _move(r, translation[link], v)
         for i in range(3):
             rotated[i] = r[0, i] * g[0] + r[1, i] * g[1] + r[2, i] * g[2]
-        g[:] = rotated
+        for i in range(3):
+            g[i] = rotated[i]
         for j in range(link):
             _move(r, translation[link], s[j])
             _move(r, translation[link], t[j])
-        s[link, 3:] = axis[link]
-        cross(v[:3], axis[link], t[link, :3])
-        cross(v[3:], axis[link], t[link, 3:])
+        for i in range(3):
+            a, b = (i + 1) % 3, (i + 2) % 3
+            s[link, 3 + i] = axis[link, i]
+            t[link, i] = v[a] * axis[link, b] - v[b] * axis[link, a]
+            t[link, 3 + i] = v[3 + a] * axis[link, b] - v[3 + b] * axis[link, a]
         for i in range(3):
             v[3 + i] += axis[link, i] * qd[link]
         for j in range(link + 1):
@@ -90,7 +94,6 @@ def momentum_columns(
             out = rate[j, 10 * link : 10 * link + 10]
             _product(t[j], v, out)
             out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
-            cross(g, s[j, 3:], u)
-            out[1] += u[0]
-            out[2] += u[1]
-            out[3] += u[2]
+            for i in range(3):
+                a, b = (i + 1) % 3, (i + 2) % 3
+                out[1 + i] += g[a] * s[j, 3 + b] - g[b] * s[j, 3 + a]

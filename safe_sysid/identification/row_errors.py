@@ -21,9 +21,9 @@ Slack, in the order of :data:`ERROR_CAUSES`:
    times the total variation of phi times ``max |m - c|`` where ``|d|`` from a change of phi: ``torque_delay (T/2 + E)
    (max upper - min lower)`` over the torque intervals of the steps near, ``T = phi_i + phi_f + sum turn_k``. Near,
    without slopes: at most ``torque_delay + torque_jitter + 2 sigma`` from an end; with slopes: the window's and those
-   beside it. Every switch of the torque may besides be off by ``torque_jitter``: that times ``sum |tau_k - tau_{k-1}|
-   + noise_k + noise_{k-1}`` over the switches of the window and beside it (phi <= 1). Sampled: ``sum wide_k
-   torque_rate (torque_delay + torque_jitter)``.
+   beside it. Every switch of the torque may besides be off by ``torque_jitter``: that times ``(1 + E)
+   sum |tau_k - tau_{k-1}| + noise_k + noise_{k-1}`` over the switches of the window and beside it. Sampled:
+   ``sum wide_k torque_rate (torque_delay + torque_jitter)``.
 4. coulomb: ``Fc sum area_k [sign_k = 0]``.
 5. quadrature: ``sum wide_k rate_k + turn_k slope_k``; sampled effort adds
    ``sum torque_rate (wide_k H_k/4 + turn_k H_k^2/12)`` (trapezoid of a function with that Lipschitz constant; its
@@ -82,7 +82,8 @@ def _delay(
     first: int,
     last: int,
     ramp: float,
-    change: float,
+    variation: float,
+    deviation: float,
     parts: FloatArray,
 ) -> bool:
     """Third part, of a held torque; False if the torques near the window's ends are not known.
@@ -93,7 +94,8 @@ def _delay(
         first: sample of the window.
         last: its last one.
         ramp: s.
-        change: ``T/2 + E``.
+        variation: T.
+        deviation: E.
         parts: (n, causes) result.
     """
     need = limits.delay + limits.jitter + 2.0 * steps.sigma[last - 1]
@@ -124,7 +126,8 @@ def _delay(
                     + steps.noise[k, j]
                     + steps.noise[k - 1, j]
                 )
-        parts[j, 2] = limits.delay * change * (top - bottom) + limits.jitter * jumps
+        parts[j, 2] = limits.delay * (0.5 * variation + deviation) * (top - bottom)
+        parts[j, 2] += limits.jitter * (1.0 + deviation) * jumps
     return True
 
 
@@ -234,4 +237,4 @@ def window_kernel(
             parts[j, 9] = _ROUNDING * (parts[j, 9] + abs(target[j]))
         out.valid[w] = True
         if not limits.sampled and limits.delay + limits.jitter > 0.0:
-            out.valid[w] = _delay(steps, limits, first, last, ramp, 0.5 * variation + deviation, parts)
+            out.valid[w] = _delay(steps, limits, first, last, ramp, variation, deviation, parts)

@@ -33,9 +33,9 @@ rotor's term is the same with a constant Ia) and ``twist = p1`` of ``(|c_k - c_{
 *Ends* (weight phi there): a momentum evaluated at a sample is off by
 ``end = Dp(dq, dv) + p2((dq, dv), (dq, dv))/2 + Ia dv``, p2 at ``|qd| + dv``.
 
-*Gravity*: off by at most ``gamma = |g| (relative + (1 + relative) angle)``; ``df/dg = int d_i x dm``, at most
-``|F_g| + b1(Delta_q)`` in norm. ``gravity = gamma (|F_g| + b1)`` or ``gamma b0`` if smaller; ``|g| b0``, ``|g| b1``
-are f0 and f1 at rest.
+*Gravity*: off by at most ``gamma = |g| (relative + (1 + relative) angle)``; ``df/dg = int d_i x dm``, on the whole step
+at most ``|F_g| + b1(Delta_q + x)`` in norm. ``gravity = gamma (|F_g| + b1)`` or ``gamma b0`` if smaller; ``|g| b0``,
+``|g| b1`` are f0 and f1 at rest.
 
 *Stamps*: the torque less what f, Coulomb friction and offset make of it, ``X = tau + f(c, u) - Fc sign - beta``, is
 multiplied by the duration; ``|X| <= size`` and ``|X_k - X_{k-1}| <= change`` by the row itself, over the box: mid
@@ -104,7 +104,8 @@ class Steps(NamedTuple):
             :class:`~safe_sysid.identification.step_states.StepStates`.
         sign: of the friction.
         torque, noise: middle and half width of the mean torque, as far as noise goes, N m.
-        loose: half width of the mean torque with all that is not known of it, N m.
+        loose: half width of the mean torque with all that is not known of it, N m: that of a sampled one besides by
+            ``torque_rate (H/4 + torque_delay + torque_jitter)``.
     """
 
     stamps: FloatArray
@@ -172,6 +173,79 @@ def _interval(row: FloatArray, mid: FloatArray, rad: FloatArray, start: int) -> 
 
 
 @njit(cache=True)
+def _distance(value: FloatArray, anchor: FloatArray, out: FloatArray) -> None:
+    """``out = |value - anchor|``."""
+    for j in range(out.size):
+        out[j] = abs(value[j] - anchor[j])
+
+
+@njit(cache=True)
+def _larger(value: FloatArray, anchor: FloatArray, out: FloatArray) -> None:
+    """``out = max(|value|, |anchor|)``."""
+    for j in range(out.size):
+        out[j] = max(abs(value[j]), abs(anchor[j]))
+
+
+@njit(cache=True)
+def _samples(
+    kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, anchors: Anchors, out: StepErrors
+) -> None:
+    """What belongs to samples: momentum columns, their errors and sizes."""
+    dq, dv, rotor = limits.position, limits.velocity, limits.rotor
+    n = dq.size
+    now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
+    dx, du, top, speed, fastest = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    spare, gravity = np.zeros((n, 10 * n)), kin.gravity.copy()
+    erring = np.any(dq > 0.0) or np.any(dv > 0.0)
+    for k in range(steps.q.shape[0]):
+        q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
+        momentum_columns(kin, gravity, q, qd, columns, spare)
+        a = anchors.which[k]
+        bounds = anchors.bounds[a]
+        for j in range(n):
+            speed[j] = abs(qd[j])
+            fastest[j] = speed[j] + dv[j]
+        motion_bounds(size.s_a, size.s_b, size.g, fastest, dq, dv, dq, dv, far)
+        if erring:
+            _distance(q, anchors.q[a], dx)
+            _distance(qd, anchors.qd[a], du)
+            _larger(qd, anchors.qd[a], top)
+            motion_bounds(size.s_a, size.s_b, size.g, speed, dq, dv, dq, dv, now)
+            motion_bounds(size.s_a, size.s_b, size.g, top, dx, du, dq, dv, way)
+        for i in range(n):
+            if erring:
+                first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i) + way[2, i]
+                out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i]
+            value, spread = _interval(columns[i], limits.mid, limits.rad, 10 * i)
+            out.momentum[k, i] = abs(value) + spread + rotor[i] * speed[i] + out.end[k, i]
+            out.momenta[k, i] = far[0, i] + rotor[i] * fastest[i]
+
+
+@njit(cache=True)
+def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
+    """``size`` and ``change`` of step k."""
+    mid, rad = limits.mid, limits.rad
+    for i in range(limits.position.size):
+        columns = out.rate_columns[k, i]
+        value, spread = _interval(columns, mid, rad, 10 * i)
+        s = steps.sign[k, i]
+        unknown = limits.coulomb[i] if s == 0.0 else limits.coulomb_rad[i]
+        value += steps.torque[k, i] - limits.beta_mid[i] - s * limits.coulomb_mid[i]
+        out.size[k, i] = abs(value) + spread + steps.loose[k, i] + limits.beta_rad[i] + unknown
+        if k == 0:
+            continue
+        before = steps.sign[k - 1, i]
+        value = steps.torque[k, i] - steps.torque[k - 1, i] - (s - before) * limits.coulomb_mid[i]
+        spread = steps.loose[k, i] + steps.loose[k - 1, i] + abs(s - before) * limits.coulomb_rad[i]
+        spread += ((s == 0.0) + (before == 0.0)) * limits.coulomb[i]
+        for c in range(10 * i, mid.size):
+            step = columns[c] - out.rate_columns[k - 1, i, c]
+            value += step * mid[c]
+            spread += abs(step) * rad[c]
+        out.change[k, i] = abs(value) + spread
+
+
+@njit(cache=True)
 def step_kernel(
     kin: Kinematics,
     size: Magnitudes,
@@ -192,119 +266,72 @@ def step_kernel(
         ramps: whether any window has slopes; if not, what only they need stays zero.
         out: results; ``momentum_columns`` may be of length 0 without ramps.
     """
-    mid, rad, dq, dv = limits.mid, limits.rad, limits.position, limits.velocity
-    q, qd, mean, centre = steps.q, steps.qd, steps.mean, steps.centre
-    s_a, s_b, g, gravity = size.s_a, size.s_b, size.g, kin.gravity
-    n, m = dq.size, steps.h.size
+    _samples(kin, size, limits, steps, anchors, out)
+    dq, n = limits.position, limits.position.size
+    s_a, s_b, g, gravity = size.s_a, size.s_b, size.g, kin.gravity.copy()
     one, zero = np.ones(n), np.zeros(n)
     now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
-    big_v, w, x, x1, du, dx = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    top, u_abs, end_v = np.empty(n), np.empty(n), np.empty(n)
+    dx, du, top, speed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     spare = np.zeros((n, 10 * n))
     moved = np.any(dq > 0.0)
-    erring = moved or np.any(dv > 0.0)
-    for k in range(m + 1):
-        columns = out.end_columns[k]
-        momentum_columns(kin, gravity, q[k], qd[k], columns, spare)
-        a = anchors.which[k]
-        bounds = anchors.bounds[a]
-        for j in range(n):
-            dx[j], du[j] = abs(q[k, j] - anchors.q[a, j]), abs(qd[k, j] - anchors.qd[a, j])
-            u_abs[j], top[j] = abs(qd[k, j]), max(abs(qd[k, j]), abs(anchors.qd[a, j]))
-            end_v[j] = u_abs[j] + dv[j]
-        motion_bounds(s_a, s_b, g, end_v, dq, dv, dq, dv, far)
-        if erring:
-            motion_bounds(s_a, s_b, g, u_abs, dq, dv, dq, dv, now)
-            motion_bounds(s_a, s_b, g, top, dx, du, dq, dv, way)
-        for i in range(n):
-            out.end[k, i] = 0.0
-            if erring:
-                first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i) + way[2, i]
-                out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + limits.rotor[i] * dv[i]
-            value, spread = _interval(columns[i], mid, rad, 10 * i)
-            out.momentum[k, i] = abs(value) + spread + limits.rotor[i] * abs(qd[k, i]) + out.end[k, i]
-            out.momenta[k, i] = far[0, i] + limits.rotor[i] * end_v[i]
-
-    for k in range(m):
-        columns = out.rate_columns[k]
-        spare_m = out.momentum_columns[k] if ramps else spare
-        momentum_columns(kin, gravity, centre[k], mean[k], spare_m, columns)
+    for k in range(steps.h.size):
+        centre, mean = steps.centre[k], steps.mean[k]
+        momentum_columns(kin, gravity, centre, mean, spare, out.rate_columns[k])
         a = anchors.which[k]
         bounds = anchors.bounds[a]
         longest = steps.h[k] + 2.0 * steps.sigma[k]
+        _distance(centre, anchors.q[a], dx)
+        _distance(mean, anchors.qd[a], du)
+        _larger(mean, anchors.qd[a], top)
         for j in range(n):
-            acc = steps.acceleration[k, j]
-            w[j] = 0.5 * acc * longest + steps.rho[k, j]
-            u_abs[j] = abs(mean[k, j])
-            big_v[j] = u_abs[j] + w[j]
+            rho[j], acc[j], speed[j] = steps.rho[k, j], steps.acceleration[k, j], abs(mean[j])
+            w[j] = 0.5 * acc[j] * longest + rho[j]
+            big_v[j] = speed[j] + w[j]
             x[j] = 0.5 * big_v[j] * longest + dq[j]
-            x1[j] = acc * longest * longest / 12.0 + dq[j]
-            dx[j], du[j] = abs(centre[k, j] - anchors.q[a, j]), abs(mean[k, j] - anchors.qd[a, j])
-            top[j] = max(u_abs[j], abs(anchors.qd[a, j]))
-        motion_bounds(s_a, s_b, g, u_abs, x1, steps.rho[k], x1, steps.rho[k], now)
-        motion_bounds(s_a, s_b, g, top, dx, du, x1, steps.rho[k], way)
+            x1[j] = acc[j] * longest * longest / 12.0 + dq[j]
+        motion_bounds(s_a, s_b, g, speed, x1, rho, x1, rho, now)
+        motion_bounds(s_a, s_b, g, top, dx, du, x1, rho, way)
         motion_bounds(s_a, s_b, g, big_v, x, w, x, w, far)
         for i in range(n):
-            first = _apply(bounds[2], x1, i) + _apply(bounds[3], steps.rho[k], i) + way[5, i]
+            first = _apply(bounds[2], x1, i) + _apply(bounds[3], rho, i) + way[5, i]
             out.rate[k, i] = min(now[4, i], first) + 0.5 * far[5, i]
             out.torques[k, i] = (
                 abs(steps.torque[k, i]) + steps.loose[k, i] + far[3, i] + limits.coulomb[i]
                 + limits.viscous[i] * big_v[i] + abs(limits.beta_mid[i]) + limits.beta_rad[i]
             )  # fmt: skip
+        _stamps(limits, steps, k, out)
         if ramps:
+            for j in range(n):
+                w[j] = steps.delta[k, j] / steps.h[k]
+            momentum_columns(kin, gravity, centre, w, out.momentum_columns[k], spare)
             for i in range(n):
-                out.slope[k, i] = longest / 8.0 * far[5, i]
-                out.ramp[k, i] = 0.5 * far[2, i]
-            motion_bounds(s_a, s_b, g, u_abs, big_v, steps.acceleration[k], one, one, now)
-            motion_bounds(s_a, s_b, g, top, dx, du, big_v, steps.acceleration[k], way)
+                out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
+            motion_bounds(s_a, s_b, g, speed, big_v, acc, one, one, now)
+            motion_bounds(s_a, s_b, g, top, dx, du, big_v, acc, way)
             for i in range(n):
-                first = _apply(bounds[2], big_v, i) + _apply(bounds[3], steps.acceleration[k], i) + way[5, i]
+                first = _apply(bounds[2], big_v, i) + _apply(bounds[3], acc, i) + way[5, i]
                 out.slope[k, i] += longest * longest / 12.0 * min(now[4, i], first)
-            motion_bounds(s_a, s_b, g, u_abs, x1, zero, x1, zero, now)
+            motion_bounds(s_a, s_b, g, speed, x1, zero, x1, zero, now)
             motion_bounds(s_a, s_b, g, top, dx, du, x1, zero, way)
             for i in range(n):
                 out.ramp[k, i] += min(now[1, i], _apply(bounds[0], x1, i) + way[2, i])
-            momentum_columns(kin, gravity, centre[k], steps.delta[k] / steps.h[k], spare_m, spare)
         if ramps and moved:
-            motion_bounds(s_a, s_b, g, u_abs, zero, dq, zero, dq, now)
+            motion_bounds(s_a, s_b, g, speed, zero, dq, zero, dq, now)
             motion_bounds(s_a, s_b, g, top, dx, du, zero, dq, way)
             for i in range(n):
                 first = min(now[1, i], _apply(bounds[1], dq, i) + way[2, i])
                 out.shift[k, i] = first + limits.rotor[i] * dq[i]
-                out.twist[k, i] = 0.0
             if k > 0:
-                for j in range(n):
-                    dx[j] = abs(centre[k, j] - centre[k - 1, j])
-                motion_bounds(s_a, s_b, g, dq, dx, zero, dx, zero, now)
+                _distance(centre, steps.centre[k - 1], du)
+                motion_bounds(s_a, s_b, g, dq, du, zero, du, zero, now)
                 for i in range(n):
                     out.twist[k, i] = now[1, i]
         if limits.gravity > 0.0:
             for j in range(n):
-                dx[j] = abs(centre[k, j] - anchors.q[a, j])
-            motion_bounds(s_a, s_b, 1.0, zero, dx, zero, dx, zero, now)
+                x1[j] = dx[j] + x[j]
+            motion_bounds(s_a, s_b, 1.0, zero, x1, zero, x1, zero, now)
             for i in range(n):
                 square = bounds[4, i, 0] ** 2 + bounds[4, i, 1] ** 2 + bounds[4, i, 2] ** 2
-                out.gravity[k, i] = (
-                    limits.gravity * min(now[3, i], np.sqrt(square) + now[4, i]) * (1.0 + 1e-11)
-                )
-        for i in range(n):
-            value, spread = _interval(columns[i], mid, rad, 10 * i)
-            s = steps.sign[k, i]
-            unknown = limits.coulomb[i] if s == 0.0 else limits.coulomb_rad[i]
-            value += steps.torque[k, i] - limits.beta_mid[i] - s * limits.coulomb_mid[i]
-            out.size[k, i] = abs(value) + spread + steps.loose[k, i] + limits.beta_rad[i] + unknown
-            out.change[k, i] = 0.0
-            if k > 0:
-                value, spread = (
-                    steps.torque[k, i] - steps.torque[k - 1, i],
-                    steps.loose[k, i] + steps.loose[k - 1, i],
-                )
-                for c in range(10 * i, mid.size):
-                    step = columns[i, c] - out.rate_columns[k - 1, i, c]
-                    value += step * mid[c]
-                    spread += abs(step) * rad[c]
-                before = steps.sign[k - 1, i]
-                value -= (s - before) * limits.coulomb_mid[i]
-                spread += abs(s - before) * limits.coulomb_rad[i]
-                spread += ((s == 0.0) + (before == 0.0)) * limits.coulomb[i]
-                out.change[k, i] = abs(value) + spread
+                most = min(now[3, i], np.sqrt(square) + now[4, i])
+                out.gravity[k, i] = limits.gravity * most * (1.0 + 1e-11)

@@ -198,12 +198,14 @@ def _scale(
         x[: count * block].reshape(count, block).sum(axis=1) for x in (delta, by_v, h)
     )
     size_q, size_v = float(np.sqrt(np.mean(change**2))), float(np.sqrt(np.mean(integral**2)))
-    if size_q < 10.0 * float(errors.position[j]) + 1e-9 or size_v < 1e-9 * float(np.mean(length)):
+    # What the declared errors may do to the quotient; beyond a third nothing can be told.
+    allowed = 2.0 * float(errors.position[j]) + float(errors.velocity[j]) * float(np.max(length))
+    if size_q < 3.0 * allowed + 1e-9 or size_v < 1e-9 * float(np.mean(length)):
         return None
     product = float(np.mean(change * integral))
     correlation = product / (size_q * size_v)
     if abs(correlation) < 0.8:
-        if size_q < 1e-3 or size_v < 2.0 * float(errors.velocity[j]) * float(np.mean(length)):
+        if size_q < 1e-3:
             return None
         return Finding(
             "error",
@@ -214,7 +216,7 @@ def _scale(
             "another joint's column, or joints in another order?",
         )
     factor = product / size_q**2
-    if abs(factor - 1.0) < 0.05:
+    if abs(factor - 1.0) < 0.05 + 1.5 * allowed / size_q:
         return None
     why, hint = "an unknown factor", "correct the unit"
     for value, reason, advice in _SCALES:

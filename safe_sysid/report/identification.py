@@ -208,6 +208,8 @@ def identify(options: IdentifyOptions) -> int:
     seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
     diagnosis = _diagnosis(log, model, errors, done, tare, screen)
     seconds["diagnosis"] = time.perf_counter() - checked - done.seconds
+    kind = "guaranteed" if method in PROVED else "estimate"
+    kind = "filtered" if options.filter_hz is not None else "forced" if wrong else kind
     result = assemble_result(
         model,
         log,
@@ -216,13 +218,13 @@ def identify(options: IdentifyOptions) -> int:
         method,
         path=str(options.log),
         tare=None if tare is None else f"{tare.samples} samples of {tare.created:%Y-%m-%d %H:%M} UTC",
-        guaranteed=method in PROVED and options.filter_hz is None,
+        guaranteed=kind == "guaranteed",
         certificates=certificates,
         seconds=seconds,
         diagnosis=diagnosis,
     )
     command = _verify_command(options, overrides, out, tare)
-    verdict = write_all(out, result, model, log, done, options.filter_hz is not None, command)
+    verdict = write_all(out, result, model, log, done, kind, command)
     if options.json_file is not None:
         write_result(options.json_file, result)
     if not screen.quiet:

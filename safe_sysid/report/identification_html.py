@@ -36,6 +36,10 @@ GUARANTEES = {
         "Nothing: the data contradict what is declared, so one of the assumptions is false. The bounds shown are those "
         "from before that was proved.",
     ),
+    "forced": (
+        "Nothing that you should build on: the checks found errors in the log, and --force went on all the same. The "
+        "intervals are true only if what the findings say is false.",
+    ),
     "filtered": (
         "Nothing: the log was filtered. The filter's error is not in the declared bounds, unless you declared it "
         "there.",
@@ -60,7 +64,8 @@ li.error { color: #a40e26; } code { font-size: 0.9em; overflow-wrap: anywhere; }
 {{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s; method {{ r.method }};
 safe_sysid {{ r.version }}</p>
 <p class="verdict {{ verdict_class }}">{{ verdict }}</p>
-{% if r.diagnosis %}<h2>{{ "Diagnosis" if r.status == "empty_set" else "Excitation" }}</h2><ul>{% for line in r.diagnosis %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{% if r.diagnosis %}<h2>{{ "Diagnosis" if r.status == "empty_set" else "Excitation" }}</h2>
+<ul>{% for line in r.diagnosis %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
 <h2>Last link with hand and payload</h2>
 <p class="muted">In the frame of {{ r.frame }}, inertia about its origin.</p>
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th><th>prior</th>
@@ -98,7 +103,7 @@ code that shares no solver with the identification.{% else %}There is no certifi
 
 
 def identification_html(
-    result: IdentificationResult, verdict: str, pictures: Mapping[str, bytes], command: str, filtered: bool
+    result: IdentificationResult, verdict: str, pictures: Mapping[str, bytes], command: str, kind: str
 ) -> str:
     """The page.
 
@@ -107,9 +112,8 @@ def identification_html(
         verdict: the last line of the terminal.
         pictures: PNG bytes by caption.
         command: that verifies the certificates.
-        filtered: whether the log was filtered.
+        kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
-    kind = "filtered" if filtered else "guaranteed" if result.guaranteed else "estimate"
     classes = {"ok": "" if kind == "guaranteed" else "weak", "empty_set": "bad", "no_data": "weak"}
     environment = Environment(autoescape=True, trim_blocks=True)
     return environment.from_string(_PAGE).render(
@@ -136,7 +140,7 @@ def write_html(
     verdict: str,
     pictures: Mapping[str, bytes],
     command: str,
-    filtered: bool,
+    kind: str,
 ) -> None:
     """Write the page, whole or not at all; arguments as :func:`identification_html`.
 
@@ -146,6 +150,6 @@ def write_html(
         verdict: the last line of the terminal.
         pictures: PNG bytes by caption.
         command: that verifies the certificates.
-        filtered: whether the log was filtered.
+        kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
-    write_text(path, identification_html(result, verdict, pictures, command, filtered))
+    write_text(path, identification_html(result, verdict, pictures, command, kind))

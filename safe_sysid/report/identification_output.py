@@ -156,7 +156,7 @@ def write_all(
     model: RobotModel,
     log: Log,
     run: LogRun,
-    filtered: bool,
+    kind: str,
     command: str,
 ) -> str:
     """Write every file and return the last line for the terminal.
@@ -167,7 +167,7 @@ def write_all(
         model: the arm.
         log: that was used.
         run: what came of it.
-        filtered: whether the log was filtered.
+        kind: why the intervals are guaranteed or not, a key of ``GUARANTEES``.
         command: that verifies the certificates.
     """
     from safe_sysid.report.identification_pictures import bounds_picture, residuals_picture, slack_picture
@@ -202,7 +202,7 @@ def write_all(
             left.time, left.residual, left.bound, names
         )
         pictures["What the errors are made of"] = slack_picture(left.parts, left.causes, names)
-    write_html(out / "report.html", result, verdict, pictures, command, filtered)
+    write_html(out / "report.html", result, verdict, pictures, command, kind)
     return verdict
 
 

@@ -169,7 +169,7 @@ class PayloadSettings(StrictModel):
 
 
 class MeasurementSettings(StrictModel):
-    """Declared bounds of the measurement errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``.
+    """Declared bounds of measurement errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``.
 
     Attributes:
         torque_source: what effort is: "command", "motor" (before friction) or "link" side.
@@ -215,6 +215,13 @@ class MeasurementSettings(StrictModel):
                     "none, as effort is `held`: a held torque jumps; or `effort: sampled`",
                     below=(name,),
                     value=value,
+                )
+        for name in ("torque_delay_s", "torque_jitter_s"):
+            if self.torque_source == "link" and self.effort == "held" and getattr(self, name) > 0.0:
+                raise problem(
+                    "0 for the mean of a link-side torque, which says nothing of parts of a step; or `effort: sampled`",
+                    below=(name,),
+                    value=getattr(self, name),
                 )
         if self.stamp_error_s > 0.25 / self.rate_hz:
             raise problem(

@@ -142,7 +142,8 @@ class ChainChecker:
         if different:
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
             raise CertificateError(
-                f"{certificate.path}: another robot than {self._model.name}: {different[0]}{more}"
+                f"{certificate.path}: another robot than {self._model.name}: {different[0]}{more}; "
+                "settings that were in force instead of the file's are given with --set"
             )
         previous = header["previous_sha256"]
         if header["epoch"] != self._epoch:
@@ -187,7 +188,9 @@ class ChainChecker:
             raise CertificateError(f"{certificate.path}: {error}") from None
         wrong = smaller_errors(stated, self._declared)
         if wrong:
-            raise RefusedError(f"errors: smaller than the robot's configuration declares: {wrong[0]}")
+            raise RefusedError(
+                f"errors: smaller, or other, than the robot's configuration declares: {wrong[0]}"
+            )
         return stated
 
     def _prove(

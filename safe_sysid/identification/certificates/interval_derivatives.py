@@ -1,18 +1,18 @@
 r"""First derivatives of momentum p and its rate f at states, bounded over all parameters of a box, rounded upward.
 
 With the motions of :mod:`~safe_sysid.identification.certificates.interval_regressors`, ``S_i = (J_i, Z_i)``,
-``V_i = (V_i, W_i)`` the sum of ``S_k qd_k`` up to i, V that of the link, ``G = (G, 0)``, the bilinear form B of
-the link and the cross product of motions, everything seen from link l: turning joint j moves what the joints up to j
+``V_i = (V_i, W_i)`` the sum of ``S_k qd_k`` up to i, V that of the link, ``G = (G, 0)``, the bilinear form B
+of the link and the cross product of motions, everything seen from link l: turning joint j moves what the joints up to j
 contribute,
 
 ``dS_i/dq_j = S_i x S_j`` for i <= j, else 0; ``dV_i/dq_j = V_min(i,j) x S_j``; ``dG/dq_j = G x S_j``.
 
-``p_i = B(V, S_i)`` and ``f_i = B(V, A_i) + B(G, S_i)``, ``A_i = V_i x S_i``, summed over links. Hence, [..] 1 or 0,
+``p_i = dL/dqd_i = B(V, S_i)`` and ``f_i = dL/dq_i = B(V, A_i) + B(G, S_i)``, ``A_i = V_i x S_i``, summed over links;
+for i <= j also ``dA_i/dq_j = A_i x S_j``. L being one function, only these are computed, [..] 1 or 0:
 
-- ``dp_i/dqd_j = B(S_j, S_i)``, ``dp_i/dq_j = B(A_j, S_i) + [i <= j] B(V, S_i x S_j)``,
-- ``df_i/dqd_j = B(S_j, A_i) + [j <= i] B(V, S_j x S_i)``,
-- ``df_i/dq_j = B(A_j, A_i) + B(V, (V_min(i,j) x S_j) x S_i) + [i <= j] B(V, V_i x (S_i x S_j)) + B(G x S_j, S_i)
-  + [i <= j] B(G, S_i x S_j)``,
+- ``dp_i/dqd_j = B(S_j, S_i)``, symmetric,
+- ``dp_i/dq_j = B(A_j, S_i) + [i <= j] B(V, S_i x S_j)``, which is ``df_j/dqd_i``,
+- ``df_i/dq_j = B(A_j, A_i) + B(V, A_i x S_j) + B(G x S_j, S_i) + B(G, S_i x S_j)`` for i <= j, symmetric,
 - ``df_i/dg``: B with ``(R^T e, 0)`` for each unit vector e of the world in place of G.
 """
 
@@ -58,6 +58,7 @@ def derivatives_at(
     theta: FloatArray,
     momenta: bool,
     rates: bool,
+    fall: bool,
 ) -> Derivatives:
     """Bounds at N states.
 
@@ -66,15 +67,18 @@ def derivatives_at(
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
         theta: (10 n, 2) intervals of the rigid parameters.
-        momenta: whether those of p are wanted; else they are zero.
-        rates: whether those of f are.
+        momenta: whether p_qd is wanted; else it is zero.
+        rates: whether f_q is.
+        fall: whether f_g is.
     """
     count, n = q.shape[:2]
-    out = np.zeros((count, 4, n, n, 2))
+    out = np.zeros((count, 3, n, n, 2))
     gravity = np.zeros((count, n, 3, 2))
-    _kernel(*enclosed, q, qd, np.ascontiguousarray(theta), momenta, rates, out, gravity)
-    size = np.max(np.abs(out), axis=-1)
-    return Derivatives(size[:, 0], size[:, 1], size[:, 2], size[:, 3], np.max(np.abs(gravity), axis=-1))
+    _kernel(*enclosed, q, qd, np.ascontiguousarray(theta), momenta, rates, fall, out, gravity)
+    p_q, half_p_qd, half_f_q = (np.max(np.abs(out[:, k]), axis=-1) for k in range(3))
+    p_qd, f_q = (np.maximum(half, half.transpose(0, 2, 1)) for half in (half_p_qd, half_f_q))
+    f_qd = np.ascontiguousarray(p_q.transpose(0, 2, 1))
+    return Derivatives(p_q, p_qd, f_q, f_qd, np.max(np.abs(gravity), axis=-1))
 
 
 @njit(cache=True)
@@ -97,20 +101,21 @@ def _kernel(
     theta: FloatArray,
     momenta: bool,
     rates: bool,
+    wants_fall: bool,
     out: FloatArray,
     out_gravity: FloatArray,
 ) -> None:
-    """Fill ``out`` (N, 4, n, n, 2) and ``out_gravity`` (N, n, 3, 2) with signed intervals."""
+    """Fill ``out`` (N, 3, n, n, 2), p_q, and p_qd and f_q for i <= j, and ``out_gravity`` (N, n, 3, 2); signed."""
     n = axis.shape[0]
     local = np.empty((n, 3, 3, 2))
     screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
     turned, unit_fall = np.empty((n, 2, 3, 2)), np.empty((3, 2, 3, 2))
-    cross, again, unit = np.empty((2, 3, 2)), np.empty((2, 3, 2)), np.zeros(3)
+    cross, unit = np.empty((2, 3, 2)), np.zeros(3)
     columns = np.empty((10, 2))
     for k in range(q.shape[0]):
         local_rotations(rotation, axis, q[k], local)
         for link in range(n):
-            if rates:
+            if wants_fall:
                 for c in range(3):
                     unit[:] = 0.0
                     unit[c] = 1.0
@@ -121,38 +126,28 @@ def _kernel(
                 motion_cross(motions[j], screws[j], turned[j])
             for i in range(link + 1):
                 for j in range(link + 1):
+                    columns[:] = 0.0
+                    add_columns(turned[j], screws[i], columns)
+                    if i <= j:
+                        motion_cross(screws[i], screws[j], cross)
+                        add_columns(whole, cross, columns)
+                    _add_value(columns, theta, link, out[k, 0, i, j])
+                    if i > j:
+                        continue
                     if momenta:
-                        columns[:] = 0.0
-                        add_columns(turned[j], screws[i], columns)
-                        if i <= j:
-                            motion_cross(screws[i], screws[j], cross)
-                            add_columns(whole, cross, columns)
-                        _add_value(columns, theta, link, out[k, 0, i, j])
                         columns[:] = 0.0
                         add_columns(screws[j], screws[i], columns)
                         _add_value(columns, theta, link, out[k, 1, i, j])
-                    if not rates:
-                        continue
-                    columns[:] = 0.0
-                    add_columns(turned[j], turned[i], columns)
-                    motion_cross(motions[min(i, j)], screws[j], cross)
-                    motion_cross(cross, screws[i], again)
-                    add_columns(whole, again, columns)
-                    motion_cross(fall, screws[j], cross)
-                    add_columns(cross, screws[i], columns)
-                    if i <= j:
-                        motion_cross(screws[i], screws[j], cross)
-                        motion_cross(motions[i], cross, again)
-                        add_columns(whole, again, columns)
+                    if rates:
+                        columns[:] = 0.0
+                        add_columns(turned[j], turned[i], columns)
                         add_columns(fall, cross, columns)
-                    _add_value(columns, theta, link, out[k, 2, i, j])
-                    columns[:] = 0.0
-                    add_columns(screws[j], turned[i], columns)
-                    if j <= i:
-                        motion_cross(screws[j], screws[i], cross)
+                        motion_cross(turned[i], screws[j], cross)
                         add_columns(whole, cross, columns)
-                    _add_value(columns, theta, link, out[k, 3, i, j])
-                if rates:
+                        motion_cross(fall, screws[j], cross)
+                        add_columns(cross, screws[i], columns)
+                        _add_value(columns, theta, link, out[k, 2, i, j])
+                if wants_fall:
                     for c in range(3):
                         columns[:] = 0.0
                         add_columns(unit_fall[c], screws[i], columns)

@@ -77,7 +77,7 @@ class LogView:
         if measurements.n != errors.n or len(continuous) != errors.n:
             raise ParameterError(f"log of {measurements.n} joints: expected {errors.n}")
         self.data, self.errors = measurements, errors
-        self._continuous, self._max_step = np.asarray(continuous, bool), _GAP / rate_hz
+        self._continuous, self._max_step = np.asarray(continuous, bool), _GAP * (1.0 / rate_hz)
         m = measurements
         finite = np.isfinite(m.stamps)
         for values in (m.q, m.qd, m.effort):

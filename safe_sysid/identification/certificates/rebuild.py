@@ -34,7 +34,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
 from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
 from safe_sysid.identification.certificates.step_bounds import box_facts, sample_bounds, step_bounds
@@ -208,7 +208,7 @@ class RowRebuilder:
         sigma = float(self._log.sigma(window.last))
         slope_step, slope_least = _neighbours(slope)
         mean_step, mean_least = _neighbours(mean)
-        deviation = float(inflate(sigma * slope_step.sum()))
+        deviation = float(inflate(sigma * added(slope_step)[0]))
         longest = (h + exactly(2.0 * sigma)).hi
         return _Phi(
             at=at,
@@ -231,22 +231,22 @@ class RowRebuilder:
         b, s, facts, e = self._bounds, self._s, self._facts, self._log.errors
         long, a = w.longest, s.acceleration[part]
         size, change = _at_samples(b.size[part]), np.concatenate([b.change[part], 0.0 * b.change[part][:1]])
-        total = (w.wide * (b.rate[part] + b.gravity[part])).sum(axis=0)
-        total = total + facts.coulomb * (w.area.hi * (s.sign[part] == 0.0)).sum(axis=0)
-        total = total + w.sigma * (w.mean_step * size + w.mean_least * change).sum(axis=0)
-        total = total + facts.viscous * e.position * w.mean_step.sum()
+        total = added(w.wide * (b.rate[part] + b.gravity[part]))
+        total = total + facts.coulomb * added(w.area.hi * (s.sign[part] == 0.0))
+        total = total + w.sigma * added(w.mean_step * size + w.mean_least * change)
+        total = total + facts.viscous * e.position * added(w.mean_step)
         if e.torque_rate is not None:
             late = e.torque_delay + e.torque_jitter
             sampled = w.wide * (0.25 * long + late) + w.turn * long * long / 12.0
-            total = total + e.torque_rate * sampled.sum(axis=0)
+            total = total + e.torque_rate * added(sampled)
         if window.ramp > 0.0:
             moved = s.delta[part].size() + 2.0 * e.position
             shift = _at_samples(b.shift[part])
             twist = np.concatenate([b.twist[part], 0.0 * b.twist[part][:1]])
-            total = total + (w.turn * (long * b.slope[part] + b.ramp[part])).sum(axis=0)
-            total = total + (w.slope_step * shift + w.slope_least * twist).sum(axis=0)
-            total = total + facts.viscous * (w.turn * a * long * long / 12.0).sum(axis=0)
-            total = total + w.deviation * (long * b.size[part] + facts.viscous * moved).sum(axis=0)
+            total = total + added(w.turn * (long * b.slope[part] + b.ramp[part]))
+            total = total + added(w.slope_step * shift + w.slope_least * twist)
+            total = total + facts.viscous * added(w.turn * a * long * long / 12.0)
+            total = total + w.deviation * added(long * b.size[part] + facts.viscous * moved)
             total = total + w.deviation * self._samples.momentum[last]
         for sample, value in ((first, w.at[0]), (last, w.at[-1])):
             if value != 0.0:
@@ -265,7 +265,7 @@ class RowRebuilder:
             return None
         low, high = around
         torque = true_torque(log.data.effort[low + 1 : high + 1], e)  # of steps low .. high - 1
-        jumps = (torque[1:] - torque[:-1]).size().sum(axis=0)
+        jumps = added((torque[1:] - torque[:-1]).size())
         stamps = log.data.stamps
         step = np.arange(low, high)
         near = np.ones(high - low, bool)
@@ -280,7 +280,7 @@ class RowRebuilder:
                 before -= 1
             near = (step < after) | (step >= before)
         spread = torque.hi[near].max(axis=0) - torque.lo[near].min(axis=0)
-        variation = w.at[0] + w.at[-1] + w.turn.sum()
+        variation = w.at[0] + w.at[-1] + added(w.turn)
         return inflate(
             e.torque_delay * (0.5 * variation + w.deviation) * inflate(spread)
             + e.torque_jitter * (1.0 + w.deviation) * jumps

@@ -185,6 +185,8 @@ def errors_from_json(stated: Any) -> MeasurementErrors:
         raise SafeSysIdError(f"errors: {error}: expected what the robot's configuration declares") from None
 
 
+#: Fields that say how the identifier computes, not what is assumed.
+_NO_ERRORS = ("linearise_every",)
 _KINDS = {"str": "a text", "int": f"a whole number from 1 to {_MOST}", "float": "a number"}
 
 
@@ -212,14 +214,14 @@ def smaller_errors(stated: MeasurementErrors, declared: MeasurementErrors) -> li
     """
     lines = []
     for field in dataclasses.fields(MeasurementErrors):
-        if not field.init:
+        if not field.init or field.name in _NO_ERRORS:
             continue
         a, b = getattr(stated, field.name), getattr(declared, field.name)
-        if isinstance(b, (float, int, np.ndarray)) and not isinstance(b, bool) and field.name != "n":
-            wrong = np.shape(a) != np.shape(b) or not np.all(np.asarray(a, float) >= np.asarray(b, float))
+        if a is None or b is None or isinstance(b, str) or field.name == "n":
+            good = bool(np.array_equal(a, b)) if a is not None and b is not None else a is b
         else:
-            wrong = a != b
-        if wrong:
+            good = np.shape(a) == np.shape(b) and bool(np.all(np.asarray(a, float) >= np.asarray(b, float)))
+        if not good:
             lines.append(f"{field.name}: certificate {_plain(a)}, robot {_plain(b)}")
     return lines
 

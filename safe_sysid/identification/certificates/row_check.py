@@ -239,6 +239,8 @@ class RowChecker:
             why = view.refusal(window.first, window.last)
             if why is None and window.ramp > 0.0 and window.last - window.first < 2:
                 why = "a ramp needs a sample in between"
+            if why is None and _means_only(view.errors, window.ramp):
+                why = "of a link-side torque only means over steps are known, which allow neither ramps nor delays"
             if why is not None:
                 raise RefusedError(f"row {i}, {self._joint(arrays, i)}: {why}")
             wanted.setdefault(int(arrays["box_seq"][i]), {}).setdefault(window, []).append(i)
@@ -301,6 +303,18 @@ class RowChecker:
                 f"row {i}, {self._joint(arrays, i)}, window {window}: not what the log gives: its slack {slack:.6g} "
                 f"N m s is short by {short:.3e} (largest difference: parameter {worst}, {apart.size()[worst]:.1e})"
             )
+
+
+def _means_only(e: MeasurementErrors, ramp: float) -> bool:
+    """Whether a window asks for the torque inside of steps where only their means are known.
+
+    Between motor and load the torque moves while the motor holds its own for a period.
+    """
+    return (
+        e.torque_source == "link"
+        and e.effort == "held"
+        and (ramp > 0.0 or e.torque_delay + e.torque_jitter > 0.0)
+    )
 
 
 def _batches(windows: list[Window]) -> Iterator[list[Window]]:

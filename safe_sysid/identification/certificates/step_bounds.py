@@ -2,9 +2,10 @@ r"""What single steps and samples contribute to a row and to its error, over all
 
 Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.Steps`; dq, dv
 position and velocity error; w = away, V = speed; ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
-mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``). D
-is the derivative of p or f at
-``(c, u)`` itself, enclosed; p2, f2 bound second derivatives along (x, w) at speeds up to V.
+mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``).
+D is the derivative of p or f at ``(c, u)`` itself, enclosed, or along the direction in question the Leibniz bound of
+:mod:`~safe_sysid.identification.certificates.link_bounds` if that is smaller; p2, f2 bound second derivatives along
+(x, w) at speeds up to V.
 
 - rate: ``|int f - h* f(c, u)| <= h* rate``, ``rate = D_q f x1 + D_qd f rho + f2/2``.
 - slope: ``|int (t - mid)(f - f(c, u))| <= H^2 slope``, ``slope = (D_q f V + D_qd f A) H/12 + f2/8``: ``q(t) - q(mid)``
@@ -133,20 +134,24 @@ def step_bounds(
     centre, mean = s.centre.stacked(), s.mean.stacked()
     rate_columns, none = np.zeros((count, n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
     columns_kernel(*enclosed, centre, mean, none, rate_columns)
-    d = derivatives_at(enclosed, centre, mean, facts.theta, ramps, True)
+    d = derivatives_at(enclosed, centre, mean, facts.theta, ramps, True, facts.gamma > 0.0)
     x = inflate(0.5 * s.speed * long + errors.position)
     x1 = inflate(s.acceleration * long * long / 12.0 + errors.position)
-    far = links.over(s.speed, x, s.away)
+    far, u = links.over(s.speed, x, s.away), s.mean.size()
+    # Physical consistency, which the box does not know, can make the bound over all configurations the smaller one.
+    first_order = np.minimum(_along(d.f_q, x1) + _along(d.f_qd, s.rho), links.over(u, x1, s.rho).f1)
     zero = np.zeros((count, n))
     momentum_columns = none
     slope = ramp = shift = twist = zero
     if ramps:
         momentum_columns = np.zeros((count, n, 10 * n, 2))
         columns_kernel(*enclosed, centre, (s.delta / s.h).stacked(), momentum_columns, none)
-        slope = (_along(d.f_q, s.speed) + _along(d.f_qd, s.acceleration)) * long / 12.0 + far.f2 / 8.0
-        ramp = _along(d.p_q, x1) + 0.5 * far.p2
+        first = _along(d.f_q, s.speed) + _along(d.f_qd, s.acceleration)
+        first = np.minimum(first, links.over(u, s.speed, s.acceleration).f1)
+        slope = first * long / 12.0 + far.f2 / 8.0
+        ramp = np.minimum(_along(d.p_q, x1), links.over(u, x1, zero).p1) + 0.5 * far.p2
         dq = np.broadcast_to(errors.position, (count, n))
-        shift = _along(d.p_qd, dq) + facts.rotor * dq
+        shift = np.minimum(_along(d.p_qd, dq), links.over(u, zero, dq).p1) + facts.rotor * dq
         if count > 1 and np.any(errors.position > 0.0):
             moved = (s.delta[1:] + s.delta[:-1]).halved().size()  # of the centres
             twist = np.concatenate([zero[:1], links.over(dq[1:], moved, zero[1:]).p1])
@@ -158,7 +163,7 @@ def step_bounds(
     return StepBounds(
         rate_columns,
         momentum_columns,
-        inflate(_along(d.f_q, x1) + _along(d.f_qd, s.rho) + 0.5 * far.f2),
+        inflate(first_order + 0.5 * far.f2),
         *(inflate(y) for y in (slope, ramp, shift, twist, gravity, size, change)),
     )
 
@@ -170,8 +175,9 @@ def _sizes(
     value, step = np.zeros((count, n, 2)), np.zeros((count, n, 2))
     _values(columns, facts.theta, value, step)
     torque = s.torque
-    if errors.torque_rate is not None:  # the mean torque is within this of the trapezoid of its ends
-        loose = inflate(0.25 * errors.torque_rate * s.longest)
+    if errors.torque_rate is not None:  # the mean torque is within this of the trapezoid of what was sampled
+        late = errors.torque_delay + errors.torque_jitter
+        loose = inflate(errors.torque_rate * (0.25 * s.longest + late))
         torque = IntervalArray((torque - exactly(loose)).lo, (torque + exactly(loose)).hi)
     rate = IntervalArray(value[..., 0], value[..., 1])
     sign = exactly(s.sign)
@@ -237,9 +243,10 @@ def sample_bounds(
     columns_kernel(*enclosed, q.stacked(), qd.stacked(), columns, none)
     end = np.zeros(shape)
     if np.any(e.position > 0.0) or np.any(e.velocity > 0.0):
-        d = derivatives_at(enclosed, q.stacked(), qd.stacked(), facts.theta, True, False)
+        d = derivatives_at(enclosed, q.stacked(), qd.stacked(), facts.theta, True, False, False)
+        first = np.minimum(_along(d.p_q, dq) + _along(d.p_qd, dv), facts.links.over(qd.size(), dq, dv).p1)
         second = facts.links.over(inflate(qd.size() + dv), dq, dv).p2
-        end = inflate(_along(d.p_q, dq) + _along(d.p_qd, dv) + 0.5 * second + facts.rotor * dv)
+        end = inflate(first + 0.5 * second + facts.rotor * dv)
     value, step = np.zeros((*shape, 2)), np.zeros((*shape, 2))
     _values(columns, facts.theta, value, step)
     size = np.max(np.abs(value), axis=-1) + facts.rotor * qd.size() + end

@@ -28,7 +28,8 @@ _BOUNDARY = 1e-8  # smallest over largest eigenvalue below which the minimum cou
 _RADIUS = 1.0
 _FLAT = SCALED_UNITS.reshape(10, 16)
 _FROM_FLAT = np.linalg.solve(_FLAT @ _FLAT.T, _FLAT)  # (10, 16): theta of a scaled pseudo-inertia
-_RAISED = 1e-3  # of the largest eigenvalue, where the others are raised to at the start
+_INSIDE = 1e-7  # smallest over largest eigenvalue of a minimiser that needs no search
+_RAISED = 0.1  # of the largest eigenvalue, where the others are raised to at the start
 _ROUNDING = 1e-12  # relative error of theta that no step removes
 _CAUGHT = 100.0  # decrease off the face over that of a step in eta, from which on the search counts as caught
 _NUDGE = 1e-9  # of its size that a restart is moved into the cone
@@ -89,7 +90,7 @@ def ball(mass: float = 1.0) -> FloatArray:
 
 
 def starting_point(quadratic: Quadratic, paper: bool = False) -> FloatArray:
-    """Where to begin, (10,): the unconstrained minimum, small and negative eigenvalues of its pseudo-inertia raised.
+    """Where to begin, (10,): the unconstrained minimum, or, off the cone, with its pseudo-inertia's eigenvalues raised.
 
     Args:
         quadratic: of theta (10,), SI units.
@@ -98,6 +99,8 @@ def starting_point(quadratic: Quadratic, paper: bool = False) -> FloatArray:
     values, vectors = np.linalg.eigh(np.einsum("p,pij->ij", quadratic.minimiser(), SCALED_UNITS))
     if not values[-1] > 0.0:
         return ball()
+    if values[0] > _INSIDE * values[-1]:
+        return _parameters(quadratic.minimiser(), paper)
     raised = (vectors * np.maximum(values, _RAISED * values[-1])) @ vectors.T
     return _parameters(_FROM_FLAT @ raised.ravel(), paper)
 

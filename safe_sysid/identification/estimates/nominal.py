@@ -158,7 +158,9 @@ class NominalEstimate:
         if self._near is None:  # without rows, only what makes up the body matters
             part = np.any(body != 0.0, axis=0)
             nothing = NearRows(int(part.sum()))
-            z[part], _ = analytic_centre(nothing, lower[part], upper[part], body[:, part], offset, start[part])
+            z[part], _ = analytic_centre(
+                nothing, lower[part], upper[part], body[:, part], offset, start[part]
+            )
         else:
             z, self.scale = analytic_centre(self._near, lower, upper, body, offset, start)
         theta = np.clip(normal.unscaled(z)[payload], box.payload_lower, box.payload_upper)

@@ -1,0 +1,153 @@
+"""The inequalities behind the slack, one by one: integrals over a step of any motion that the declared bounds allow."""
+
+import itertools
+
+import numpy as np
+import pytest
+from identification_plant import random_arm, random_consistent_box
+
+from safe_sysid.identification.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.measurements import Measurements, Run
+from safe_sysid.identification.momentum import RowSource, _limits
+from safe_sysid.identification.regressor_kernels import momentum_columns
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+
+class Motion:
+    """Accelerations that jump between their bounds, or not, at random times: q and qd in closed form."""
+
+    def __init__(self, rng, n, duration, bound, pieces=6):
+        self.times = np.concatenate([[0.0], np.sort(rng.uniform(0, duration, pieces - 1)), [duration]])
+        kind = rng.integers(3)
+        self.a = bound * (
+            rng.choice([-1.0, 1.0], (pieces, n))
+            if kind
+            else np.sign(rng.normal(size=n)) * np.ones((pieces, n))
+        )
+        self.q, self.qd = [rng.uniform(-3, 3, n)], [rng.uniform(-1, 1, n)]
+        for h, a in zip(np.diff(self.times), self.a, strict=True):
+            self.q.append(self.q[-1] + h * self.qd[-1] + 0.5 * h * h * a)
+            self.qd.append(self.qd[-1] + h * a)
+
+    def state(self, t):
+        k = min(int(np.searchsorted(self.times, t, side="right")) - 1, len(self.a) - 1)
+        h = t - self.times[k]
+        return self.q[k] + h * self.qd[k] + 0.5 * h * h * self.a[k], self.qd[k] + h * self.a[k]
+
+    def integral(self, start, end, function):
+        """Of ``function(t, q, qd)``, piece by piece."""
+        cuts = [start, *(t for t in self.times if start < t < end), end]
+        total = 0.0
+        for a, b in itertools.pairwise(cuts):
+            for x, w in zip(NODES, WEIGHTS, strict=True):
+                t = 0.5 * (a + b) + 0.5 * (b - a) * x
+                total = total + 0.5 * (b - a) * w * function(t, *self.state(t))
+        return total
+
+
+def arm(seed, n):
+    rng = np.random.default_rng(seed)
+    kin, theta = random_arm(rng, n)
+    theta, box = random_consistent_box(rng, theta, n)
+    theta[10 * n :] = 0.0
+    return rng, kin, theta, box
+
+
+def test_what_a_step_leaves_of_its_integrals():
+    """``rate``, ``slope`` and ``ramp`` with exact measurements, 1 to 30 ms, accelerations on their bounds."""
+    closest = np.zeros(3)
+    for seed in range(60):
+        n = 1 + seed % 4
+        rng, kin, theta, box = arm(seed, n)
+        h = float(rng.choice([1e-3, 1e-2, 3e-2]))
+        bound = rng.uniform(0, 15, n)
+        motion = Motion(rng, n, h, bound)
+        (q0, v0), (q1, v1) = motion.state(0.0), motion.state(h)
+        data = Measurements([0.0, h], np.array([q0, q1]), np.array([v0, v1]), np.zeros((2, n)))
+        e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0)
+        source = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)
+        errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
+        at_mid = momentum_rate_regressor(kin, c, u) @ theta
+
+        def f(t, q, v, kin=kin, theta=theta, at_mid=at_mid):
+            return momentum_rate_regressor(kin, q, v) @ theta - at_mid
+
+        rate = motion.integral(0.0, h, f) / h
+        slope = motion.integral(0.0, h, lambda t, q, v, h=h, f=f: (t - 0.5 * h) * f(t, q, v)) / h
+        momentum = motion.integral(
+            0.0, h, lambda t, q, v, kin=kin, theta=theta: momentum_regressor(kin, q, v) @ theta
+        )
+        ramp = (momentum - momentum_regressor(kin, c, q1 - q0) @ theta) / h
+        for k, (got, most) in enumerate(((rate, errors.rate), (slope, errors.slope), (ramp, errors.ramp))):
+            assert np.all(np.abs(got) <= most[0] * (1 + 1e-9) + 1e-13)
+            closest[k] = max(closest[k], np.max(np.abs(got) / (most[0] + 1e-12)))
+    assert np.all(closest > [0.3, 0.6, 0.05])  # bounds that are never come near would prove nothing
+
+
+def test_position_errors_on_slopes_by_abel_summation():
+    closest = 0.0
+    for seed in range(40):
+        n = 1 + seed % 4
+        rng, kin, theta, box = arm(seed, n)
+        dq = 1e-4 * rng.uniform(0.1, 1, n)
+        m = 6
+        q = rng.uniform(-3, 3, n) + 0.02 * np.cumsum(rng.normal(size=(m + 1, n)), axis=0)
+        data = Measurements(1e-3 * np.arange(m + 1), q, np.zeros_like(q), np.zeros_like(q))
+        e = MeasurementErrors(n, "link", 0.0, 0.0, dq, 100.0, 1.0, stamp=0.0)
+        errors = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)._errors
+        centre = 0.5 * (q[1:] + q[:-1])
+        inertia = [
+            np.stack([momentum_regressor(kin, c, x) @ theta for x in np.eye(n)], axis=1) for c in centre
+        ]
+        s = np.concatenate([[0.0], rng.uniform(-1, 1, m), [0.0]])
+        i = int(rng.integers(n))
+        # The worst signs of all errors for one joint, by the sum as it is after Abel.
+        bound, gain = 0.0, np.zeros((m + 1, n))
+        for k in range(m + 1):
+            before, after = max(k - 1, 0), min(k, m - 1)
+            gain[k] = s[k + 1] * inertia[after][i] - s[k] * inertia[before][i]
+            bound += abs(s[k + 1] - s[k]) * max(errors.shift[after, i], errors.shift[before, i])
+            if 0 < k < m:
+                bound += min(abs(s[k + 1]), abs(s[k])) * errors.twist[k, i]
+        error = np.sign(gain) * dq
+        direct = sum(s[k + 1] * inertia[k][i] @ (error[k + 1] - error[k]) for k in range(m))
+        assert abs(direct) <= bound * (1 + 1e-9)
+        closest = max(closest, abs(direct) / bound)
+    assert closest > 0.3
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_columns_and_derivatives(n):
+    """Compiled columns are those of the regressors; derivative bounds are what finite differences give."""
+    rng, kin, _, box = arm(100 + n, n)
+    inertial = slice(0, 10 * n)
+    states = rng.uniform(-3, 3, (3, n)), rng.uniform(-2, 2, (3, n))
+    anchors = Anchors(np.arange(3), *states, np.zeros((3, len(DERIVATIVES), n, max(n, 3))))
+    e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, 1.0)
+    limits = _limits(kin, box, e)
+    derivative_bounds(kin, limits.mid, limits.rad, True, anchors)
+    step = 1e-5
+    for k in range(3):
+        q, qd = states[0][k], states[1][k]
+        momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
+        momentum_columns(kin, kin.gravity, q, qd, momentum, rate)
+        assert np.allclose(momentum, momentum_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-12)
+        assert np.allclose(rate, momentum_rate_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-11)
+        for j in range(n):
+            d = np.eye(n)[j] * step
+            slopes = [
+                (g(kin, q + x * d, qd + (1 - x) * d) - g(kin, q - x * d, qd - (1 - x) * d))[:, inertial]
+                / (2 * step)
+                for g in (momentum_regressor, momentum_rate_regressor)
+                for x in (1.0, 0.0)
+            ]
+            for kind, slope in enumerate(slopes):
+                most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
+                assert np.allclose(anchors.bounds[k, kind, :, j], most, rtol=1e-6, atol=1e-6)
+        for c in range(3):
+            pull = momentum_rate_regressor(kin._replace(gravity=np.eye(3)[c]), q, 0 * qd)[:, inertial]
+            most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad
+            assert np.allclose(anchors.bounds[k, 4, :, c], most, rtol=1e-9, atol=1e-12)
