@@ -87,6 +87,9 @@ setup(
             *TEST,
             "colcon-package-information>=0.4",
             "colcon-ros>=0.5",
+            "cvxpy>=1.5",  # second opinion on semidefinite programs
+            "distributed>=2024.2",
+            "mpmath>=1.3",  # second opinion on interval kinematics
             "mypy>=1.11",
             "ruff>=0.9",
             "setuptools>=68",

@@ -111,7 +111,9 @@ def _paths(data, prefix=()):
 
 OPTIONAL = re.compile(
     r"name|base_link|gravity|planner|geometry|allowed_pairs|(controller|planner|uncertainty\.floor)\.(?!uncertainty).*"
-    r"|uncertainty\.floor|measurement\.max_age_s|identification\.(window_s|update_s)|joints\.\w+\.(position|velocity|torque)"
+    r"|uncertainty\.floor|measurement\.(max_age_s|stamp_error_s|torque_(bias|drift|delay_s|jitter_s)|gravity_\w+|effort)"
+    r"|identification\.(window_s|update_s|method)|payload\.(hand_opening|box|density)|tare(\..*)?"
+    r"|joints\.\w+\.(position|velocity|torque)"
 )
 
 
