@@ -31,6 +31,7 @@ DISTRIBUTIONS = {
     "clarabel": ("clarabel", None),  # no rosdep key exists
     "coal": ("coal", "coal"),
     "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
+    "distributed": ("distributed", None),  # optional: campaigns on a cluster
     "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
     "highspy": ("highspy", None),  # no rosdep key exists
     "jinja2": ("jinja2", "python3-jinja2"),
@@ -138,7 +139,7 @@ def test_every_import_is_a_declared_dependency(
     setup_arguments: dict[str, Any], manifest: ElementTree.Element
 ) -> None:
     requirements = list(setup_arguments["install_requires"])
-    for extra in ("ros", "sim"):
+    for extra in ("ros", "sim", "cluster"):
         requirements += setup_arguments["extras_require"][extra]
     for_pip = {requirement_name(requirement) for requirement in requirements}
     for_ros = {element.text for tag in ("depend", "exec_depend") for element in manifest.iter(tag)}
