@@ -20,8 +20,8 @@ __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
 HELP = "keep what a motion with the empty hand says about the arm"
 FORMATTER = argparse.RawDescriptionHelpFormatter
-DESCRIPTION = """Reads a log of the arm moving with the EMPTY hand, finds the equations that bind its own parameters, and
-writes them to a file. Name that file under `tare.file` in the robot's YAML file (or as parameter tare_file of the
+DESCRIPTION = """Reads a log of the arm moving with the EMPTY hand, finds the equations that bind its own parameters,
+and writes them to a file. Name that file under `tare.file` in the robot's YAML file (or as parameter tare_file of the
 identifier node, or --tare of identify), and every later identification on this arm starts from what is known already.
 Best the same motions as with a payload, shortly before it, warm joints. Prints what the tare narrows.
 
@@ -99,7 +99,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     write_tare(options.out, tare)
     print(
-        f"{options.out}: {len(tare.log_rows)} equations of {tare.samples} samples, recorded {created:%Y-%m-%d %H:%M} UTC"
+        f"{options.out}: {len(tare.log_rows)} equations of {tare.samples} samples, "
+        f"recorded {created:%Y-%m-%d %H:%M} UTC"
     )
     if not options.quiet:
         print("\n".join(_gained(tare)))

@@ -1,9 +1,9 @@
 r"""Why no parameters agree with all equations: which joint, when, and which single change of a declaration explains it.
 
-With elastic programs: s >= 0 as small as possible such that ``|A x - t| <= slack + s d`` for some x, where d is the part
-of the slack that a declaration stands for (or a parameter may leave its prior by s). The multipliers at the optimum say
-which equations contradict each other. Explanations are compared by how much slack they add to all equations on average: the
-true cause tends to be the cheapest, but a diagnosis is advice and proves nothing.
+With elastic programs: s >= 0 as small as possible such that ``|A x - t| <= slack + s d`` for some x, where d is the
+part of the slack that a declaration stands for (or a parameter may leave its prior by s). The multipliers at
+the optimum say which equations contradict each other. Explanations are compared by how much slack they add to all
+equations on average: the true cause tends to be the cheapest, but a diagnosis is advice and proves nothing.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def diagnose_rows(
         margin=-found.value,
         noise_scale=scales[0],
         joint_scales=np.array(scales[1:]),
-        joint_shares=np.bincount(rows.joint, weight, model.n),
+        joint_shares=np.bincount(rows.joint, weight, model.n).astype(float),
         cause_shares=weight @ parts,
         suspects=tuple(
             Suspect(
@@ -252,8 +252,8 @@ def _payload_change(
         yield Explanation(
             "payload",
             None,
-            f"the payload changed, or slipped, between {last:.2f} s and {first:.2f} s: what comes before and what comes "
-            "after each agree with the declarations; identify the two parts apart",
+            f"the payload changed, or slipped, between {last:.2f} s and {first:.2f} s: what comes before and what "
+            "comes after each agree with the declarations; identify the two parts apart",
             _SPLIT_COST,
             _SPLIT_COST,
         )
@@ -273,7 +273,8 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
             )
         return lines
     lines.append(
-        f"no parameters agree with all equations: errors would have to be {1.0 - d.margin:.3g} times as large as declared"
+        "no parameters agree with all equations: errors would have to be "
+        f"{1.0 - d.margin:.3g} times as large as declared"
     )
     if d.joint_shares is not None and d.cause_shares is not None:
         joints = _shares(d.joint_shares, d.joint_names)
@@ -293,7 +294,7 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
         ]
         scale = f"{d.noise_scale:.3g}" if np.isfinite(d.noise_scale) else "no factor"
         lines.append(
-            f"torque noise that would do: {scale} times the declared on all joints; {', '.join(one) or 'no joint alone'}"
+            f"torque noise that would do: {scale} times on all joints; {', '.join(one) or 'no joint alone'}"
         )
     for i, e in enumerate(d.explanations[:_SHOWN]):
         lines.append(f"{'most likely' if i == 0 else 'or'}: {e.text}{e.checked_text}")

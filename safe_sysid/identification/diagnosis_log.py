@@ -169,13 +169,15 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
         if not np.any(broken):
             continue
         text = (
-            f"velocity of {model.joint_names[j]} contradicts its position in {100.0 * np.mean(broken):.2g} % of the steps: "
-            f"velocity_error would have to be {excess[:, j].max():.3g} rad/s (declared {errors.velocity[j]:.3g})"
+            f"velocity of {model.joint_names[j]} contradicts its position in {100.0 * np.mean(broken):.2g} % of the "
+            f"steps: velocity_error would have to be {excess[:, j].max():.3g} rad/s (declared {errors.velocity[j]:.3g})"
         )
         fast = np.abs(by_q[:, j]) > 0.2 * np.abs(by_q[:, j]).max()
         slope = float(by_q[fast, j] @ by_v[fast, j] / (by_q[fast, j] @ by_q[fast, j]))
         rest = float(np.std(by_v[fast, j] - slope * by_q[fast, j]))
         if abs(slope - 1.0) > _SLOPE and rest < 0.5 * abs(slope - 1.0) * float(np.std(by_q[fast, j]) + 1e-12):
-            text += f"; it reads {slope:.3f} times the rate of the position: wrong scale or unit of velocity (or of position)"
+            text += (
+                f"; it reads {slope:.3f} times the rate of the position: wrong scale or unit of one of them"
+            )
         lines.append(text)
     return lines

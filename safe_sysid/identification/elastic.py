@@ -80,8 +80,8 @@ class ElasticProgram:
             matrix: (M, P) scaled rows.
             target: (M,) scaled.
             elastic: (M, E) >= 0, by how much one unit of each s widens each row; None for E = 0.
-            leaving: parameters that may leave their box, each with the index of its s: one of the E of ``elastic``, which
-                then does both, or a further one.
+            leaving: parameters that may leave their box, each with the index of its s: one of the E of ``elastic``,
+                which then does both, or a further one.
             lowest: (E,) smallest value of each s of ``elastic``, -1 or more; None for 0.
             rounds: of taking in broken rows, per program.
         """

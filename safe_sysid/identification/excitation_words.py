@@ -83,7 +83,7 @@ def weak_combinations(
     out = []
     for group, unit in _GROUPS:
         scale = prior[group]
-        values, vectors = np.linalg.eigh(spread[group, group] / np.outer(scale, scale))
+        _, vectors = np.linalg.eigh(spread[group, group] / np.outer(scale, scale))
         coefficients = np.zeros(10)
         coefficients[group] = vectors[:, -1] / scale
         # Small coefficients are dropped here, not only in the words: what is said is what is bounded.
@@ -106,7 +106,7 @@ def weak_combinations(
 
 
 def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, move: FloatArray) -> str:
-    """The motion of one joint whose torque shows a change of theta_e best, against noise and the arm's own uncertainty."""
+    """The motion of one joint whose torque shows a change of theta_e best, against noise and the arm's uncertainty."""
     rng, n, settings = np.random.default_rng(0), model.n, model.settings
     reach = per_joint(settings.planner.k_range, n)
     home = np.array(settings.home)

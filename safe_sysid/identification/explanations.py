@@ -33,7 +33,7 @@ class Explanation:
             "link", "payload_prior", "hand", "sign" or "payload".
         joint: index it is about, None for no single one.
         text: what to declare, in words.
-        cost: mean share of slack that it adds to an equation. rank: cost with a weight for the kind; the smallest first.
+        cost: mean share of slack that it adds to an equation. rank: cost times a weight of the kind.
         errors: fields of :class:`MeasurementErrors` to replace, for trying it out.
         prior: parameter, new lower and upper bound, likewise; None where no prior changes.
         checked: True if trying it out made the data consistent, False if not, None if nobody tried.
@@ -129,9 +129,9 @@ def candidates(
             # Noise is declared relative to the true torque; what is measured is off by the bias.
             share = np.where(mine, area, 0.0) * errors.torque_rel[j] / (1.0 - errors.torque_rel[j])
             yield _parameter(p, model, rows, box, float(radius[p]), share * radius[p], errors)
-    for p in np.flatnonzero(radius > 0.0):
+    for p in np.flatnonzero(radius > 0.0).tolist():
         if not 10 * n <= p < 11 * n and not 13 * n <= p < 14 * n:
-            yield _parameter(int(p), model, rows, box, float(radius[p]), None, errors)
+            yield _parameter(p, model, rows, box, float(radius[p]), None, errors)
 
 
 def _make(
@@ -193,7 +193,7 @@ def _acceleration(widen: FloatArray, e: MeasurementErrors) -> Candidate:
     def build(s: float, cost: float) -> Explanation:
         a = e.acceleration * (1.0 + s)
         largest = float(np.max(e.acceleration))
-        text = f"acceleration_bound {1.0 + s:.3g} times as large (from {largest:.3g} to {largest * (1.0 + s):.3g} rad/s^2)"
+        text = f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} rad/s^2 at most)"
         return Explanation(
             "acceleration", None, text, cost, cost * _WEIGHT["acceleration"], {"acceleration": a}
         )

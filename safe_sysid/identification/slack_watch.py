@@ -1,4 +1,4 @@
-"""How much of the declared errors the data leave unused, update by update: trouble is announced before the set is empty."""
+"""How much of the declared errors the data leave unused: trouble is announced before the set is empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FALLEN, _LITTLE = 0.25, 0.05
 class SlackWatch:
     """Remembers the margin: the share of every slack that could be given up before no parameters agree.
 
-    Noise that fills its declared bounds leaves hardly any margin from the first update on (1 % is usual), and that is no
+    Noise that fills its declared bounds leaves hardly any margin from the first update on (1 % is usual): that is no
     fault. A margin that was large and falls is: something has changed that the declarations did not foresee.
     """
 

@@ -249,7 +249,8 @@ def gained(tare: Tare) -> str:
         if np.any(known):
             share = 100.0 * float(np.median(after[known] / before[known]))
             words.append(f"{name} to {share:.2g} %")
-    return f"{len(tare.log_rows)} equations of {tare.samples} samples; widths, of the prior's (median): {', '.join(words)}"
+    head = f"{len(tare.log_rows)} equations of {tare.samples} samples"
+    return f"{head}; widths, of the prior's (median): {', '.join(words)}"
 
 
 def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:

@@ -181,8 +181,8 @@ class IdentifierSession:
                 return f"refused while {self.state}: expected no tare under way"
             if self.samples:
                 return (
-                    f"refused in epoch {self.core.box.epoch}, which has {self.samples} samples of its payload already: expected "
-                    "a new epoch (controller/reset_bounds), or identifier/start not called yet (autostart false)"
+                    f"refused in epoch {self.core.box.epoch}, which has {self.samples} samples of its payload already: "
+                    "expected a new epoch (controller/reset_bounds), or autostart false"
                 )
         elif self.state != TARING:
             return f"refused while {self.state}: expected tare_start before"

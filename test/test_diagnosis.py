@@ -1,0 +1,185 @@
+"""Planted faults are named: the right joint first, with a change of declaration that makes the data consistent."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from identification_plant import exciting_plans, noisy, simulate
+
+from safe_sysid.identification import MeasurementErrors, Measurements
+from safe_sysid.identification.diagnosis import diagnose_rows, format_diagnosis
+from safe_sysid.identification.diagnosis_log import check_velocities, diagnose_log, rows_of_log
+from safe_sysid.identification.elastic import ElasticProgram
+from safe_sysid.identification.excitation_words import describe_excitation, weak_combinations
+from safe_sysid.identification.slack_watch import SlackWatch
+from safe_sysid.robot import load_robot
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import dumbbell
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def errors(model):
+    return MeasurementErrors.from_model(model)
+
+
+class Case:
+    def __init__(self, model, seed=0):
+        self.model, self.rng = model, np.random.default_rng(seed)
+        self.theta = draw_truth(model, dumbbell(8), self.rng)
+        home = np.array(model.settings.home)
+        self.plans = exciting_plans(home, self.rng, n_plans=1, t_f=2.0)
+        self.log = self.simulate(self.theta)
+        self.data = noisy(self.log, 0.05, 0.025, self.rng)
+
+    def simulate(self, theta):
+        v_c = self.model.friction_transition_velocity
+        return simulate(self.model.kinematics, theta, v_c, self.plans, rng=self.rng, chatter=0.5, substeps=1)
+
+    def with_(self, **columns):
+        data = self.data
+        return Measurements(
+            **{name: columns.get(name, getattr(data, name)) for name in ("stamps", "q", "qd", "effort")}
+        )
+
+
+@pytest.fixture(scope="module")
+def case(model):
+    return Case(model)
+
+
+def fault(case, name):
+    effort, truth = case.data.effort.copy(), case.log.torque
+    if name == "noise":
+        effort[:, 3] = truth[:, 3] + 2.0 * (effort[:, 3] - truth[:, 3])
+    elif name == "bias":
+        effort[:, 1] += 0.5
+    elif name == "sign":
+        effort[:, 1] *= -1.0
+    elif name == "coulomb":
+        theta = case.theta.copy()
+        theta[72] = 0.6
+        return noisy(case.simulate(theta), 0.05, 0.025, case.rng)
+    elif name == "slip":
+        theta = case.theta.copy()
+        theta[61:64] += [0.06, 0.06, 0.03]
+        after = noisy(case.simulate(theta), 0.05, 0.025, case.rng)
+        half = len(after) // 2
+        return Measurements.concatenate([case.data[:half], after[half + 2 :]])
+    return case.with_(effort=effort)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "joint"),
+    [
+        ("noise", ("noise", "torque_abs"), 3),
+        ("bias", ("offset",), 1),
+        ("coulomb", ("coulomb",), 2),
+        ("sign", ("sign",), 1),
+        ("slip", ("payload",), None),
+    ],
+)
+def test_a_planted_fault_comes_first_and_its_remedy_works(model, errors, case, name, kinds, joint):
+    found = diagnose_log(model, errors, fault(case, name))
+    assert found.empty
+    assert found.margin < 0.0
+    first = found.explanations[0]
+    assert first.kind in kinds
+    assert first.joint == joint
+    assert first.checked is True
+    lines = format_diagnosis(found)
+    assert any(line.startswith("most likely: ") for line in lines)
+    if joint is not None:
+        assert model.joint_names[joint] in next(line for line in lines if line.startswith("most likely"))
+    if name == "noise":
+        assert found.joint_shares.argmax() == 3
+        assert 1.5 < found.joint_scales[3] <= 2.01
+    if name == "slip":
+        assert "1.00 s" in first.text
+
+
+def test_the_smallest_noise_scale_is_the_smallest(model, errors, case):
+    """With noise scaled by s times the result data agree, with a little less they do not."""
+    data = fault(case, "noise")
+    found = diagnose_log(model, errors, data)
+    rows = rows_of_log(model, errors, data, model.arm_prior)
+    from safe_sysid.identification.diagnosis import scaled_problem
+
+    matrix, target, _ = scaled_problem(model, rows, model.arm_prior)
+    share = np.where(rows.joint == 3, rows.parts[:, 0] / rows.slack, 0.0)
+    for factor, agree in ((1.0, True), (0.99, False)):
+        room = 1.0 + factor * (found.joint_scales[3] - 1.0) * share
+        assert ElasticProgram(matrix / room[:, None], target / room).minimise().feasible is agree
+
+
+def test_a_wrong_scale_of_velocity_is_told_with_joint_and_factor(model, errors, case):
+    qd = case.data.qd.copy()
+    qd[:, 4] *= 1.1
+    lines = format_diagnosis(diagnose_log(model, errors, case.with_(qd=qd)))
+    assert lines[0].startswith("velocity of joint_5 contradicts its position")
+    assert "1.100 times" in lines[0]
+    assert check_velocities(model, errors, case.data) == []
+
+
+def test_good_data_are_not_accused(model, errors, case):
+    found = diagnose_log(model, errors, case.data)
+    assert not found.empty
+    assert 0.0 < found.margin < 1.0
+    assert found.explanations == ()
+    assert "agree with each other" in format_diagnosis(found)[0]
+    nothing = diagnose_rows(
+        model, errors, rows_of_log(model, errors, case.data[:1], model.arm_prior), model.arm_prior
+    )
+    assert not nothing.empty
+
+
+def test_an_elastic_program_finds_what_a_direct_one_finds():
+    rng = np.random.default_rng(1)
+    from scipy.optimize import linprog
+
+    for _ in range(10):
+        matrix, target = rng.normal(size=(200, 5)), rng.normal(size=200) * 2.0
+        widen = rng.uniform(0.0, 1.0, (200, 1))
+        value = ElasticProgram(matrix, target, widen, [(2, 0)]).minimise(elastic={0: 1.0}).value
+        a = np.block([[matrix, -widen], [-matrix, -widen], [np.eye(5)[2:3], -1.0], [-np.eye(5)[2:3], -1.0]])
+        b = np.concatenate([target + 1.0, 1.0 - target, [1.0, 1.0]])
+        bounds = [(-1, 1), (-1, 1), (None, None), (-1, 1), (-1, 1), (0, None)]
+        direct = linprog(np.eye(6)[5], a, b, bounds=bounds)
+        assert value == pytest.approx(direct.fun, rel=1e-6, abs=1e-8)
+
+
+def test_a_margin_that_falls_is_told_before_the_set_is_empty(model, errors, case):
+    watch = SlackWatch(model, errors)
+    half = noisy(case.log, 0.02, 0.01, case.rng)
+    prior = model.arm_prior
+    quiet, loud = (rows_of_log(model, errors, data, prior) for data in (half, case.data))
+    assert watch.update(quiet, prior) > 0.3
+    assert not watch.falling
+    assert 0.0 < watch.update(loud, prior) < 0.2
+    small = dataclasses.replace(loud, slack=loud.slack * (1.0 - 0.99 * watch.margins[-1]))
+    watch.update(small, prior)
+    assert watch.falling
+    assert "larger than before" in watch.text()
+    watch.reset()
+    assert not watch.falling
+
+
+def test_what_was_hardly_excited_is_said_and_true(model, errors, case):
+    v_c, prior = model.friction_transition_velocity, model.arm_prior
+    home = np.array(model.settings.home)
+    still = simulate(model.kinematics, case.theta, v_c, exciting_plans(home, case.rng, 1, 1.0, amplitude=0.0))
+    rows = rows_of_log(model, errors, noisy(still, 0.05, 0.025, case.rng), prior)
+    weak = weak_combinations(model, errors, rows, prior)
+    assert weak[0].share > 0.9
+    lines = describe_excitation(weak)
+    assert lines[0].startswith("hardly excited: ")
+    inertia = next(w for w in weak if w.unit == "kg m^2")
+    assert inertia.name in " ".join(lines)
+    assert "move joint_" in inertia.advice
+    moved = weak_combinations(model, errors, rows_of_log(model, errors, case.data, prior), prior)
+    better = {w.unit: w.share for w in moved}
+    assert all(better[w.unit] <= w.share + 1e-9 for w in weak)

@@ -1,0 +1,122 @@
+"""The identifier node over real topics: a tare by its services, an identification that starts tighter, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+from identification_plant import exciting_plans, noisy, simulate
+from ros_harness import NodeProcess, Probe, running
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+
+from safe_sysid.identification.measurements import Measurements
+from safe_sysid.nodes.base import HISTORY, LATCHED
+from safe_sysid.nodes.messages import JointStateWriter, read_bounds
+from safe_sysid.robot import RobotModel, load_robot
+from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
+from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
+
+pytestmark = pytest.mark.ros
+
+LAST = slice(60, 70)
+UPDATE = {"identification": {"update_s": 1.0}}
+
+
+def logs(model: RobotModel) -> tuple[np.ndarray, Measurements, Measurements]:
+    """True theta_e, a log with the empty hand, and one with the payload."""
+    rng, out = np.random.default_rng(2), []
+    theta = draw_truth(model, dumbbell(8), rng)
+    hand = draw_link(rng, *hand_box(model), model.theta_nominal[LAST], "uniform")
+    for last in (hand, theta_e_with_payload(model, hand, dumbbell(8))):
+        theta[LAST] = last
+        plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=2.1)
+        v_c = model.friction_transition_velocity
+        log = simulate(model.kinematics, theta, v_c, plans, rng=rng, chatter=0.5)
+        out.append(noisy(log, 0.05, 0.025, rng))
+    return theta[LAST].copy(), out[0], out[1]
+
+
+def send(probe: Probe, model: RobotModel, publisher: Any, data: Measurements, start: float) -> None:
+    writer = JointStateWriter(model.joint_names)
+    for k in range(len(data)):
+        stamp = round(1e9 * (start + data.stamps[k]))
+        publisher.publish(writer.fill(stamp, data.q[k], data.qd[k], data.effort[k]))
+        if k % 50 == 0:
+            probe.spin(0.005)
+
+
+def call(probe: Probe, service: str) -> Any:
+    client = probe.node.create_client(Trigger, service)
+    probe.wait(client.service_is_ready, service)
+    answer = client.call_async(Trigger.Request())
+    probe.wait(answer.done, service)
+    return answer.result()
+
+
+def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_verifiable(
+    tmp_path: Path,
+) -> None:
+    model = load_robot("kinova_gen3")
+    theta_e, empty, loaded = logs(model)
+    node = {"identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "autostart": False}}
+    with running(tmp_path, node, UPDATE) as processes, Probe() as probe:
+        processes["identifier"].wait_ready()
+        boxes: list[Any] = []
+        size = model.arm_prior.size
+        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_bounds(m, size)), LATCHED)
+        publisher = probe.publisher(JointState, "joint_states", HISTORY)
+        probe.wait(lambda: publisher.get_subscription_count() == 1, "the connection")
+        refused = call(probe, "identifier/tare_finish")
+        assert not refused.success
+        assert "expected tare_start before" in refused.message
+        assert call(probe, "identifier/tare_start").success
+        assert "under way" in call(probe, "identifier/tare_start").message
+        send(probe, model, publisher, empty, 0.001)
+        probe.wait(lambda: len(boxes) >= 2, "answers while the hand is empty")
+        assert np.array_equal(boxes[-1].box.lower, model.arm_prior.lower)
+        assert call(probe, "identifier/tare_finish").success
+        probe.wait(lambda: "equations of" in probe.value("identifier", "tare"), "the tare")
+        assert "rotor inertia to" in probe.value("identifier", "tare")
+        probe.wait(lambda: probe.value("identifier", "state") == "waiting for start", "the state")
+        assert call(probe, "identifier/start").success
+        send(probe, model, publisher, loaded, 10.0)
+        probe.wait(lambda: "updated" in probe.value("identifier", "status"), "bounds")
+        probe.wait(lambda: probe.value("identifier", "slack") != "no equations yet", "the margin")
+        probe.wait(lambda: probe.value("identifier", "diagnosis 1") != "", "what is hardly excited")
+        again = call(probe, "identifier/tare_start")
+        assert not again.success
+        assert "samples of its payload" in again.message
+        box = boxes[-1].box
+        assert processes["identifier"].end()[0] == 0
+    assert np.all((box.payload_lower <= theta_e) & (theta_e <= box.payload_upper))
+    assert (
+        box.payload_upper[0] - box.payload_lower[0] < 0.5
+    )  # kg; 0.35 to 0.7 without a tare after so little motion
+    assert (tmp_path / "log.npz").is_file()
+    assert (tmp_path / "tare_log.npz").is_file()
+    assert list(tmp_path.glob("certificate_0_*.json"))
+
+
+def test_a_tare_that_must_not_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.npz"
+    bad.write_text("no tare")
+    cases = {
+        "broken": ({"tare_file": str(bad)}, "bad.npz: cannot be read"),
+        "missing": (
+            {"overrides": '{"tare": {"file": "/nowhere/tare.npz"}}'},
+            "/nowhere/tare.npz: no such file",
+        ),
+        "method": ({"method": "guess"}, "method = 'guess': expected one of"),
+    }
+    for key, (parameters, text) in cases.items():
+        process = NodeProcess("identifier", parameters, tmp_path / key)
+        assert process.process.wait(120.0) == 2, process.log
+        assert text in process.log.strip().splitlines()[-1], process.log
+        assert "Traceback" not in process.log
