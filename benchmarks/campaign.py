@@ -34,9 +34,9 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
     from safe_sysid.demo.evaluation import evaluate
     from safe_sysid.demo.logs import ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
     from safe_sysid.episode import Episode
+    from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+    from safe_sysid.identification.equations.measurements import Measurements
     from safe_sysid.identification.identifier import Identifier
-    from safe_sysid.identification.measurement_errors import MeasurementErrors
-    from safe_sysid.identification.measurements import Measurements
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.robot.scene import load_scene
     from safe_sysid.simulation.assembly import build_plant

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.regressors import torque_regressor

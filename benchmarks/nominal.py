@@ -36,6 +36,8 @@ from safe_sysid.identification.baselines.regression import (
     split,
 )
 from safe_sysid.identification.baselines.sensitivity import normal_quadratic
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.estimates import (
     NominalEstimate,
     cost_and_derivatives,
@@ -43,8 +45,6 @@ from safe_sysid.identification.estimates import (
     project_payload,
 )
 from safe_sysid.identification.estimates.newton import ball
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.stream import MomentumStream, default_windows
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent

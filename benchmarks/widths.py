@@ -27,9 +27,9 @@ from rich.table import Table
 
 from safe_sysid.identification import Identifier, MeasurementErrors
 from safe_sysid.identification.baselines import estimate_with
-from safe_sysid.identification.knowledge import PayloadBox, PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.tare import make_tare
+from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS

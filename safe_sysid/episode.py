@@ -21,8 +21,8 @@ from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateResult
-from safe_sysid.identification.measurements import Measurements
 from safe_sysid.planning.planner import (
     Planner,
     PlannerOptions,

@@ -18,8 +18,8 @@ from safe_sysid.identification.certificates.file import (
 )
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.identifier import Identifier
-from safe_sysid.identification.measurement_errors import MeasurementErrors
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
@@ -139,7 +139,7 @@ def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:
 def write_chain_with_tare(folder, model, tare_log, data, step):
     """As :func:`write_chain`, with the equations of a log of the empty hand."""
     from safe_sysid.identification.digest import log_digest
-    from safe_sysid.identification.tare import make_tare
+    from safe_sysid.identification.tare.tare import make_tare
 
     errors = MeasurementErrors.from_model(model)
     tare = make_tare(model, errors, tare_log)

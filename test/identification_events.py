@@ -9,9 +9,9 @@ import numpy as np
 import pinocchio as pin
 from identification_plant import Wave, pinocchio_model, random_arm, random_consistent_box
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements, Run
-from safe_sysid.identification.momentum import RowSource
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.momentum import RowSource
 
 
 class Attack:

@@ -9,7 +9,7 @@ from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.cli import main
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell

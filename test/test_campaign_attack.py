@@ -11,8 +11,8 @@ from safe_sysid.campaign.summary import is_sound, summarise
 from safe_sysid.campaign.trial import attack, build_case, run_trial
 from safe_sysid.commands import campaign as command
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import momentum
-from safe_sysid.identification.row_errors import ERROR_CAUSES
+from safe_sysid.identification.equations import momentum
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 
 #: Torque errors that dominate all others, in the worst direction.
 WORST = {

@@ -19,7 +19,7 @@ from safe_sysid.campaign.plant import exact_record, instants, pinocchio_model
 from safe_sysid.campaign.settings import draw_settings
 from safe_sysid.campaign.simulation import simulated_record
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import face_functions
+from safe_sysid.identification.bounds.consistency import face_functions
 from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
 
 seeds = st.integers(0, 2**31 - 1)

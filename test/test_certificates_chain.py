@@ -13,7 +13,7 @@ from safe_sysid.identification import MeasurementErrors
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog, RefusedError, RowChecker
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 
 

@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import safe_sysid.identification.certificates as certificates
+from safe_sysid.identification.bounds.consistency import (
+    box_cuts,
+    density_cuts,
+    semidefinite_cuts,
+    tangent_cuts,
+)
+from safe_sysid.identification.bounds.knowledge import PayloadBox
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
-from safe_sysid.identification.consistency import box_cuts, density_cuts, semidefinite_cuts, tangent_cuts
-from safe_sysid.identification.knowledge import PayloadBox
 from safe_sysid.robot.parameters import pseudo_inertia
 
 FOLDER = Path(certificates.__file__).parent
@@ -254,7 +259,7 @@ def test_useless_multipliers_prove_the_box_and_negative_ones_nothing():
 ALLOWED = {
     "safe_sysid", "safe_sysid.errors", "safe_sysid.intervals", "safe_sysid.robot.config", "safe_sysid.robot.model",
     "safe_sysid.robot.parameters", "safe_sysid.identification.digest",
-    "safe_sysid.identification.measurement_errors", "safe_sysid.identification.measurements",
+    "safe_sysid.identification.equations.measurement_errors", "safe_sysid.identification.equations.measurements",
 }  # fmt: skip
 
 

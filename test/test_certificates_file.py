@@ -23,8 +23,8 @@ from safe_sysid.identification.certificates.robot_identity import (
     smaller_errors,
 )
 from safe_sysid.identification.digest import LogDigest, log_digest
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot import load_robot
 
 

@@ -17,9 +17,9 @@ from safe_sysid.identification.certificates.interval_derivatives import derivati
 from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
 from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import momentum_rows
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 WINDOWS = [(20, 120), (25, 26), (37, 38), (64, 66), (120, 160), (100, 200)]

@@ -7,11 +7,11 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.identification import MeasurementErrors, Measurements
-from safe_sysid.identification.diagnosis import diagnose_rows, format_diagnosis
-from safe_sysid.identification.diagnosis_log import check_velocities, diagnose_log, rows_of_log
-from safe_sysid.identification.elastic import ElasticProgram
-from safe_sysid.identification.excitation_words import describe_excitation, weak_combinations
-from safe_sysid.identification.slack_watch import SlackWatch
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
+from safe_sysid.identification.diagnosis.log import check_velocities, diagnose_log, rows_of_log
+from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
+from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
@@ -107,7 +107,7 @@ def test_the_smallest_noise_scale_is_the_smallest(model, errors, case):
     data = fault(case, "noise")
     found = diagnose_log(model, errors, data)
     rows = rows_of_log(model, errors, data, model.arm_prior)
-    from safe_sysid.identification.diagnosis import scaled_problem
+    from safe_sysid.identification.diagnosis.rows import scaled_problem
 
     matrix, target, _ = scaled_problem(model, rows, model.arm_prior)
     share = np.where(rows.joint == 3, rows.parts[:, 0] / rows.slack, 0.0)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from safe_sysid.identification import dual_bounds
-from safe_sysid.identification.dual_bounds import is_proved_empty, safe_lower, safe_upper
-from safe_sysid.identification.feasible_set import FeasibleSet
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.nominal import make_consistent
-from safe_sysid.identification.programs import Programs, Solution
+from safe_sysid.identification.bounds import dual_bounds
+from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
+from safe_sysid.identification.bounds.feasible_set import FeasibleSet
+from safe_sysid.identification.bounds.programs import Programs, Solution
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.estimates import make_consistent
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, is_consistent
 
 

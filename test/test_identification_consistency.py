@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.errors import ConfigError, ParameterError
-from safe_sysid.identification.consistency import (
+from safe_sysid.identification.bounds.consistency import (
     GRID,
     CutSet,
     box_cuts,
@@ -19,7 +19,7 @@ from safe_sysid.identification.consistency import (
     semidefinite_cuts,
     tangent_cuts,
 )
-from safe_sysid.identification.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import inertia_from_com, pseudo_inertia
 from safe_sysid.simulation.arms import hand_box

@@ -10,12 +10,12 @@ from identification_plant import Wave, random_arm, random_consistent_box
 from identification_reference import reference_row
 
 from safe_sysid.errors import ConfigError, ParameterError
-from safe_sysid.identification import momentum
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.measurements import Measurements, Run
-from safe_sysid.identification.momentum import MomentumRows, RowSource
-from safe_sysid.identification.row_errors import ERROR_CAUSES
-from safe_sysid.identification.stream import MomentumStream, default_ramp, default_windows
+from safe_sysid.identification.equations import momentum
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.identification.equations.stream import MomentumStream, default_ramp, default_windows
 from safe_sysid.robot import load_robot
 
 

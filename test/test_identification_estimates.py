@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates import (
     ESTIMATES,
     NearRows,
@@ -25,8 +27,6 @@ from safe_sysid.identification.estimates import (
     solve_convex,
 )
 from safe_sysid.identification.estimates.newton import ball
-from safe_sysid.identification.knowledge import PayloadBox, PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
 from safe_sysid.robot.parameters import (
     ParameterBox,
     from_log_cholesky,

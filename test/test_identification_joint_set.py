@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_identification_consistency import UNITS, cloud, payload_box
 
-from safe_sysid.identification.feasible_set import FeasibleSet
-from safe_sysid.identification.joint_rows import cut_rows, unscaled_rows
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.programs import Programs, Solution
+from safe_sysid.identification.bounds.feasible_set import FeasibleSet
+from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.programs import Programs, Solution
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, inertia_from_com
 
 SIZE = np.array([5.0, 5.0, 5.0, 1.0])  # 1 over a typical length, m

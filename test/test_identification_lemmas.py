@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from identification_plant import random_arm, random_consistent_box
 
-from safe_sysid.identification.linearisation import DERIVATIVES, Anchors, derivative_bounds
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements, Run
-from safe_sysid.identification.momentum import RowSource, _limits
-from safe_sysid.identification.regressor_kernels import momentum_columns
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.momentum import RowSource, _limits
+from safe_sysid.identification.equations.regressor_kernels import momentum_columns
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)

@@ -8,13 +8,13 @@ import pytest
 from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import momentum
-from safe_sysid.identification.measurement_errors import MeasurementErrors, torque_interval
-from safe_sysid.identification.measurements import Measurements, Screen
-from safe_sysid.identification.momentum import RowSource
-from safe_sysid.identification.remainders import magnitudes, motion_bounds
-from safe_sysid.identification.row_errors import ERROR_CAUSES
-from safe_sysid.identification.windows import WindowCutter
+from safe_sysid.identification.equations import momentum
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.equations.measurements import Measurements, Screen
+from safe_sysid.identification.equations.momentum import RowSource
+from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.identification.equations.windows import WindowCutter
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 

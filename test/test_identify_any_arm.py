@@ -9,7 +9,7 @@ from identification_plant import exciting_plans, noisy, simulate
 from log_support import csv_columns, run_identify, write_csv
 from urdf_factory import random_arm, write_arm
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import inertia_from_com
 

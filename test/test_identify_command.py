@@ -12,7 +12,7 @@ from log_support import JOINTS, csv_columns, measured, robot, run_identify, true
 from safe_sysid.cli import main
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.digest import log_digest
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import read_log, write_log
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds, write_bounds
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, is_consistent, transform_inertial

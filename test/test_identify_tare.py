@@ -10,8 +10,8 @@ from log_support import JOINTS, measured, robot, run_identify, true_log
 
 from safe_sysid.cli import main
 from safe_sysid.identification import MeasurementErrors
-from safe_sysid.identification.tare import make_tare
-from safe_sysid.identification.tare_file import read_tare, write_tare
+from safe_sysid.identification.tare.file import read_tare, write_tare
+from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.logs import write_log
 from safe_sysid.robot.parameters import transform_inertial
 from safe_sysid.simulation.payloads import dumbbell

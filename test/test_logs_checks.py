@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from log_support import JOINTS, measured, robot, true_log
 
 from safe_sysid.identification import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError
 from safe_sysid.logs.checks import check_log
 from safe_sysid.logs.effort_checks import check_efforts

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from log_support import JOINTS, csv_columns, outcome, random_measurements, write_csv
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import LogError
 from safe_sysid.logs.csv import read_csv
 from safe_sysid.logs.header import find_columns

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_support import JOINTS, outcome, random_measurements
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError, read_log, write_log
 
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_support import EPOCH_NS, JOINTS, joint_state, outcome, random_measurements, write_bag
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import LogError
 from safe_sysid.logs.reading import Reading, load_log
 from safe_sysid.logs.rosbag import read_bag

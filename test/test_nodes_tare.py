@@ -16,7 +16,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.nodes.base import HISTORY, LATCHED
 from safe_sysid.nodes.messages import JointStateWriter, read_bounds
 from safe_sysid.robot import RobotModel, load_robot

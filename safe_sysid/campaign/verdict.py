@@ -15,8 +15,8 @@ from safe_sysid.identification import (
     UpdateResult,
     UpdateStatus,
 )
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.stream import MomentumStream, default_windows
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from safe_sysid.identification.tare import Tare
+    from safe_sysid.identification.tare.tare import Tare
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -65,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from safe_sysid.identification.diagnosis import diagnose_rows, format_diagnosis
-    from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-    from safe_sysid.identification.tare import TareError, make_tare, tare_box
-    from safe_sysid.identification.tare_file import write_tare
+    from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
+    from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+    from safe_sysid.identification.tare.file import write_tare
+    from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
     from safe_sysid.logs.reading import load_log
     from safe_sysid.robot.loading import load_robot
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["LogDigest", "log_digest"]
 

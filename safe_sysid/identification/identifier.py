@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.bounds.feasible_set import FeasibleSet
+from safe_sysid.identification.bounds.joint_rows import LinearBounds
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.proof import UpdateProof
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.estimates import NominalEstimate
-from safe_sysid.identification.feasible_set import FeasibleSet
-from safe_sysid.identification.joint_rows import LinearBounds
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.proof import UpdateProof
-from safe_sysid.identification.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from safe_sysid.identification.baselines.methods import estimate_with
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.run import LogRun, UpdateRecord
 from safe_sysid.robot.model import RobotModel

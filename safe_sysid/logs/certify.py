@@ -6,9 +6,9 @@ from pathlib import Path
 
 from safe_sysid.identification.certificates.file import CertificateContext, write_certificate
 from safe_sysid.identification.digest import LogDigest
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CertificateWriter"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.effort_checks import check_efforts
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log

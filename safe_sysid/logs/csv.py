@@ -12,7 +12,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.header import ANGLE_UNITS, QUANTITIES, TIME_UNITS, Columns, find_columns
 from safe_sysid.logs.log import Log, LogError
 

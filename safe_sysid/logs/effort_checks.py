@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import MomentumRows, momentum_rows
-from safe_sysid.identification.stream import default_ramp
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import MomentumRows, momentum_rows
+from safe_sysid.identification.equations.stream import default_ramp
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import GAP, good_steps

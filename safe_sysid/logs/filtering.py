@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.stamp_checks import GAP, good_steps
 from safe_sysid.robot.model import RobotModel

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["Log", "LogError"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.log import Log, LogError
 
 __all__ = ["SCHEMA", "read_log", "write_log"]

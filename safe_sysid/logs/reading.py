@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.csv import read_csv
 from safe_sysid.logs.header import ANGLE_UNITS, QUANTITIES, TIME_UNITS
 from safe_sysid.logs.log import Log, LogError

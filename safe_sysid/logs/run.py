@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.row_errors import ERROR_CAUSES
 from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.effort_checks import sample_windows
 from safe_sysid.logs.log import Log

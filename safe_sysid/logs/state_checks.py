@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import GAP, good_steps

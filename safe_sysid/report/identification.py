@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.diagnosis import format_diagnosis
-from safe_sysid.identification.diagnosis_log import diagnose_log
-from safe_sysid.identification.excitation_words import describe_excitation, weak_combinations
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.tare import Tare
-from safe_sysid.identification.tare_file import load_tare
+from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
+from safe_sysid.identification.diagnosis.log import diagnose_log
+from safe_sysid.identification.diagnosis.rows import format_diagnosis
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.tare.file import load_tare
+from safe_sysid.identification.tare.tare import Tare
 from safe_sysid.logs.baselines import run_baseline
 from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.checks import check_log

@@ -19,8 +19,8 @@ from safe_sysid.identification.baselines.recursive import RecursiveLeastSquares
 from safe_sysid.identification.baselines.regression import Regression, proved_regression, split
 from safe_sysid.identification.baselines.result import BaselineResult
 from safe_sysid.identification.baselines.sensitivity import estimate_sensitivity
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 

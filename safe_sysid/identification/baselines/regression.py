@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurement_errors import MeasurementErrors, torque_interval
-from safe_sysid.identification.measurements import Measurements, Screen
-from safe_sysid.identification.stream import MomentumStream
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.equations.measurements import Measurements, Screen
+from safe_sysid.identification.equations.stream import MomentumStream
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor

@@ -37,6 +37,8 @@ from safe_sysid.identification.baselines.regression import (
     split,
 )
 from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.identification.estimates.newton import (
     LogCholeskyAnswer,
@@ -45,8 +47,6 @@ from safe_sysid.identification.estimates.newton import (
     fit_log_cholesky,
 )
 from safe_sysid.identification.estimates.quadratic import Quadratic
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 

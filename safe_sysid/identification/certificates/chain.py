@@ -28,7 +28,7 @@ from safe_sysid.identification.certificates.robot_identity import (
     smaller_errors,
 )
 from safe_sysid.identification.certificates.row_check import LogBook, RefusedError, RowChecker, sensed_box
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 

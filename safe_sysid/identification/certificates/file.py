@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from safe_sysid import __version__
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 if TYPE_CHECKING:
-    from safe_sysid.identification.proof import UpdateProof
+    from safe_sysid.identification.bounds.proof import UpdateProof
 
 __all__ = [
     "SCHEMA",

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.certificates.interval_arrays import TWO_PI, IntervalArray, exactly, inflate
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["LogView", "Steps"]
 

@@ -1,6 +1,6 @@
 r"""Momentum rows rebuilt from a log alone, as intervals: ``a.theta`` lies in [lower, upper] for the true theta.
 
-Proves the same statement as :mod:`safe_sysid.identification.row_errors` by its own code. For a test function phi,
+Proves the same statement as ``row_errors`` by its own code. For a test function phi,
 linear between samples, and the true motion, integration by parts gives for every joint
 
 ``[phi P] - int phi' P - int phi f + Fc int phi s + Fv int phi qd + beta int phi = int phi tau``,

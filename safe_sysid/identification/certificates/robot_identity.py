@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
 __all__ = [

@@ -16,8 +16,8 @@ from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RebuiltRow, RowRebuilder, Window
 from safe_sysid.identification.certificates.robot_identity import errors_to_json
 from safe_sysid.identification.digest import LogDigest
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -32,7 +32,7 @@ from safe_sysid.identification.certificates.interval_derivatives import derivati
 from safe_sysid.identification.certificates.interval_regressors import IntervalKinematics, columns_kernel
 from safe_sysid.identification.certificates.link_bounds import LinkBounds
 from safe_sysid.identification.certificates.log_view import LogView, Steps
-from safe_sysid.identification.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.intervals import iadd, imul, isub
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import CutSet
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
 from safe_sysid.identification.estimates.newton import fit_log_cholesky
 from safe_sysid.identification.estimates.projected import (
@@ -25,8 +27,6 @@ from safe_sysid.identification.estimates.projected import (
     solve_convex,
 )
 from safe_sysid.identification.estimates.quadratic import NormalEquations, Quadratic
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ESTIMATES", "NominalEstimate"]

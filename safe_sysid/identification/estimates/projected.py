@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
 from safe_sysid.identification.estimates.quadratic import Quadratic
-from safe_sysid.identification.knowledge import PayloadKnowledge
 from safe_sysid.robot.parameters import pseudo_inertia
 
 __all__ = ["ConvexAnswer", "body_margin", "make_consistent", "opened_hand", "project_payload", "solve_convex"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["NormalEquations", "Quadratic"]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.row_errors import ERROR_CAUSES
-from safe_sysid.identification.tare import Tare, TareError, drift_of
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.identification.tare.tare import Tare, TareError, drift_of
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
 __all__ = ["load_tare", "read_tare", "write_tare"]
@@ -66,7 +66,7 @@ def write_tare(path: str | Path, tare: Tare) -> None:
 def read_tare(path: str | Path) -> Tare:
     """Read what :func:`write_tare` wrote.
 
-    Whether it may be used for a run is another question: :meth:`~safe_sysid.identification.tare.Tare.check`.
+    Whether it may be used for a run is another question: :meth:`~safe_sysid.identification.tare.tare.Tare.check`.
 
     Args:
         path: of the file.

@@ -1,6 +1,6 @@
 r"""What one step, and one sample, contributes to the errors of every row that it is in: rates, proved here.
 
-Notation: ``h, sigma, c, u, rho, A`` of :class:`~safe_sysid.identification.step_states.StepStates`;
+Notation: ``h, sigma, c, u, rho, A`` of :class:`~safe_sysid.identification.equations.step_states.StepStates`;
 ``H = h + 2 sigma``; dq, dv the errors of position and velocity; ``(q_a, qd_a)`` the measured state of the sample that
 the step is linearised at (its *anchor*). On the step, for all t,
 
@@ -50,9 +50,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.linearisation import Anchors
-from safe_sysid.identification.regressor_kernels import momentum_columns
-from safe_sysid.identification.remainders import Magnitudes, motion_bounds
+from safe_sysid.identification.equations.linearisation import Anchors
+from safe_sysid.identification.equations.regressor_kernels import momentum_columns
+from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["Limits", "StepErrors", "Steps", "step_kernel"]
@@ -101,7 +101,7 @@ class Steps(NamedTuple):
     Attributes:
         stamps, q, qd: of the samples.
         h, sigma, centre, mean, rho, delta, acceleration: of
-            :class:`~safe_sysid.identification.step_states.StepStates`.
+            :class:`~safe_sysid.identification.equations.step_states.StepStates`.
         sign: of the friction.
         torque, noise: middle and half width of the mean torque, as far as noise goes, N m.
         loose: half width of the mean torque with all that is not known of it, N m: that of a sampled one besides by

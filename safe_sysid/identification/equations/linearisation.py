@@ -1,6 +1,6 @@
 r"""First derivatives of momentum and its rate at chosen states, bounded over all parameters of the box.
 
-Leibniz bounds (:mod:`safe_sysid.identification.remainders`) hold anywhere, but add magnitudes of terms that cancel:
+Leibniz bounds (``remainders``) hold anywhere, but add magnitudes of terms that cancel:
 ten to twenty times too large. So derivatives are computed at one state ``(q_a, qd_a)`` for many steps; what they change
 on the way to a step's own state is bounded by second derivatives. At the anchor they are exact, without differences in
 small steps: entries of W_m and W_c are trigonometric polynomials of degree two in every q_j, for which, with
@@ -11,7 +11,7 @@ small steps: entries of W_m and W_c are trigonometric polynomials of degree two 
 W_c is a polynomial of degree two in qd: ``dW_c/dqd_j = (W_c(qd + e_j) - W_c(qd - e_j))/2``; W_m is linear in it:
 ``W_m(q, e_j)``. Gravity enters linearly: ``W_c(q, 0)`` for each of three unit gravities. A derivative D, (n, 10 n), is
 bounded over the box by ``|D mid| + |D| rad``; its rounding errors, relative to terms that rows hold too, are a part of
-what :mod:`safe_sysid.identification.row_errors` adds for rounding.
+what ``row_errors`` adds for rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.regressor_kernels import momentum_columns
+from safe_sysid.identification.equations.regressor_kernels import momentum_columns
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["DERIVATIVES", "Anchors", "derivative_bounds"]

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.diagnosis import Diagnosis, diagnose_rows, scaled_problem, with_remarks
-from safe_sysid.identification.elastic import ElasticProgram
-from safe_sysid.identification.explanations import Explanation
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.stream import MomentumStream, default_windows
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.explanations import Explanation
+from safe_sysid.identification.diagnosis.rows import Diagnosis, diagnose_rows, scaled_problem, with_remarks
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

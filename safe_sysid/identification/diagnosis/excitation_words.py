@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.diagnosis import scaled_problem
-from safe_sysid.identification.elastic import ElasticProgram
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.rows import scaled_problem
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import CutSet
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["MARGIN", "UpdateProof"]

@@ -1,6 +1,6 @@
 r"""From samples to linear equations that the true parameters satisfy, with a proved error.
 
-For a test function phi (:func:`safe_sysid.identification.windows.weights`), linear between samples, integration by
+For a test function phi (``windows.weights``), linear between samples, integration by
 parts of ``d/dt W_m theta = tau + W_c theta`` gives, exactly,
 
 ``[phi W_m theta] - int phi' W_m theta dt - int phi W_c theta dt = int phi tau dt``.
@@ -8,7 +8,7 @@ parts of ``d/dt W_m theta = tau + W_c theta`` gives, exactly,
 Step by step, torque, viscous friction, offset and rotor inertia integrate exactly (to torque, position and velocity
 differences); the inertial part of W_c, and of W_m on ramps, is evaluated once per step, at mid position and mean
 velocity. What is not known exactly makes the half width w of ``|Y theta_e + R theta_r - T| <= w``: rates per step in
-:mod:`safe_sysid.identification.step_errors`, sums over windows in :mod:`safe_sysid.identification.row_errors`.
+``step_errors``, sums over windows in ``row_errors``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.linearisation import DERIVATIVES, Anchors, derivative_bounds
-from safe_sysid.identification.measurement_errors import MeasurementErrors, torque_interval
-from safe_sysid.identification.measurements import Measurements, Run
-from safe_sysid.identification.remainders import magnitudes
-from safe_sysid.identification.row_errors import ERROR_CAUSES, Rows, window_kernel
-from safe_sysid.identification.step_errors import Limits, StepErrors, Steps, step_kernel
-from safe_sysid.identification.step_states import coulomb_sign, step_states
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.remainders import magnitudes
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, Rows, window_kernel
+from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps, step_kernel
+from safe_sysid.identification.equations.step_states import coulomb_sign, step_states
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -139,7 +139,7 @@ def momentum_rows(
         kin: of the arm.
         box: holds the true, physically consistent parameters; sizes the remainders.
         errors: declared bounds.
-        data: one run of :class:`~safe_sysid.identification.measurements.Screen`: finite, increasing stamps, no gap,
+        data: one run of ``measurements.Screen``: finite, increasing stamps, no gap,
             positions unwrapped.
         windows: (W, 2) first and last sample index of each.
         ramp: rise and fall time of the test function, s.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.consistency import CutSet
-from safe_sysid.identification.joint_rows import cut_rows, payload_slice, unscaled_rows
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.programs import Programs
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.bounds.joint_rows import cut_rows, payload_slice, unscaled_rows
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.programs import Programs
+from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = ["WorkingSet"]
 

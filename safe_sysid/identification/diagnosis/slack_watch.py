@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.identification.diagnosis import scaled_problem
-from safe_sysid.identification.elastic import ElasticProgram
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.rows import scaled_problem
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -5,7 +5,7 @@ phi_{k+1})/2``, ``r_k = phi_{k+1} - phi_k``, slope ``s_k = r_k / h_k``, ``area_k
 has the *same slopes over the true durations*, so that no slope has an error; it then differs from phi by at most ``E
 = sigma S``, S the total variation of the slope (from 0 to 0), also at the end, where it need not be quite zero. ``H_k
 = h_k + 2 sigma``, ``wide_k = (p_k + E) H_k``, ``turn_k = |r_k| H_k / h_k``; sigma of the window's last sample, the
-largest. All other names: :mod:`safe_sysid.identification.step_errors`.
+largest. All other names: :mod:`safe_sysid.identification.equations.step_errors`.
 
 Row j: ``phi_f P_f - phi_i P_i - sum (area_k F_k + r_k P_k)`` in the inertial columns (P_f, P_i, P_k momentum at ends
 and steps, F_k rate), ``sum area_k sign_k`` for Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k
@@ -50,8 +50,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.step_errors import Limits, StepErrors, Steps
-from safe_sysid.identification.windows import weights
+from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps
+from safe_sysid.identification.equations.windows import weights
 
 __all__ = ["ERROR_CAUSES", "Rows", "window_kernel"]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.elastic import ElasticProgram, ElasticSolution
-from safe_sysid.identification.explanations import Candidate, Explanation, candidates
-from safe_sysid.identification.joint_rows import unscaled_rows
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.row_errors import ERROR_CAUSES
+from safe_sysid.identification.bounds.joint_rows import unscaled_rows
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution
+from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

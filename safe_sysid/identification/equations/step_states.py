@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["StepStates", "coulomb_sign", "step_states"]
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from safe_sysid.identification.measurement_errors import MeasurementErrors
-from safe_sysid.identification.measurements import Measurements, Run, Screen
-from safe_sysid.identification.momentum import MomentumRows, RowSource
-from safe_sysid.identification.windows import Cut, WindowCutter
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements, Run, Screen
+from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
+from safe_sysid.identification.equations.windows import Cut, WindowCutter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -2,8 +2,8 @@ r"""The set of all parameters that agree with the rows so far and hold a real pa
 
 Unknowns ``x = (theta (14 n), theta_h (10), d (10))``: all parameters, the last link with the empty hand, and what the
 hand's opening changes. In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The
-solver (:mod:`safe_sysid.identification.programs`) is only asked for multipliers; what they prove is evaluated by
-:mod:`safe_sysid.identification.dual_bounds` on the unscaled rows. Any subset of rows and cuts gives valid bounds, so
+solver (``programs``) is only asked for multipliers; what they prove is evaluated by
+``dual_bounds`` on the unscaled rows. Any subset of rows and cuts gives valid bounds, so
 memory is bounded by forgetting rows that never mattered.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.dual_bounds import is_proved_empty, safe_lower, safe_upper
-from safe_sysid.identification.joint_rows import (
+from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
+from safe_sysid.identification.bounds.joint_rows import (
     LinearBounds,
     collect,
     culprit,
@@ -21,11 +21,11 @@ from safe_sysid.identification.joint_rows import (
     sides,
     unscaled_rows,
 )
-from safe_sysid.identification.knowledge import PayloadKnowledge
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.programs import Program
-from safe_sysid.identification.proof import MARGIN
-from safe_sysid.identification.working_set import WorkingSet
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.programs import Program
+from safe_sysid.identification.bounds.proof import MARGIN
+from safe_sysid.identification.bounds.working_set import WorkingSet
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["FeasibleSet"]

@@ -2,7 +2,7 @@ r"""What a motion with the empty hand says about the arm, kept for later identif
 
 Rows of the tare hold for the arm's own parameters and, where theta_e stands otherwise, for ``theta_h``, the last link
 with the empty hand. Friction may change until the next run by a declared drift f: ``theta_tare = theta + f`` in the
-columns of :func:`~safe_sysid.identification.tare_selection.friction_columns`, ``|f| <= drift``. So
+columns of :func:`~safe_sysid.identification.tare.selection.friction_columns`, ``|f| <= drift``. So
 ``|A theta - T| = |A (theta_tare - f) - T| <= w + |A| |f|``: with slack enlarged by ``|A| drift`` each row holds now
 (:attr:`Tare.rows`). Tighter, and as true: f as constant unknowns of a joint set with :attr:`Tare.log_rows`.
 """
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.digest import log_digest
-from safe_sysid.identification.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.measurements import Measurements
-from safe_sysid.identification.momentum import MomentumRows
-from safe_sysid.identification.row_errors import ERROR_CAUSES
-from safe_sysid.identification.stream import MomentumStream, default_windows
-from safe_sysid.identification.tare_selection import Selection, friction_columns, select_rows
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
+from safe_sysid.identification.tare.selection import Selection, friction_columns, select_rows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 

@@ -1,7 +1,7 @@
 r"""Linear programs that share their rows and differ in their objective: one persistent HiGHS model, a basis for each.
 
 New rows leave the last basis of a program dual feasible, so a few steps of dual simplex mend it. Nothing here is
-trusted: what a solution is good for is decided by :mod:`safe_sysid.identification.dual_bounds`.
+trusted: what a solution is good for is decided by :mod:`safe_sysid.identification.bounds.dual_bounds`.
 """
 
 from __future__ import annotations

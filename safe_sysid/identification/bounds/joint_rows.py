@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.consistency import CutSet
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = [
     "LinearBounds",
@@ -39,7 +39,7 @@ class LinearBounds:
         rows: (M,) indices of the kept rows with a multiplier that is not zero somewhere.
         cuts: those with such a multiplier.
         row_multipliers, cut_multipliers: (2 K, M), (2 K, C): first K lower bounds, then K upper ones, signs as in
-            :mod:`safe_sysid.identification.proof`.
+            :mod:`safe_sysid.identification.bounds.proof`.
     """
 
     lower: FloatArray

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.consistency import (
+from safe_sysid.identification.bounds.consistency import (
     CutSet,
     box_cuts,
     density_cuts,

@@ -30,7 +30,7 @@ class Measurements:
         q: (N, n) positions, rad; continuous joints may wrap.
         qd: (N, n) velocities, rad/s.
         effort: (N, n) torque, N m. Held: the value that was in force over ``(t_{k-1}, t_k]``; sampled: its value at
-            ``t_k`` (:attr:`~safe_sysid.identification.measurement_errors.MeasurementErrors.effort`).
+            ``t_k`` (:attr:`~safe_sysid.identification.equations.measurement_errors.MeasurementErrors.effort`).
     """
 
     stamps: FloatArray

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.elastic import ElasticProgram, scaled_rows
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_rows
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Selection", "friction_columns", "select_rows"]

@@ -15,7 +15,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.momentum import MomentumRows
+from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ElasticProgram", "ElasticSolution", "scaled_rows"]

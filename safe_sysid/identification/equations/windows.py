@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, Run
 
 __all__ = ["Cut", "WindowCutter", "weights"]
 

@@ -1,0 +1,1 @@
+"""From equations and consistency cuts to proved intervals, and what proves them."""

@@ -1,0 +1,1 @@
+"""From samples to linear equations in the parameters, each with a proved error."""

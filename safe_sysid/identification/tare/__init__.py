@@ -1,0 +1,1 @@
+"""Equations of a motion with the empty hand, kept for later runs."""
