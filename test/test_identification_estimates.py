@@ -312,6 +312,18 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
             assert body_margin(point - np.clip(fits.x, knowledge.hand_lower, knowledge.hand_upper)) > -1e-6
 
 
+@pytest.mark.parametrize("slack", [1e-14, 1e-120])
+@pytest.mark.parametrize("method", ESTIMATES)
+def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(method, slack):
+    theta, _, prior, knowledge, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
+    tiny = rows_of(rows.matrix[:7], rows.target[:7], np.full(7, slack))
+    estimate = NominalEstimate(prior, knowledge, method)
+    estimate.add(tiny)
+    with np.errstate(all="ignore"):
+        point, _ = estimate.estimate(prior)
+    assert np.all((prior.payload_lower <= point) & (point <= prior.payload_upper))
+
+
 @pytest.mark.parametrize("method", ["projected", "log_cholesky"])
 def test_estimates_find_the_truth_as_errors_vanish(method):
     rng = np.random.default_rng(5)

@@ -80,11 +80,13 @@ class NominalEstimate:
         Args:
             box: of all 14 n parameters, inside the prior.
         """
-        if self.method == "log_cholesky":
-            return self._log_cholesky(box)
-        if self.method in ("centre", "bounds"):
-            return self._centre(box)
-        return self._projected(box)
+        by_method = {"log_cholesky": self._log_cholesky, "centre": self._centre, "bounds": self._centre}
+        try:
+            return by_method.get(self.method, self._projected)(box)
+        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+            # Weights that differ by more than 10^16 leave no factorisation; a nominal is no reason to lose the bounds.
+            middle = 0.5 * (box.payload_lower + box.payload_upper)
+            return make_consistent(middle, box.payload_lower, box.payload_upper, self.normal.knowledge)
 
     def body(self) -> tuple[FloatArray, FloatArray]:
         """(10, P), (10,): the parameters that must be a body's are ``body z + offset`` (hand at most opened)."""
