@@ -61,6 +61,8 @@ class IdentifierNode(BaseNode):
         self.serve("stop", partial(self._run, False))
         self.serve("tare_start", self._start_tare)
         self.serve("tare_finish", self._finish_tare)
+        if self._session.known is not None:
+            self._publish(self._session.standing(), None, None, 0.0)
 
     def _new_session(self) -> IdentifierSession:
         tare_file = declare(self, "tare_file", "", "tare to use, and to write; empty for the robot file's")
@@ -70,6 +72,9 @@ class IdentifierNode(BaseNode):
         temperature = declare(
             self, "temperature", math.nan, "degrees Celsius, to judge a tare; nan: not known"
         )
+        bounds_file = declare(
+            self, "bounds_file", "", "proved bounds of what is in the hand now, of `safe-sysid identify`"
+        )
         run_dir = self.options.run_dir
         return IdentifierSession(
             self.model,
@@ -78,6 +83,7 @@ class IdentifierNode(BaseNode):
             Path(directory) if directory else run_dir,
             run_dir,
             temperature if math.isfinite(temperature) else None,
+            Path(bounds_file) if bounds_file else None,
         )
 
     def _warm_up(self) -> None:
@@ -161,14 +167,14 @@ class IdentifierNode(BaseNode):
             result = self._session.update()
         except CertificateError as error:  # what could not be written was proved all the same
             self.refuse("certificate", "not written", str(error))
-            result = self._session.core.update()
+            result = self._session.standing()
         self._publish(result, batch, stamp_ns, time.monotonic() - began)
         self._session.explain(result)
         self._changed = True
 
     def _reset(self, epoch: int) -> None:
         self._session.reset(epoch)
-        self._publish(self._session.core.update(), None, None, 0.0)
+        self._publish(self._session.standing(), None, None, 0.0)
         self.say(f"epoch {epoch}: bounds are the prior's again")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:

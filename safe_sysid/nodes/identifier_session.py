@@ -17,6 +17,7 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.tare.file import load_tare, write_tare
 from safe_sysid.identification.tare.tare import Tare, TareRecorder, gained
 from safe_sysid.logs.certify import CertificateWriter
+from safe_sysid.logs.known_bounds import KnownBounds
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot.model import RobotModel
 
@@ -41,8 +42,9 @@ class IdentifierSession:
         certificates: Path | None = None,
         log_directory: Path | None = None,
         temperature: float | None = None,
+        bounds_file: Path | None = None,
     ) -> None:
-        """Start with the prior, or with what a tare says.
+        """Start with the prior, or with what a tare or earlier bounds say.
 
         Args:
             model: the arm.
@@ -51,10 +53,11 @@ class IdentifierSession:
             certificates: directory for one certificate per update; None for none.
             log_directory: where :meth:`close` writes the samples of each epoch; None for nowhere.
             temperature: degrees Celsius, None if not known.
+            bounds_file: proved bounds of the payload that is in the hand at the start, None if there are none.
 
         Raises:
             TareError: a tare that cannot be read or must not be used.
-            ConfigError: an unknown method.
+            ConfigError: an unknown method, or a bounds file that does not fit.
         """
         self.model, self.errors = model, MeasurementErrors.from_model(model)
         self._method, self._temperature = method, temperature
@@ -66,6 +69,7 @@ class IdentifierSession:
             self.tare = load_tare(self.tare_file, model, self.errors, temperature=temperature)
         self.tare_text = "none" if self.tare is None else f"{self.tare_file}: {gained(self.tare)}"
         self.state = IDENTIFYING
+        self.known = None if bounds_file is None else KnownBounds(bounds_file, model)
         self._recorder: TareRecorder | None = None
         self._parts: list[Measurements] = []
         self.lines: list[str] = []
@@ -119,7 +123,19 @@ class IdentifierSession:
         result = self.core.update()
         if self._writer is not None and result.status is UpdateStatus.OK:
             self._writer.write(result)
-        return result
+        return self.narrowed(result)
+
+    def standing(self) -> UpdateResult:
+        """What stands without anything new."""
+        return self.narrowed(self.core.update())
+
+    def narrowed(self, result: UpdateResult) -> UpdateResult:
+        """An update as it is to be published: within what was known of this payload before.
+
+        Args:
+            result: of the identifier.
+        """
+        return result if self.known is None else self.known.narrow(result)
 
     def explain(self, result: UpdateResult) -> None:
         """Say in :attr:`lines` what is wrong, or what is hardly excited; takes some tenths of a second.

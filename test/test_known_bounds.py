@@ -1,0 +1,115 @@
+"""Bounds from a file narrow what a node publishes for the payload that they are of, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.errors import ConfigError
+from safe_sysid.identification import Identifier, UpdateStatus
+from safe_sysid.logs.bounds_file import Bounds, prior_digest, write_bounds
+from safe_sysid.logs.known_bounds import KnownBounds
+from safe_sysid.robot import RobotModel, load_robot
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+def bounds_of(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds:
+    box = model.arm_prior
+    middle = 0.5 * (box.payload_lower + box.payload_upper)
+    half = 0.5 * share * (box.payload_upper - box.payload_lower)
+    values = {
+        "robot": model.name,
+        "prior": prior_digest(model),
+        "joint": model.joint_names[-1],
+        "epoch": 0,
+        "seq": 4,
+        "lower": middle - half,
+        "upper": middle + half,
+        "nominal": middle,
+        "method": "sdp",
+        "guaranteed": True,
+    } | changes
+    return Bounds(**values)
+
+
+def result_with(model: RobotModel, lower: np.ndarray, upper: np.ndarray, seq: int, epoch: int = 0):
+    result = Identifier(model, epoch=epoch).update()
+    box = result.box.with_payload(lower, upper, seq)
+    return replace(result, status=UpdateStatus.OK, box=box, nominal=0.5 * (lower + upper))
+
+
+def test_published_boxes_are_nested_within_both(tmp_path: Path, model: RobotModel) -> None:
+    bounds = bounds_of(model)
+    write_bounds(tmp_path / "bounds.yaml", bounds)
+    known = KnownBounds(tmp_path / "bounds.yaml", model)
+    first = known.narrow(Identifier(model).update())
+    assert first.box.identity == "0:1"
+    np.testing.assert_array_equal(first.box.payload_lower, bounds.lower)
+    rng, last = np.random.default_rng(0), first.box
+    for seq in range(1, 5):
+        width = (bounds.upper - bounds.lower) / seq
+        lower = bounds.nominal - width * rng.uniform(0, 1, 10)
+        upper = bounds.nominal + width * rng.uniform(0, 1, 10)
+        update = known.narrow(result_with(model, lower, upper, seq))
+        assert update.box.is_inside(last)
+        assert update.box.seq == seq + 1
+        assert np.all(update.box.payload_lower >= lower)
+        assert np.all(update.box.payload_upper <= upper)
+        assert update.box.contains(np.clip(update.box.mid, update.box.lower, update.box.upper))
+        assert np.all(update.widths == update.box.payload_upper - update.box.payload_lower)
+        last = update.box
+
+
+def test_another_payload_is_noticed_and_another_epoch_left_alone(tmp_path: Path, model: RobotModel) -> None:
+    bounds = bounds_of(model)
+    write_bounds(tmp_path / "bounds.yaml", bounds)
+    known = KnownBounds(tmp_path / "bounds.yaml", model)
+    other = result_with(model, bounds.upper + 1e-3, bounds.upper + 2e-3, 1)
+    update = known.narrow(other)
+    assert update.status is UpdateStatus.EMPTY_SET
+    assert "is the payload another one?" in update.message
+    np.testing.assert_array_equal(update.box.payload_lower, bounds.lower)
+    assert known.narrow(result_with(model, bounds.upper, bounds.upper + 1.0, 1, epoch=1)).box.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"robot": "ur5e"}, "ur5e"),
+        ({"guaranteed": False}, "guaranteed"),
+        ({"prior": "0" * 64}, "prior"),
+    ],
+)
+def test_bounds_of_something_else_are_refused(tmp_path: Path, model: RobotModel, changes, words) -> None:
+    write_bounds(tmp_path / "bounds.yaml", bounds_of(model, **changes))
+    with pytest.raises(ConfigError, match=words):
+        KnownBounds(tmp_path / "bounds.yaml", model)
+
+
+@pytest.mark.ros
+def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
+    pytest.importorskip("rclpy")
+    from ros_harness import Probe, running
+    from std_msgs.msg import Float64MultiArray
+
+    from safe_sysid.nodes.base import LATCHED
+    from safe_sysid.nodes.messages import read_bounds as read_message
+
+    bounds = bounds_of(model)
+    write_bounds(tmp_path / "bounds.yaml", bounds)
+    node = {"identifier": {"bounds_file": str(tmp_path / "bounds.yaml")}}
+    with running(tmp_path, node, {}) as processes, Probe() as probe:
+        processes["identifier"].wait_ready()
+        boxes = []
+        size = model.arm_prior.size
+        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_message(m, size)), LATCHED)
+        probe.wait(lambda: bool(boxes), "the first box")
+        assert boxes[0].box.identity == "0:1"
+        np.testing.assert_array_equal(boxes[0].box.payload_upper, bounds.upper)
