@@ -28,7 +28,6 @@ from rich.table import Table
 from safe_sysid.identification import Identifier, MeasurementErrors
 from safe_sysid.identification.baselines import estimate_with
 from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
-from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -57,11 +56,11 @@ def knowledge(model: RobotModel, box: bool) -> PayloadKnowledge:
 
 
 @functools.lru_cache(maxsize=2)
-def tare_rows(model: RobotModel, payload: str, seed: int, noise: str) -> MomentumRows:
+def tare_options(model: RobotModel, payload: str, seed: int, noise: str) -> dict[str, Any]:
     """The same motion with the empty hand, as `safe-sysid tare` keeps it."""
     errors = MeasurementErrors.from_model(model)
     log = log_of(model, payload, seed, empty=True)
-    return make_tare(model, errors, measured(model, log, noise, seed + 10**6)).rows
+    return make_tare(model, errors, measured(model, log, noise, seed + 10**6)).options()
 
 
 def run_method(
@@ -71,7 +70,7 @@ def run_method(
     how = METHODS[name]
     errors = MeasurementErrors.from_model(model)
     data = measured(model, log, noise, seed)
-    tare = tare_rows(model, payload, seed, noise) if how.get("tare") else None
+    tare = tare_options(model, payload, seed, noise) if how.get("tare") else {}
     truth = log.truth[model.arm_prior.payload_slice]
     began = time.perf_counter()
     updates: list[float] = []
@@ -85,7 +84,7 @@ def run_method(
             errors,
             method=how["method"],
             knowledge=knowledge(model, bool(how.get("box"))),
-            tare_rows=tare,
+            **tare,
         )
         timings, extra = {}, {"status": []}
         for first in range(0, len(data), BATCH):

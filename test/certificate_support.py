@@ -143,7 +143,7 @@ def write_chain_with_tare(folder, model, tare_log, data, step):
 
     errors = MeasurementErrors.from_model(model)
     tare = make_tare(model, errors, tare_log)
-    identifier, digest, paths = Identifier(model, tare_rows=tare.rows), LogDigest(model.joint_names), []
+    identifier, digest, paths = Identifier(model, **tare.options()), LogDigest(model.joint_names), []
     for k in range(0, len(data), step):
         part = data[k : k + step]
         digest.update(part)

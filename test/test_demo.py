@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
+from safe_sysid.cli import main
 from safe_sysid.demo.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.demo.shared_memory import mapped_segments
 from safe_sysid.report.summary import Summary
@@ -150,10 +151,20 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
     demo, directory = run
     out = directory / "here"
     names = {path.name for path in out.iterdir()}
+    certificates = {name for name in names if name.startswith("certificate_")}
     assert {
-        "summary.json", "plant.npz", "controller.npz", "identifier.json", "planner.json",
+        "summary.json", "plant.npz", "controller.npz", "identifier.json", "planner.json", "log.npz",
         "bounds.png", "torques.png", "safety.png", "log", "parameters",
-    } == names  # fmt: skip
+    } == names - certificates  # fmt: skip
+    updates = json.loads((out / "identifier.json").read_text())["updates"]
+    narrowed = [update["identity"] for update in updates if update["status"] == "OK"]
+    assert len(narrowed) >= 2
+    assert certificates == {
+        f"certificate_0_{int(identity.split(':')[1]):05d}.{kind}"
+        for identity in narrowed
+        for kind in ("json", "npz")
+    }
+    assert main(["verify", str(out)]) == 0, "what the nodes published follows from their log"
     assert {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"} == {
         path.name for path in (out / "log").iterdir()
     }

@@ -109,7 +109,7 @@ def test_the_smallest_noise_scale_is_the_smallest(model, errors, case):
     rows = rows_of_log(model, errors, data, model.arm_prior)
     from safe_sysid.identification.diagnosis.rows import scaled_problem
 
-    matrix, target, _ = scaled_problem(model, rows, model.arm_prior)
+    matrix, target, _ = scaled_problem(model, errors, rows, model.arm_prior)
     share = np.where(rows.joint == 3, rows.parts[:, 0] / rows.slack, 0.0)
     for factor, agree in ((1.0, True), (0.99, False)):
         room = 1.0 + factor * (found.joint_scales[3] - 1.0) * share

@@ -145,7 +145,9 @@ def test_newton_and_convex_program_reach_the_same_proved_optimum(seed, outside):
         assert outside  # and how often: see the next test
         return
     assert newton.optimal
-    assert newton.boundary or not outside
+    if outside:  # the flag has a threshold; the optimum itself is on the boundary
+        values = np.linalg.eigvalsh(pseudo_inertia(newton.theta))
+        assert newton.boundary or values[0] < 1e-4 * values[-1]
     # Optimal over the cone iff the gradient is a matrix of the dual cone, orthogonal to the point.
     floor = 0.5 * best @ quadratic.hessian @ best
     for theta, tolerance in ((newton.theta, 1e-5), (convex, 1e-3)):

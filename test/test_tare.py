@@ -8,8 +8,8 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.identification import Identifier, MeasurementErrors, UpdateStatus
+from safe_sysid.identification.bounds.drift import friction_columns
 from safe_sysid.identification.tare.file import load_tare, read_tare, write_tare
-from safe_sysid.identification.tare.selection import friction_columns
 from safe_sysid.identification.tare.tare import TareError, TareRecorder, drift_of, gained, make_tare
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box

@@ -192,7 +192,7 @@ def _identify(
     trail: CertificateTrail | None = None,
 ) -> Any:
     """Feed the log in batches; the last answer."""
-    identifier = Identifier(model) if tare is None else Identifier(model, tare_rows=tare.rows)
+    identifier = Identifier(model, **({} if tare is None else tare.options()))
     verdict.begin(model, data, row_theta)
     answer = None
     for part in np.array_split(np.arange(len(data)), updates):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
+from safe_sysid.identification.bounds.drift import checked_drift, enlarged
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import LinearBounds
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
@@ -87,6 +88,7 @@ class Identifier:
         method: str | None = None,
         knowledge: PayloadKnowledge | None = None,
         tare_rows: MomentumRows | None = None,
+        tare_drift: FloatArray | None = None,
     ) -> None:
         """Start with the prior.
 
@@ -98,10 +100,13 @@ class Identifier:
             epoch: of the first box.
             method: one of :data:`METHODS`; None for the configuration's.
             knowledge: of hand and payload; None for what the configuration declares.
-            tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h.
+            tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h, as their log proves them.
+            tare_drift: (3 n,) by how much Fc, Fv and beta may have changed since; None for not at all.
+                :meth:`~safe_sysid.identification.tare.tare.Tare.options` gives both.
 
         Raises:
-            ParameterError: an unknown method; tare rows that are not marked as such.
+            ParameterError: an unknown method; tare rows that are not marked as such; a drift of another shape or
+                negative.
         """
         self._method = model.settings.identification.method if method is None else method
         if self._method not in METHODS:
@@ -112,6 +117,7 @@ class Identifier:
             )
         self._knowledge = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
         self._tare_rows = tare_rows
+        self._drift = checked_drift(None if tare_rows is None else tare_drift, model.n)
         self._model = model
         self._errors = MeasurementErrors.from_model(model) if errors is None else errors
         self._windows = default_windows(model, self._errors) if windows is None else windows
@@ -122,11 +128,17 @@ class Identifier:
         self.box = prior
         self._stream = MomentumStream(self._model, self._errors, self._windows)
         self._set = FeasibleSet(
-            self._polytope_box(prior), self._max_rows, self._knowledge, self._method, self._tare_rows
+            self._polytope_box(prior),
+            self._max_rows,
+            self._knowledge,
+            self._method,
+            self._tare_rows,
+            self._drift,
         )
         self._estimate = NominalEstimate(self._polytope_box(prior), self._knowledge)
         if self._tare_rows is not None:
-            self._estimate.add(self._tare_rows)
+            # A guess may treat what is constant as noise: the estimate has no unknowns for the drift.
+            self._estimate.add(enlarged(self._tare_rows, self._drift))
         self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(prior))
         self._fresh = 0
         self._empty: str | None = None
@@ -136,6 +148,11 @@ class Identifier:
     def knowledge(self) -> PayloadKnowledge:
         """What the bounds assume of hand and payload."""
         return self._knowledge
+
+    @property
+    def rows(self) -> MomentumRows:
+        """Equations kept, those of a tare included: what bounds rest on."""
+        return self._set.rows
 
     @property
     def method(self) -> str:
@@ -211,6 +228,7 @@ class Identifier:
             hand_lower=self._knowledge.hand_lower,
             hand_upper=self._knowledge.hand_upper,
             opening=self._knowledge.opening,
+            drift=self._drift,
             lower=bounds.lower,
             upper=bounds.upper,
         )

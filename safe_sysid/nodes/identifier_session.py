@@ -164,7 +164,7 @@ class IdentifierSession:
     @property
     def rows(self) -> MomentumRows:
         """Equations that are kept."""
-        return self.core._set.rows
+        return self.core.rows
 
     def reset(self, epoch: int) -> None:
         """Another payload.

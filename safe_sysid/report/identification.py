@@ -201,8 +201,8 @@ def identify(options: IdentifyOptions) -> int:
         certificates = CertificateWriter(out, model, errors, method, named)
     with screen.progress("identifying") as progress:
         if method in PROVED:
-            rows = None if tare is None else tare.rows
-            done = run_log(log, model, options.update, progress, certificates, method=method, tare_rows=rows)
+            known = {} if tare is None else tare.options()
+            done = run_log(log, model, options.update, progress, certificates, method=method, **known)
         else:
             done = run_baseline(log, model, errors, method)
     seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
@@ -299,8 +299,8 @@ def _diagnosis(
     if done.identifier is None or done.result is None:
         return []
     if not done.empty:
-        weak = weak_combinations(model, errors, done.identifier._set.rows, done.box)
+        weak = weak_combinations(model, errors, done.identifier.rows, done.box)
         return describe_excitation(weak)
-    rows = None if tare is None else tare.rows
+    rows = None if tare is None else tare.log_rows
     with screen.progress("diagnosing") as progress:
         return format_diagnosis(diagnose_log(model, errors, log.measurements[: done.samples], rows, progress))

@@ -1,10 +1,10 @@
 r"""The set of all parameters that agree with the rows so far and hold a real payload, and bounds over it.
 
-Unknowns ``x = (theta (14 n), theta_h (10), d (10))``: all parameters, the last link with the empty hand, and what the
-hand's opening changes. In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The
-solver (``programs``) is only asked for multipliers; what they prove is evaluated by
-``dual_bounds`` on the unscaled rows. Any subset of rows and cuts gives valid bounds, so
-memory is bounded by forgetting rows that never mattered.
+Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (D))``: all parameters, the last link with the empty hand, what
+the hand's opening changes, and by how much friction was larger at the tare: only what may drift at all, D = 0 without.
+In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The solver is
+only asked for multipliers; what they prove is evaluated by ``dual_bounds`` on the unscaled rows. Any subset of rows and
+cuts gives valid bounds, so memory is bounded by forgetting rows that never mattered.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
 from safe_sysid.identification.bounds.joint_rows import (
     LinearBounds,
@@ -52,6 +53,7 @@ class FeasibleSet:
         knowledge: PayloadKnowledge | None = None,
         method: str = "lp",
         tare_rows: MomentumRows | None = None,
+        tare_drift: FloatArray | None = None,
         rounds: int = 14,
         improvement: float | None = None,
         tolerance: float = 1e-3,
@@ -64,9 +66,13 @@ class FeasibleSet:
             knowledge: of hand and payload; None for none at all: then no cut is ever used.
             method: "lp": rows and the knowledge that is linear; "sdp": physical consistency too.
             tare_rows: rows of theta_r and theta_h (log = 1).
+            tare_drift: (3 n,) by how much friction may have changed since these rows; None for not at all.
             rounds: of taking in broken rows and cuts, per update.
             improvement: share of an unknown's width below which another round is not worth it; None for the usual.
             tolerance: in units of a row's slack: less is not worth a round. Of cuts a thousandth of it, relative.
+
+        Raises:
+            ParameterError: a drift of another shape, or negative.
         """
         self.prior, self._max_rows, self._rounds = prior, max_rows, rounds
         self._improvement = _IMPROVEMENT[method] if improvement is None else improvement
@@ -76,14 +82,19 @@ class FeasibleSet:
             # Without knowledge the hand is no unknown, and rows of a tare could not be used.
         else:
             self._hand = (knowledge.hand_lower, knowledge.hand_upper, knowledge.opening)
-        size = prior.size + 20
+        self._drifting, self._drift = np.zeros(0, np.int64), np.zeros(0)
+        if tare_rows is not None and tare_drift is not None:
+            self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.n))
+        size = prior.size + 20 + len(self._drifting)
         lower, upper = self._boxes(prior)
         self._mid, rad = 0.5 * (lower + upper), 0.5 * (upper - lower)
         self._free = rad > 0.0
         self._scale = np.where(self._free, rad, 1.0)
         self._width = np.where(self._free, 2.0 * rad, 0.0)
         self._z_lower, self._z_upper = -np.ones(size), np.ones(size)
-        self._solver = WorkingSet(self._mid, np.where(self._free, self._scale, 0.0), tolerance)
+        self._solver = WorkingSet(
+            self._mid, np.where(self._free, self._scale, 0.0), tolerance, self._drifting
+        )
         self.rows = MomentumRows.none(prior.size)
         # For screening only: what is broken is found in single precision, in half the time and memory.
         self._screen = np.empty((0, size), np.float32)
@@ -110,12 +121,12 @@ class FeasibleSet:
         good = np.isfinite(rows.slack) & (rows.slack > 0.0)
         rows = rows if good.all() else rows.take(good)
         target = rows.target - rows.matrix @ mid[:size]
-        screen = np.zeros((len(rows), size + 20), np.float32)
+        screen = np.zeros((len(rows), len(mid)), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # such rows are dropped below
             np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
         tare = np.flatnonzero(rows.log == 1)
         if tare.size:
-            matrix = unscaled_rows(rows.take(tare), size)
+            matrix = unscaled_rows(rows.take(tare), size, self._drifting)
             screen[tare], target[tare] = matrix * scale, rows.target[tare] - matrix @ mid
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             screen /= rows.slack[:, None].astype(np.float32)
@@ -161,7 +172,7 @@ class FeasibleSet:
         """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
 
         Args:
-            indices: (K,) into ``(theta, theta_h, d)``.
+            indices: (K,) into ``(theta, theta_h, d, f)``.
             box: of theta.
         """
         if self._empty is not None:
@@ -195,7 +206,8 @@ class FeasibleSet:
                 solved += 1
                 continue
             y, origin = y[y != 0.0], origin[: len(y)][y != 0.0]
-            data = (*sides(self.rows, self._solver.cuts, origin, box.size), box_lower, box_upper)
+            given = sides(self.rows, self._solver.cuts, origin, box.size, self._drifting)
+            data = (*given, box_lower, box_upper)
             if outcome == "infeasible":
                 if is_proved_empty(*data, y):
                     return LinearBounds(lower, upper, solved, True, *self._blame(origin, y))
@@ -317,8 +329,8 @@ class FeasibleSet:
 
     def _boxes(self, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
         hand_lower, hand_upper, opening = self._hand
-        return np.concatenate([box.lower, hand_lower, -opening]), np.concatenate(
-            [box.upper, hand_upper, opening]
+        return np.concatenate([box.lower, hand_lower, -opening, -self._drift]), np.concatenate(
+            [box.upper, hand_upper, opening, self._drift]
         )
 
     def _set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:

@@ -1,4 +1,7 @@
-"""Rows and cuts over the joint unknowns ``x = (theta (14 n), theta_h (10), d (10))``, and bounds over them."""
+"""Rows and cuts over the joint unknowns ``x = (theta (14 n), theta_h (10), d (10), f (D))``, and bounds over them.
+
+f is by how much the D parameters that may drift were larger at the tare; D = 0 where nothing drifts.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 #: Which bound it proves (first K lower ones), multipliers, and the origin of each: a kept row, or -1 - index of a cut.
 Proof = tuple[int, FloatArray, NDArray[np.int64]]
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,25 +58,32 @@ class LinearBounds:
     cut_multipliers: FloatArray | None = None
 
 
-def unscaled_rows(rows: MomentumRows, size: int) -> FloatArray:
-    """(M, size + 20) coefficients over ``(theta, theta_h, d)``: those of a tare move from theta_e to theta_h."""
-    out = np.zeros((len(rows), size + 20))
+def unscaled_rows(rows: MomentumRows, size: int, drifting: NDArray[np.int64] = _NONE) -> FloatArray:
+    """(M, size + 20 + D) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
+
+    Args:
+        rows: of run and tare.
+        size: 14 n.
+        drifting: (D,) columns of the parameters that may drift.
+    """
+    out = np.zeros((len(rows), size + 20 + len(drifting)))
     out[:, :size] = rows.matrix
     tare = np.flatnonzero(rows.log == 1)
     if tare.size:
         payload = payload_slice(size)
         out[tare, size : size + 10] = rows.matrix[tare, payload]
         out[tare, payload] = 0.0
+        out[tare, size + 20 :] = rows.matrix[np.ix_(tare, drifting)]
     return out
 
 
-def cut_rows(cuts: CutSet, size: int) -> FloatArray:
-    """(K, size + 20) coefficients of cuts over ``(theta, theta_h, d)``, exact."""
-    out = np.zeros((len(cuts), size + 20))
+def cut_rows(cuts: CutSet, size: int, drifts: int = 0) -> FloatArray:
+    """(K, size + 20 + drifts) coefficients of cuts over x, exact."""
+    out = np.zeros((len(cuts), size + 20 + drifts))
     if not len(cuts):
         return out
     g = cuts.coefficients()
-    out[:, payload_slice(size)], out[:, size : size + 10], out[:, size + 10 :] = g, -g, -g
+    out[:, payload_slice(size)], out[:, size : size + 10], out[:, size + 10 : size + 20] = g, -g, -g
     return out
 
 
@@ -83,14 +94,19 @@ def payload_slice(size: int) -> slice:
 
 
 def sides(
-    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], size: int
+    rows: MomentumRows,
+    cuts: CutSet,
+    origin: NDArray[np.int64],
+    size: int,
+    drifting: NDArray[np.int64] = _NONE,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Matrix (M, size + 20) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
+    """Matrix (M, size + 20 + D) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
     mine = origin >= 0
     taken, taken_cuts = rows.take(origin[mine]), cuts.take(-1 - origin[~mine])
-    matrix = np.empty((len(origin), size + 20))
+    matrix = np.empty((len(origin), size + 20 + len(drifting)))
     lower, upper = np.empty(len(origin)), np.full(len(origin), np.inf)
-    matrix[mine], matrix[~mine] = unscaled_rows(taken, size), cut_rows(taken_cuts, size)
+    matrix[mine] = unscaled_rows(taken, size, drifting)
+    matrix[~mine] = cut_rows(taken_cuts, size, len(drifting))
     lower[mine] = np.nextafter(taken.target - taken.slack, -np.inf)
     upper[mine] = np.nextafter(taken.target + taken.slack, np.inf)
     lower[~mine] = taken_cuts.constant

@@ -1,9 +1,10 @@
 r"""What proves the 20 bounds of one update, besides the logs: rows, cuts and their multipliers.
 
-Unknowns ``x = (theta (14 n), theta_h (10), d (10))``, ``theta_e`` the last link's ten of theta. Known: ``theta`` in
-``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``; where a constant
-sensor error is declared, ``box`` is first widened by :func:`sensor_prior`. For each row ``|a.x - target| <= slack`` (a
-row with ``log = 1`` is of a tare: its ten theta_e columns multiply theta_h instead); for each cut
+Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (3 n))``, ``theta_e`` the last link's ten of theta. Known:
+``theta`` in ``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``, ``|f| <= drift``; where a
+constant sensor error is declared, ``box`` is first widened by :func:`sensor_prior`. For each row ``|a.x - target| <=
+slack`` (a row with ``log = 1`` is of a tare: its ten theta_e columns multiply theta_h instead, and its columns Fc, Fv,
+beta multiply theta and f: friction at the tare was theta + f); for each cut
 ``g.(theta_e - theta_h - d) >= constant`` with g from :meth:`CutSet.coefficients`.
 
 Signs. Row k of the multipliers, k < 10, proves a lower bound of ``c.x = theta_e[k]``; row 10 + k an upper one. With y
@@ -12,7 +13,7 @@ the multipliers of rows, of either sign, and lambda >= 0 those of cuts,
 * lower: ``c.x >= sum_i min(y_i lo_i, y_i hi_i) + sum_j lambda_j constant_j + min r.x``, ``r = c - A^T y - C^T lambda``,
 * upper: ``c.x <= sum_i max(y_i lo_i, y_i hi_i) - sum_j lambda_j constant_j + max r.x``, ``r = c - A^T y + C^T lambda``,
 
-with ``lo, hi = target -+ slack`` and ``r.x`` over the three boxes. A bound that no program improved has zeros only: it
+with ``lo, hi = target -+ slack`` and ``r.x`` over the four boxes. A bound that no program improved has zeros only: it
 is that of ``box``, and the formulas give it.
 """
 
@@ -48,6 +49,7 @@ class UpdateProof:
         box: of all 14 n parameters, in force when solved: the last one published.
         hand_lower, hand_upper: (10,) prior of theta_h.
         opening: (10,) what opening the hand changes.
+        drift: (3 n,) by how much Fc, Fv, beta may have changed since the tare; zeros without one.
         lower, upper: (10,) published.
     """
 
@@ -59,6 +61,7 @@ class UpdateProof:
     hand_lower: FloatArray
     hand_upper: FloatArray
     opening: FloatArray
+    drift: FloatArray
     lower: FloatArray
     upper: FloatArray
 
@@ -71,6 +74,7 @@ class UpdateProof:
         for name, shape in (
             ("row_multipliers", (20, len(self.rows))),
             ("cut_multipliers", (20, len(self.cuts))),
+            ("drift", (3 * self.box.n,)),
             *((name, (10,)) for name in ("hand_lower", "hand_upper", "opening", "lower", "upper")),
         ):
             object.__setattr__(self, name, frozen_array(getattr(self, name), shape, f"UpdateProof.{name}"))

@@ -26,15 +26,19 @@ class WorkingSet:
         origin: of each row of the model: index of a kept row, or -1 - index into ``cuts``.
     """
 
-    def __init__(self, mid: FloatArray, scale: FloatArray, tolerance: float) -> None:
+    def __init__(
+        self, mid: FloatArray, scale: FloatArray, tolerance: float, drifting: NDArray[np.int64]
+    ) -> None:
         """Start empty.
 
         Args:
-            mid: (P,) of the unknowns ``(theta, theta_h, d)``.
+            mid: (P,) of the unknowns ``(theta, theta_h, d, f)``.
             scale: (P,) zero for an unknown that is fixed.
             tolerance: a cut is broken by a thousandth of it, relative.
+            drifting: (D,) columns of the parameters that may drift after a tare.
         """
-        self._mid, self._scale, self._size = mid, scale, len(mid) - 20
+        self._mid, self._scale, self._size = mid, scale, len(mid) - 20 - len(drifting)
+        self._drifting = drifting
         self._tolerance = 1e-3 * tolerance
         self._random = np.random.default_rng(0)
         self.programs = Programs(len(mid))
@@ -43,7 +47,7 @@ class WorkingSet:
 
     def take_in_rows(self, rows: MomentumRows, index: NDArray[np.int64]) -> None:
         """Add rows, ``index`` of them among the kept ones."""
-        matrix = unscaled_rows(rows, self._size)
+        matrix = unscaled_rows(rows, self._size, self._drifting)
         target = (rows.target - matrix @ self._mid) / rows.slack
         # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
         # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
@@ -63,13 +67,14 @@ class WorkingSet:
         """
         payload = payload_slice(self._size)
         x = self._mid + self._scale * points
-        theta_p = x[:, payload] - x[:, self._size : self._size + 10] - x[:, self._size + 10 :]
+        theta_h, d = np.split(x[:, self._size : self._size + 20], 2, axis=1)
+        theta_p = x[:, payload] - theta_h - d
         parts = [knowledge.fixed]
         if conic:
             parts.append(knowledge.separate(theta_p, self._tolerance))
         cuts = CutSet.concatenate(parts)
         matrix, norm = self._scaled(cuts)
-        low = cuts.constant - cut_rows(cuts, self._size) @ self._mid
+        low = cuts.constant - cut_rows(cuts, self._size, len(self._drifting)) @ self._mid
         excess = (points @ matrix.T - low) / norm
         wrong = (excess < -self._tolerance) & (np.abs(matrix).max(axis=1, initial=0.0) > 0.0)
         new = np.flatnonzero(wrong.any(axis=0) & ~self._has(cuts))
@@ -82,7 +87,7 @@ class WorkingSet:
 
     def _scaled(self, cuts: CutSet) -> tuple[FloatArray, FloatArray]:
         """Coefficients (K, P) of scaled unknowns, and what each row is divided by."""
-        matrix = cut_rows(cuts, self._size) * self._scale
+        matrix = cut_rows(cuts, self._size, len(self._drifting)) * self._scale
         return matrix, np.maximum(np.abs(matrix).max(axis=1, initial=0.0), 1e-300)
 
     def _has(self, cuts: CutSet) -> NDArray[np.bool_]:

@@ -27,7 +27,13 @@ from safe_sysid.identification.certificates.robot_identity import (
     robot_differences,
     smaller_errors,
 )
-from safe_sysid.identification.certificates.row_check import LogBook, RefusedError, RowChecker, sensed_box
+from safe_sysid.identification.certificates.row_check import (
+    LogBook,
+    RefusedError,
+    RowChecker,
+    sensed_box,
+    tare_drift,
+)
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
@@ -213,11 +219,15 @@ class ChainChecker:
         rows, sides = self._checker.check(arrays, errors, logs, self._boxes, self._progress)
         cuts, constants = self._cuts(arrays)
         at, size = 10 * (box.n - 1), box.size
-        edges = np.empty((size + 20, 2))
+        edges = np.zeros((size + 20 + 3 * box.n, 2))
         wide = sensed_box(box, errors)
         edges[:size, 0], edges[:size, 1] = wide.lower, wide.upper
         edges[size : size + 10, 0], edges[size : size + 10, 1] = arrays["hand_lower"], arrays["hand_upper"]
-        edges[size + 10 :, 0], edges[size + 10 :, 1] = -arrays["opening"], arrays["opening"]
+        opening, friction = slice(size + 10, size + 20), slice(size + 20, None)
+        edges[opening, 0], edges[opening, 1] = -arrays["opening"], arrays["opening"]
+        if header["tare_log"] is not None:  # else no row is of a tare
+            drift = tare_drift(self._model, errors, arrays["drift"])
+            edges[friction, 0], edges[friction, 1] = -drift, drift
         y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
         prior = self._boxes[0]
         width = np.maximum(prior.payload_upper - prior.payload_lower, 1e-300)
@@ -248,7 +258,7 @@ class ChainChecker:
     def _cuts(self, arrays: Any) -> tuple[FloatArray, FloatArray]:
         size = self._model.arm_prior.size
         at, count = slice(size - 4 * self._model.n - 10, size - 4 * self._model.n), len(arrays["cut_kind"])
-        out = np.zeros((count, size + 20, 2))
+        out = np.zeros((count, size + 20 + 3 * self._model.n, 2))
         if np.any(arrays["cut_multipliers"] < 0.0):
             k = int(np.argwhere(arrays["cut_multipliers"] < 0.0)[0][1])
             raise RefusedError(f"cut {k}: a multiplier is negative")
@@ -263,7 +273,7 @@ class ChainChecker:
                 raise RefusedError(f"cut {k}: {why}")
             g: IntervalArray = cut_coefficients(u, v, mass)
             out[k, at] = g.stacked()
-            out[k, size : size + 10] = out[k, size + 10 :] = (-g).stacked()
+            out[k, size : size + 10] = out[k, size + 10 : size + 20] = (-g).stacked()
         return out, np.ascontiguousarray(arrays["cut_constant"])
 
     def _accept(self, certificate: Certificate, box: ParameterBox) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 #: A list of numbers, one per line: for people it goes on one line.
 _LIST = re.compile(r"\[\n\s+([-+0-9.e,\s]+?)\n\s*\]")
 
-#: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters.
+#: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters, F = 3 n of friction.
 _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "target": ("f", ("M",)),
     "slack": ("f", ("M",)),
@@ -70,6 +71,7 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "hand_lower": ("f", (10,)),
     "hand_upper": ("f", (10,)),
     "opening": ("f", (10,)),
+    "drift": ("f", ("F",)),
     "lower": ("f", (10,)),
     "upper": ("f", (10,)),
 }
@@ -153,7 +155,8 @@ def write_certificate(
     arrays["row_multipliers"], arrays["cut_multipliers"] = proof.row_multipliers, proof.cut_multipliers
     arrays["box_lower"], arrays["box_upper"] = proof.box.lower, proof.box.upper
     arrays |= {
-        name: getattr(proof, name) for name in ("hand_lower", "hand_upper", "opening", "lower", "upper")
+        name: getattr(proof, name)
+        for name in ("hand_lower", "hand_upper", "opening", "drift", "lower", "upper")
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -238,7 +241,7 @@ def read_certificate(path: str | Path) -> Certificate:
     path = Path(path)
     header, digest = read_header(path)
     n = _check_header(path, header)
-    arrays = _read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], 14 * n)
+    arrays = _read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], n)
     for name, count in (("rows", len(arrays["target"])), ("cuts", len(arrays["cut_kind"]))):
         if header["arrays"].get(name) != count:
             raise CertificateError(f"{path}: arrays.{name} = {header['arrays'].get(name)}: expected {count}")
@@ -304,7 +307,7 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
-def _read_arrays(path: Path, digest: str, size: int) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path, digest: str, n: int) -> dict[str, NDArray[Any]]:
     try:
         if path.stat().st_size > _MAX_ARRAYS:
             raise CertificateError(
@@ -314,7 +317,7 @@ def _read_arrays(path: Path, digest: str, size: int) -> dict[str, NDArray[Any]]:
         if found != digest:
             raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
         with zipfile.ZipFile(path) as archive:
-            known, total = {"P": size}, 0
+            known, total = {"P": 14 * n, "F": 3 * n}, 0
             out = {}
             for name, (kinds, shape) in _ARRAYS.items():
                 member = f"{name}.npy"
@@ -346,7 +349,15 @@ def _read_array(
                 (2, 0): np.lib.format.read_array_header_2_0,
             }
             found, fortran, dtype = reader[version](file)
-        except (ValueError, SyntaxError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        except (
+            ValueError,
+            SyntaxError,
+            TypeError,
+            KeyError,
+            OverflowError,
+            RecursionError,
+            tokenize.TokenError,
+        ) as error:
             raise CertificateError(f"{path}: array {name!r} has a bad header: {str(error)[:100]}") from None
         good = dtype.kind == kinds and (kinds == "U" or dtype.itemsize == 8) and dtype.itemsize <= 64
         if dtype.hasobject or not good or dtype.byteorder == ">":

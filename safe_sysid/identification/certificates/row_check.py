@@ -21,7 +21,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["LogBook", "NamedLog", "RefusedError", "RowChecker", "sensed_box"]
+__all__ = ["LogBook", "NamedLog", "RefusedError", "RowChecker", "sensed_box", "tare_drift"]
 
 FloatArray = NDArray[np.float64]
 _STEPS = 2_000  # of windows, prepared at once: bounds the memory
@@ -58,6 +58,38 @@ def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     bias = exactly(errors.torque_bias + np.zeros(box.n))
     lower[beta], upper[beta] = (exactly(lower[beta]) - bias).lo, (exactly(upper[beta]) + bias).hi
     return ParameterBox(lower, upper, box.epoch, box.seq) if np.any(errors.torque_bias) else box
+
+
+def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray) -> FloatArray:
+    """(3 n,) at least as large as any change of Fc, Fv and beta between tare and run that is declared possible.
+
+    The constant bias of a sensor, which rows have in their offset, may go from one end to the other.
+
+    Args:
+        model: trusted.
+        errors: declared, of tare and run.
+        stated: (3 n,) of the certificate.
+
+    Raises:
+        RefusedError: the certificate states less than is declared.
+    """
+    n, prior, declared = model.n, model.arm_prior, model.settings.tare.drift
+    big = np.maximum(np.abs(prior.lower), np.abs(prior.upper))
+    least = np.concatenate(
+        [
+            declared.coulomb * big[10 * n : 11 * n],
+            declared.viscous * big[11 * n : 12 * n],
+            declared.offset + 2.0 * errors.torque_bias + np.zeros(n),
+        ]
+    )
+    if np.any(stated < least):
+        p = int(np.argmax(stated < least))
+        what = ("Coulomb friction", "viscous friction", "offset")[p // n]
+        raise RefusedError(
+            f"drift since the tare: {what} of {model.joint_names[p % n]} by {float(stated[p])!r}, the robot's "
+            f"configuration declares {float(least[p])!r}"
+        )
+    return np.maximum(stated, inflate(least))
 
 
 class LogBook:
@@ -119,18 +151,6 @@ class RowChecker:
         prior = model.arm_prior
         self._hand_box = prior.with_payload(*model.hand_prior)
 
-    def _tare_drift(self, errors: MeasurementErrors) -> FloatArray:
-        """(14 n,) by how much parameters may differ between a tare and a later run, sensor bias included."""
-        prior = self._model.arm_prior
-        n = self._model.n
-        out = np.zeros(14 * n)
-        drift = self._model.settings.tare.drift
-        big = np.maximum(np.abs(prior.lower), np.abs(prior.upper))
-        out[10 * n : 11 * n] = inflate(drift.coulomb * big[10 * n : 11 * n])
-        out[11 * n : 12 * n] = inflate(drift.viscous * big[11 * n : 12 * n])
-        out[13 * n :] = inflate(drift.offset + 2.0 * errors.torque_bias)
-        return out
-
     def check(
         self,
         arrays: Mapping[str, Any],
@@ -139,7 +159,9 @@ class RowChecker:
         boxes: Mapping[int, ParameterBox],
         progress: Callable[[float], None],
     ) -> tuple[FloatArray, FloatArray]:
-        """Rows (M, 14 n + 20, 2) and sides (M, 2) that hold for the truth, rebuilt from the logs.
+        """Rows (M, 17 n + 20, 2) and sides (M, 2) that hold for the truth, rebuilt from the logs.
+
+        Unknowns: theta of the run, theta_h, d, and f, by how much Fc, Fv and beta were larger at the tare.
 
         Args:
             arrays: of the certificate.
@@ -162,24 +184,19 @@ class RowChecker:
         self._rebuilt = kept
 
         size = 14 * n
-        rows, sides = np.zeros((count, size + 20, 2)), np.empty((count, 2))
-        payload, drift = slice(10 * (n - 1), 10 * n), self._tare_drift(errors)
+        rows, sides = np.zeros((count, size + 20 + 3 * n, 2)), np.empty((count, 2))
+        payload, friction = slice(10 * (n - 1), 10 * n), np.r_[10 * n : 12 * n, 13 * n : 14 * n]
         for i in range(count):
             row = kept[_key(arrays, i)]
             box = sensed_box(self._hand_box if arrays["log"][i] else boxes[0], errors)
-            lower, upper = row.lower, row.upper
-            if arrays["log"][i]:
-                extra = float(inflate(np.sum(row.matrix.size() * drift)))
-                lower, upper = (
-                    float(np.nextafter(lower - extra, -np.inf)),
-                    float(np.nextafter(upper + extra, np.inf)),
-                )
-            self._compare(arrays, i, row.matrix, lower, upper, box, views[int(arrays["log"][i])])
+            self._compare(arrays, i, row, box, views[int(arrays["log"][i])])
             rows[i, :size] = row.matrix.stacked()
             if arrays["log"][i]:
                 rows[i, size : size + 10] = rows[i, payload]
                 rows[i, payload] = 0.0
-            sides[i] = lower, upper
+                # What the log gives is of the friction of then, theta + f.
+                rows[i, size + 20 :] = rows[i, friction]
+            sides[i] = row.lower, row.upper
         return rows, sides
 
     def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
@@ -282,16 +299,14 @@ class RowChecker:
         self,
         arrays: Mapping[str, Any],
         i: int,
-        matrix: IntervalArray,
-        lower: float,
-        upper: float,
+        row: RebuiltRow,
         box: ParameterBox,
         view: LogView,
     ) -> None:
         """Whether the stated row follows from the rebuilt one for every theta in a box that holds the truth."""
         stated = exactly(arrays["matrix"][i])
-        apart = (stated - matrix) * IntervalArray(box.lower, box.upper)
-        both = IntervalArray(np.array([lower]), np.array([upper])) + apart.total()[None]
+        apart = (stated - row.matrix) * IntervalArray(box.lower, box.upper)
+        both = IntervalArray(np.array([row.lower]), np.array([row.upper])) + apart.total()[None]
         target, slack = float(arrays["target"][i]), float(arrays["slack"][i])
         below, above = exactly(target) - exactly(slack), exactly(target) + exactly(slack)
         short = float(max(below.lo - both.lo[0], both.hi[0] - above.hi))

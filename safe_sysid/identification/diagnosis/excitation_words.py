@@ -74,7 +74,7 @@ def weak_combinations(
     """
     wide = sensor_prior(box, errors)
     prior = np.maximum(model.arm_prior.rad[box.payload_slice], 1e-12)
-    matrix, target, radius = scaled_problem(model, rows, wide)
+    matrix, target, radius = scaled_problem(model, errors, rows, wide)
     last = np.arange(box.payload_slice.start, box.payload_slice.stop)
     # Every unknown as spread out as its box, every row as wide as its slack: only directions are taken from this.
     covariance = np.linalg.inv(matrix.T @ matrix + np.eye(matrix.shape[1]))

@@ -41,7 +41,7 @@ def diagnose_log(
         model: the arm.
         errors: declared.
         measurements: samples in order of arrival.
-        tare_rows: of a tare, if the run uses one.
+        tare_rows: of a tare, as its log proves them, if the run uses one.
         progress: called with the share that is done.
     """
     tell = progress or (lambda share: None)
@@ -134,7 +134,7 @@ def _agrees(
     again = rows_of_log(model, changed, measurements, box)
     if tare_rows is not None:
         again = MomentumRows.concatenate([again, tare_rows])
-    matrix, target, _ = scaled_problem(model, again, sensor_prior(box, changed))
+    matrix, target, _ = scaled_problem(model, changed, again, sensor_prior(box, changed))
     return ElasticProgram(matrix, target).minimise().feasible
 
 

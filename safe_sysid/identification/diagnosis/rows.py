@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.identification.bounds.drift import drift_of, drifting
 from safe_sysid.identification.bounds.joint_rows import unscaled_rows
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution
 from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
@@ -78,21 +79,27 @@ class Diagnosis:
 
 
 def scaled_problem(
-    model: RobotModel, rows: MomentumRows, box: ParameterBox
+    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scaled matrix (M, 14 n + 10) and target (M,), and the radii (14 n + 10,) that scale theta and theta_h.
+    """Scaled matrix (M, 14 n + 10 + D) and target (M,), and the radii (14 n + 10,) that scale theta and theta_h.
+
+    The last D unknowns, zero without a tare, are the drift of friction since then.
 
     Args:
-        model: gives the hand's prior.
+        model: gives the hand's prior and the drift.
+        errors: declared.
         rows: of the run, and of a tare where ``log`` is 1.
         box: of theta.
     """
     lower, upper = model.hand_prior
     middle = np.concatenate([box.mid, 0.5 * (lower + upper)])
     radius = np.concatenate([box.rad, 0.5 * (upper - lower)])
-    matrix = unscaled_rows(rows, box.size)[:, : box.size + 10]
+    columns, drift = drifting(drift_of(model, errors) * np.any(rows.log == 1))
+    matrix = unscaled_rows(rows, box.size, columns)
+    moved = matrix[:, box.size + 20 :] * drift
+    matrix = matrix[:, : box.size + 10]
     target = (rows.target - matrix @ middle) / rows.slack
-    return matrix * radius / rows.slack[:, None], target, radius
+    return np.concatenate([matrix * radius, moved], axis=1) / rows.slack[:, None], target, radius
 
 
 def diagnose_rows(
@@ -108,7 +115,7 @@ def diagnose_rows(
     """
     if not len(rows):
         return Diagnosis(model.joint_names, False, 1.0)
-    matrix, target, radius = scaled_problem(model, rows, box)
+    matrix, target, radius = scaled_problem(model, errors, rows, box)
     found = _margin(matrix, target)
     if found.value <= _TOLERANCE:
         return Diagnosis(model.joint_names, False, -found.value)

@@ -46,7 +46,7 @@ class SlackWatch:
         """
         if not len(rows):
             return 1.0
-        matrix, target, _ = scaled_problem(self._model, rows, sensor_prior(box, self._errors))
+        matrix, target, _ = scaled_problem(self._model, self._errors, rows, sensor_prior(box, self._errors))
         program = ElasticProgram(matrix, target, np.ones((len(rows), 1)), lowest=np.array([-1.0]))
         solution = program.minimise(elastic={0: 1.0})
         if not solution.feasible:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.identification.bounds.drift import friction_columns
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_rows
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Selection", "friction_columns", "select_rows"]
+__all__ = ["Selection", "select_rows"]
 
 FloatArray = NDArray[np.float64]
 _DRAWS = 3  # invented payload runs
@@ -45,15 +46,6 @@ class Selection:
     multipliers: FloatArray
 
 
-def friction_columns(n: int) -> NDArray[np.int64]:
-    """Columns (3 n,) of a row's matrix whose parameters may drift: Fc, Fv, beta.
-
-    Args:
-        n: number of joints.
-    """
-    return np.r_[10 * n : 12 * n, 13 * n : 14 * n]
-
-
 def select_rows(
     rows: MomentumRows,
     box: ParameterBox,
@@ -67,7 +59,7 @@ def select_rows(
         rows: of the tare.
         box: arm prior with the hand's prior in place of theta_e.
         payload: bounds (10,), (10,) of theta_e in later identifications.
-        drift: (3 n,) by how much :func:`friction_columns` may change until then.
+        drift: (3 n,) by how much friction may change until then.
         progress: called with the share that is done, 0 to 1.
     """
     tell = progress or (lambda share: None)

@@ -2,9 +2,9 @@ r"""What a motion with the empty hand says about the arm, kept for later identif
 
 Rows of the tare hold for the arm's own parameters and, where theta_e stands otherwise, for ``theta_h``, the last link
 with the empty hand. Friction may change until the next run by a declared drift f: ``theta_tare = theta + f`` in the
-columns of :func:`~safe_sysid.identification.tare.selection.friction_columns`, ``|f| <= drift``. So
-``|A theta - T| = |A (theta_tare - f) - T| <= w + |A| |f|``: with slack enlarged by ``|A| drift`` each row holds now
-(:attr:`Tare.rows`). Tighter, and as true: f as constant unknowns of a joint set with :attr:`Tare.log_rows`.
+columns of :func:`~safe_sysid.identification.bounds.drift.friction_columns`, ``|f| <= drift``. The identifier takes
+:attr:`Tare.log_rows` with f as unknowns of the joint set, the same in every row. Where equations are only compared with
+parameters of now, one at a time (:attr:`Tare.rows`), slack is enlarged instead: ``|A theta - T| <= w + |A| drift``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
-from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
-from safe_sysid.identification.tare.selection import Selection, friction_columns, select_rows
+from safe_sysid.identification.tare.selection import Selection, select_rows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
@@ -96,6 +96,7 @@ class Tare:
 
         Raises:
             TareError: parts that do not fit together.
+            ParameterError: a drift or widths of another shape, or a negative drift.
         """
         n = len(self.joint_names)
         if self.log_rows.matrix.shape[1] != 14 * n:
@@ -104,9 +105,7 @@ class Tare:
             )
         if self.created.tzinfo is None:
             raise TareError(f"Tare.created = {self.created}: expected a time with its time zone")
-        object.__setattr__(self, "drift", frozen_array(self.drift, (3 * n,), "Tare.drift"))
-        if np.any(self.drift < 0.0):
-            raise TareError(f"Tare.drift = {self.drift.tolist()}: expected numbers >= 0")
+        object.__setattr__(self, "drift", checked_drift(self.drift, n))
         for name in ("before", "after"):
             object.__setattr__(self, name, frozen_array(getattr(self, name), (14 * n,), f"Tare.{name}"))
         object.__setattr__(self, "_enlarged", enlarged(self.log_rows, self.drift))
@@ -118,7 +117,7 @@ class Tare:
 
     def options(self) -> dict[str, Any]:
         """Arguments of :class:`~safe_sysid.identification.identifier.Identifier` that make it use this tare."""
-        return {"tare_rows": self.rows}
+        return {"tare_rows": self.log_rows, "tare_drift": self.drift}
 
     def with_drift(self, drift: FloatArray) -> Tare:
         """The same equations under another declared drift (3 n,)."""
@@ -251,43 +250,6 @@ def gained(tare: Tare) -> str:
             words.append(f"{name} to {share:.2g} %")
     head = f"{len(tare.log_rows)} equations of {tare.samples} samples"
     return f"{head}; widths, of the prior's (median): {', '.join(words)}"
-
-
-def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:
-    """Rows whose slack also covers a drift of the friction.
-
-    Args:
-        rows: (M, 14 n) matrix.
-        drift: (3 n,) of :func:`friction_columns`.
-    """
-    if not np.any(drift):
-        return rows
-    n = rows.matrix.shape[1] // 14
-    more = (np.abs(rows.matrix[:, friction_columns(n)]) @ drift) * (1.0 + 1e-12)
-    parts = rows.parts.copy()
-    parts[:, ERROR_CAUSES.index("friction")] += more
-    return replace(rows, slack=(rows.slack + more) * (1.0 + 1e-15), sigma=rows.sigma + more, parts=parts)
-
-
-def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
-    """Declared drift (3 n,) of Fc (N m), Fv (N m s/rad) and beta (N m).
-
-    A torque sensor's constant bias is constant within a run only: it may have gone from one end to the other.
-
-    Args:
-        model: the arm.
-        errors: declared for tare and run.
-    """
-    settings, n = model.settings.tare.drift, model.n
-    big = np.maximum(np.abs(model.arm_prior.lower), np.abs(model.arm_prior.upper))
-    drift = np.concatenate(
-        [
-            settings.coulomb * big[10 * n : 11 * n],
-            settings.viscous * big[11 * n : 12 * n],
-            settings.offset + 2.0 * errors.torque_bias,
-        ]
-    )
-    return drift * (1.0 + 1e-12)
 
 
 def tare_box(model: RobotModel) -> ParameterBox:
