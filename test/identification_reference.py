@@ -163,7 +163,11 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))
     fc, fv, ia = (seen * big[(10 + i) * n : (11 + i) * n] for i in range(3))
     fc_mid, fc_rad = (seen * x[10 * n : 11 * n] for x in (box.mid, box.rad))
-    beta_mid, beta_rad = box.mid[13 * n :], box.rad[13 * n :] + e.torque_bias
+    offset_lower, offset_upper = box.lower[13 * n :], box.upper[13 * n :]
+    if e.torque_source == "link":
+        offset_lower, offset_upper = np.minimum(offset_lower, 0.0), np.maximum(offset_upper, 0.0)
+    beta_mid = 0.5 * (offset_lower + offset_upper)
+    beta_rad = 0.5 * (offset_upper - offset_lower) + e.torque_bias
     gamma = np.linalg.norm(kin.gravity) * (e.gravity_relative + (1 + e.gravity_relative) * e.gravity_angle)
     dq, dv, zero = e.position, e.velocity, np.zeros(n)
     t, q, qd = data.stamps, data.q, data.qd

@@ -317,7 +317,7 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
 @pytest.mark.parametrize("slack", [1e-14, 1e-120])
 @pytest.mark.parametrize("method", ESTIMATES)
 def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(method, slack):
-    theta, _, prior, knowledge, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
+    _, _, prior, knowledge, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
     tiny = rows_of(rows.matrix[:7], rows.target[:7], np.full(7, slack))
     estimate = NominalEstimate(prior, knowledge, method)
     estimate.add(tiny)

@@ -9,7 +9,7 @@ from identification_plant import noisy, random_arm, random_consistent_box, simul
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations import momentum
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, Screen
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
@@ -165,6 +165,19 @@ def test_link_side_torque_sees_neither_friction_nor_rotor(case):
     assert not np.any(rows.parts[:, ERROR_CAUSES.index("coulomb")])
     as_motor = case.rows(data, case.errors(torque_abs=0.011, torque_rel=0.02))
     assert case.ratio(as_motor).max() > 1.0
+
+
+def test_a_link_side_sensor_may_or_may_not_see_the_actuators_offset(case):
+    errors = case.errors(torque_source="link", torque_abs=1e-6, torque_bias=0.02)
+    prior = sensor_prior(case.box, errors)
+    offset = case.theta[13 * case.n :]
+    for sensed in (offset, np.zeros(case.n)):
+        log = dataclasses.replace(case.log, link_torque=case.log.link_torque - offset + sensed + 0.02)
+        rows = case.rows(noisy(log, 0.0, 0.0, case.rng, link=True), errors)
+        theta = case.theta.copy()
+        theta[13 * case.n :] = sensed + 0.02  # what equations call beta
+        assert prior.contains(theta)
+        assert np.all(np.abs(rows.matrix @ theta - rows.target) <= rows.slack)
 
 
 def test_torque_interval_is_exact():

@@ -15,6 +15,7 @@ from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RebuiltRow, RowRebuilder, Window
 from safe_sysid.identification.certificates.robot_identity import errors_to_json
+from safe_sysid.identification.certificates.step_bounds import sensed_offset
 from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
@@ -47,17 +48,18 @@ class NamedLog:
 
 
 def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
-    """The box of what rows are equations in: offsets together with a constant bias of the sensors.
+    """The box of what rows are equations in: offsets, or none where a link-side sensor sees none, with its bias.
 
     Args:
         box: of the true parameters.
         errors: declared.
     """
+    if errors.torque_source != "link" and not np.any(errors.torque_bias):
+        return box
     beta = slice(13 * box.n, 14 * box.n)
     lower, upper = box.lower.copy(), box.upper.copy()
-    bias = exactly(errors.torque_bias + np.zeros(box.n))
-    lower[beta], upper[beta] = (exactly(lower[beta]) - bias).lo, (exactly(upper[beta]) + bias).hi
-    return ParameterBox(lower, upper, box.epoch, box.seq) if np.any(errors.torque_bias) else box
+    lower[beta], upper[beta] = sensed_offset(box, errors)
+    return ParameterBox(lower, upper, box.epoch, box.seq)
 
 
 def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray) -> FloatArray:

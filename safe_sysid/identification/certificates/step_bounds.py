@@ -64,6 +64,20 @@ class BoxFacts:
     gamma: float
 
 
+def sensed_offset(box: ParameterBox, errors: MeasurementErrors) -> tuple[FloatArray, FloatArray]:
+    """(n,), (n,) bounds of what equations call beta: the offset, or zero if the sensor does not see it, and the bias.
+
+    Args:
+        box: of the true parameters.
+        errors: declared.
+    """
+    lower, upper = box.lower[13 * box.n :], box.upper[13 * box.n :]
+    if errors.torque_source == "link":
+        lower, upper = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
+    bias = exactly(errors.torque_bias + np.zeros(box.n))
+    return (exactly(lower) - bias).lo, (exactly(upper) + bias).hi
+
+
 def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> BoxFacts:
     """Prepare a box.
 
@@ -75,8 +89,6 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> 
     n = box.n
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))[10 * n : 13 * n].reshape(3, n)
-    bias = exactly(errors.torque_bias + np.zeros(n))
-    beta = IntervalArray(box.lower[13 * n :], box.upper[13 * n :])
     norm = np.sqrt((np.asarray(kin.gravity) ** 2).sum())
     relative = errors.gravity_relative
     return BoxFacts(
@@ -86,7 +98,7 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> 
         viscous=big[1],
         rotor=big[2],
         coulomb_interval=IntervalArray(seen * box.lower[10 * n : 11 * n], seen * box.upper[10 * n : 11 * n]),
-        beta=IntervalArray((beta - bias).lo, (beta + bias).hi),
+        beta=IntervalArray(*sensed_offset(box, errors)),
         gamma=float(inflate(norm * (relative + (1.0 + relative) * errors.gravity_angle))),
     )
 

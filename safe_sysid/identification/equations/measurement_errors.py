@@ -172,6 +172,8 @@ class MeasurementErrors:
 def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     """The box that holds (theta, beta + bias): offsets widened by the sensors' constant bias.
 
+    A sensor behind the friction may be one that the actuator's offset does not reach: zero then takes beta's place.
+
     A bias b that is constant over the run enters every equation as ``int phi b dt``, exactly as the actuator's offset
     beta does: rows are equations in ``beta + b``. Prior and polytope of the identification are therefore over this
     box; what is published and used by others, the arm's own beta, is not widened.
@@ -180,12 +182,15 @@ def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
         box: of the true parameters, 14 n.
         errors: declared bounds.
     """
+    link = errors.torque_source == "link"
+    if not link and not np.any(errors.torque_bias):
+        return box
     lower, upper = box.lower.copy(), box.upper.copy()
     beta = slice(13 * box.n, 14 * box.n)
+    if link:
+        lower[beta], upper[beta] = np.minimum(lower[beta], 0.0), np.maximum(upper[beta], 0.0)
     lower[beta] = np.nextafter(lower[beta] - errors.torque_bias, -np.inf)
     upper[beta] = np.nextafter(upper[beta] + errors.torque_bias, np.inf)
-    if not np.any(errors.torque_bias):
-        return box
     return replace(box, lower=lower, upper=upper)
 
 

@@ -21,7 +21,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
+from safe_sysid.identification.equations.measurement_errors import (
+    MeasurementErrors,
+    sensor_prior,
+    torque_interval,
+)
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, Rows, window_kernel
@@ -289,6 +293,7 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))
     coulomb, beta = slice(10 * n, 11 * n), slice(13 * n, 14 * n)
+    sensed = sensor_prior(box, errors)
     return Limits(
         mid=box.mid[: 10 * n].copy(),
         rad=box.rad[: 10 * n].copy(),
@@ -297,8 +302,8 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
         rotor=seen * big[12 * n : 13 * n],
         coulomb_mid=seen * box.mid[coulomb],
         coulomb_rad=seen * box.rad[coulomb],
-        beta_mid=box.mid[beta].copy(),
-        beta_rad=box.rad[beta] + errors.torque_bias,
+        beta_mid=sensed.mid[beta].copy(),
+        beta_rad=sensed.rad[beta].copy(),
         friction=seen,
         position=errors.position.copy(),
         velocity=errors.velocity.copy(),
