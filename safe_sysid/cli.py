@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads: keep Python from complaining when it flushes
-        return 1
+        return 141  # as a process that SIGPIPE ended
 
 
 if __name__ == "__main__":

@@ -322,8 +322,13 @@ def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
     assert any(np.any(a["log"] == 1) for a in arrays)
 
     def judge(certificates, logs):
-        book = LogBook([NamedLog(str(i), model.joint_names, log) for i, log in enumerate(logs)])
-        return list(ChainChecker(model, book).check([read_certificate(path) for path in certificates]))
+        run, tare = (
+            LogBook([NamedLog("log", model.joint_names, log) for log in part])
+            for part in (logs[:1], logs[1:])
+        )
+        return list(
+            ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in certificates])
+        )
 
     assert [v.reason for v in judge(paths, (data, tare_log))] == [None] * len(paths)
     with pytest.raises(CertificateError, match="needs a log whose first"):
@@ -339,6 +344,68 @@ def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
     verdict = judge([*paths[:which], forged], (data, tare_log))[-1]
     assert not verdict.passed
     assert "row" in verdict.reason
+
+    # Less drift than is declared, in any joint.
+    for p in range(6):
+
+        def less(a, p=p):
+            a["drift"][p] *= 1.0 - 1e-9
+
+        verdict = judge([*paths[:which], forge(paths[which], folder, less)], (data, tare_log))[-1]
+        assert not verdict.passed
+        assert "drift since the tare" in verdict.reason
+
+    def more(a):
+        a["drift"] *= 2.0
+
+    assert not judge([*paths[:which], forge(paths[which], folder, more)], (data, tare_log))[-1].passed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
+    """Random arms; at the run every Fc, Fv and beta is off by all that is declared, as far as the prior goes."""
+    from certificate_support import write_chain_with_tare
+
+    from safe_sysid.identification.bounds.drift import drift_of, friction_columns
+
+    rng = np.random.default_rng(seed)
+    model, theta = random_model(rng, 1 + seed % 3)
+    columns, prior = friction_columns(model.n), model.arm_prior
+    drift = drift_of(model, MeasurementErrors.from_model(model))
+    empty, last = theta.copy(), prior.payload_slice
+    empty[last] = model.theta_nominal[last]
+    theta[columns] += drift * rng.choice([-1.0, 1.0], drift.size)
+    theta = np.clip(theta, prior.lower, prior.upper)
+    tare_log = random_log(rng, model, empty, 0.4)
+    data = random_log(rng, model, theta, 0.4)
+    paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 201)
+    assert paths
+    assert box.contains(theta)
+    run, tare = (LogBook([NamedLog("log", model.joint_names, log)]) for log in (data, tare_log))
+    found = list(ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in paths]))
+    assert [v.reason for v in found] == [None] * len(paths)
+    assert np.all((found[-1].proved_lower <= theta[last]) & (theta[last] <= found[-1].proved_upper))
+
+
+def test_an_identifier_that_forgets_the_drift_is_found(tmp_path, monkeypatch):
+    """It states the declared drift, and publishes bounds as if friction were that of the tare."""
+    from certificate_support import write_chain_with_tare
+
+    from safe_sysid.identification.bounds import feasible_set
+
+    rng = np.random.default_rng(3)
+    model, theta = random_model(rng, 2)
+    empty = theta.copy()
+    last = model.arm_prior.payload_slice
+    empty[last] = model.theta_nominal[last]
+    tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
+    nothing = (np.zeros(0, np.int64), np.zeros(0))
+    monkeypatch.setattr(feasible_set, "drifting", lambda drift: nothing)
+    paths, _ = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
+    run, tare = (LogBook([NamedLog("log", model.joint_names, log)]) for log in (data, tare_log))
+    found = list(ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in paths]))
+    assert not found[-1].passed
+    assert "bound of" in found[-1].reason
 
 
 def test_certificates_say_what_they_rest_on(chain):

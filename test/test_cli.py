@@ -244,3 +244,45 @@ def test_environment_of_the_nodes_leads_nowhere_else(monkeypatch: pytest.MonkeyP
     assert environment["ROS_DOMAIN_ID"] == str(one)
     assert environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
     assert not {"ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS"} & set(environment)
+
+
+def test_a_value_that_begins_with_a_minus_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, "identify", "log.csv", "--payload-box", "-1,.2,.1,0,0,0")
+    assert "write --payload-box=-1,.2,.1,0,0,0" in error
+    assert "write" not in refused(capsys, "identify", "log.csv", "--payload-box")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["identify", "log.csv", "--quiet", "--json"],
+        ["campaign", "identification", "--json"],
+        ["campaign", "identification", "--out"],
+        ["campaign", "identification", "--only", "0", "--save-log"],
+    ],
+)
+def test_files_in_directories_that_do_not_exist(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "a directory that exists" in refused(capsys, *arguments, "nowhere/x.json")
+    Path("there").mkdir()
+    assert "this is a directory" in refused(capsys, *arguments, "there")
+
+
+def test_a_pipe_that_nobody_reads_is_no_other_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    def broken(_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("safe_sysid.commands.config.run", broken)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert main(["config", "check", "kinova_gen3"]) == 141
+
+
+def test_kinds_of_noise_in_the_help_are_those_that_there_are() -> None:
+    from safe_sysid.campaign.noise import NOISES
+    from safe_sysid.commands.campaign import _NOISES
+
+    assert _NOISES == NOISES

@@ -264,18 +264,21 @@ def proved(proof):
     """(20,) what the multipliers prove, by the formulas of proof.py, in extended precision and without our own code."""
     rows, cuts, size = proof.rows, proof.cuts, proof.box.size
     payload = slice(size // 14 * 10 - 10, size // 14 * 10)
-    a = np.zeros((len(rows), size + 20), np.longdouble)
+    a = np.zeros((len(rows), size + 20 + size // 14 * 3), np.longdouble)
     a[:, :size] = rows.matrix
     tare = rows.log == 1
     a[tare, size : size + 10], a[tare, payload] = rows.matrix[tare, payload], 0.0
+    n = size // 14
+    for k, first in enumerate((10 * n, 11 * n, 13 * n)):
+        a[tare, size + 20 + k * n : size + 20 + k * n + n] = rows.matrix[tare, first : first + n]
     g = np.array(
         [[u @ pseudo_inertia(unit) @ v - (m if k == 0 else 0.0) for k, unit in enumerate(np.eye(10))]
          for u, v, m in zip(cuts.u, cuts.v, cuts.mass, strict=True)], np.longdouble,
     ).reshape(-1, 10)  # fmt: skip
-    c = np.zeros((len(cuts), size + 20), np.longdouble)
-    c[:, payload], c[:, size : size + 10], c[:, size + 10 :] = g, -g, -g
-    lower = np.concatenate([proof.box.lower, proof.hand_lower, -proof.opening])
-    upper = np.concatenate([proof.box.upper, proof.hand_upper, proof.opening])
+    c = np.zeros((len(cuts), a.shape[1]), np.longdouble)
+    c[:, payload], c[:, size : size + 10], c[:, size + 10 : size + 20] = g, -g, -g
+    lower = np.concatenate([proof.box.lower, proof.hand_lower, -proof.opening, -proof.drift])
+    upper = np.concatenate([proof.box.upper, proof.hand_upper, proof.opening, proof.drift])
     low, high = rows.target - rows.slack, rows.target + rows.slack
     out = []
     for k in range(20):
@@ -283,7 +286,7 @@ def proved(proof):
             proof.row_multipliers[k].astype(np.longdouble),
             proof.cut_multipliers[k].astype(np.longdouble),
         )
-        unit = np.eye(size + 20)[payload.start + k % 10]
+        unit = np.eye(a.shape[1])[payload.start + k % 10]
         if k < 10:
             r = unit - y @ a - lam @ c
             out.append(

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_identification_consistency import UNITS, cloud, payload_box
 
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.bounds.drift import enlarged
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
@@ -297,3 +299,97 @@ def test_a_solver_that_takes_cuts_for_equations_is_no_danger(monkeypatch):
             for program, z in feasible._vertices.items()
         )
     assert wrong >= 5  # the lie bites: optima of the wrong problem exclude the truth
+
+
+class DriftCase(Case):
+    """The same arm, its friction at the tare another one: by the whole drift, at a random corner."""
+
+    def __init__(self, seed, scale=0.02, **options):
+        super().__init__(seed, **options)
+        self.drift = scale * self.rng.uniform(0.3, 1.0, 3)
+        self.f = self.drift * self.rng.choice([-1.0, 1.0], 3)
+        then = np.concatenate([self.hand, self.theta[10:]])
+        then[[10, 11, 13]] += self.f
+        self.tare = self._rows(60, then, 1, options.get("width", 0.3))
+
+    def drifted(self, drift, method="lp", **options):
+        out = FeasibleSet(
+            self.prior, 4000, self.knowledge(), method, self.tare, self.drift if drift else None, **options
+        )
+        out.add(self.rows)
+        return out
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.01]), st.sampled_from(["lp", "sdp"]))
+def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, method):
+    case = DriftCase(seed, corner=True, width=width)
+    truth = np.concatenate([case.theta, case.hand])
+    feasible = case.drifted(True, method)
+    for _ in range(2):
+        bounds = feasible.bound(np.r_[0:24, 34:37], case.prior)
+        assert not bounds.empty
+        assert np.all((bounds.lower[:24] <= truth) & (truth <= bounds.upper[:24]))
+        assert np.all((bounds.lower[24:] <= case.f) & (case.f <= bounds.upper[24:]))
+        feasible.prune()
+
+
+def test_a_drift_left_out_is_found():
+    excluded = 0
+    for seed in range(12):
+        case = DriftCase(seed, corner=True, width=0.003, scale=0.05)
+        bounds = case.drifted(False).bound(np.arange(24), case.prior)
+        truth = np.concatenate([case.theta, case.hand])
+        excluded += bounds.empty or not np.all((bounds.lower <= truth) & (truth <= bounds.upper))
+        inside = case.drifted(True).bound(np.arange(24), case.prior)
+        assert not inside.empty
+        assert np.all((inside.lower <= truth) & (truth <= inside.upper))
+    assert excluded >= 9
+
+
+def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_wide_slack():
+    from scipy.optimize import linprog
+
+    ratios = []
+    for seed in range(6):
+        case = DriftCase(seed, width=0.02)
+        bounds = case.drifted(True, improvement=0.0, rounds=80).bound(np.arange(10), case.prior)
+        # Built here again: (theta, theta_h, d, f).
+        run = np.hstack([case.rows.matrix, np.zeros((len(case.rows), 23))])
+        m = case.tare.matrix
+        tare = np.hstack([np.zeros((60, 10)), m[:, 10:], m[:, :10], np.zeros((60, 10)), m[:, [10, 11, 13]]])
+        a = np.vstack([run, tare])
+        target, slack = (
+            np.concatenate([getattr(r, k) for r in (case.rows, case.tare)]) for k in ("target", "slack")
+        )
+        lower = np.concatenate([case.prior.lower, case.hand_lower, -case.opening, -case.drift])
+        upper = np.concatenate([case.prior.upper, case.hand_upper, case.opening, case.drift])
+        mass = np.zeros(37)
+        mass[[0, 14, 24]] = -1.0, 1.0, 1.0
+        matrix = np.vstack([a / slack[:, None], -a / slack[:, None], mass])
+        side = np.concatenate([target / slack + 1.0, 1.0 - target / slack, [0.0]])
+        width = case.prior.upper - case.prior.lower
+        for k in range(10):
+            for sign, found in ((1.0, bounds.lower[k]), (-1.0, bounds.upper[k])):
+                best = (
+                    sign
+                    * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
+                )
+                assert -1e-4 * width[k] <= sign * (best - found) <= 1e-3 * width[k]
+        wide = FeasibleSet(case.prior, 4000, case.knowledge(), "lp", enlarged(case.tare, case.drift))
+        wide.add(case.rows)
+        loose = wide.bound(np.arange(10), case.prior)
+        ratios.append((bounds.upper - bounds.lower) / (loose.upper - loose.lower))
+    assert np.all(np.array(ratios) < 1.01)
+    assert np.median(ratios) < 0.98
+
+
+def test_what_does_not_drift_is_no_unknown():
+    case = DriftCase(0)
+    for drift, count in ((np.zeros(3), 34), (np.array([0.0, 0.1, 0.0]), 35), (case.drift, 37), (None, 34)):
+        feasible = FeasibleSet(case.prior, 4000, case.knowledge(), "lp", case.tare, drift)
+        assert len(feasible._mid) == count
+    assert len(FeasibleSet(case.prior, 4000, case.knowledge(), "lp", None, case.drift)._mid) == 34
+    for wrong in (np.zeros(2), -case.drift, np.full(3, np.nan)):
+        with pytest.raises(ParameterError, match="tare_drift"):
+            FeasibleSet(case.prior, 4000, case.knowledge(), "lp", case.tare, wrong)

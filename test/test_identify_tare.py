@@ -1,5 +1,6 @@
 """`safe-sysid identify --tare`: the truth stays inside, intervals get narrower, a tare of another arm is refused."""
 
+import datetime
 import json
 import os
 
@@ -66,3 +67,22 @@ def test_a_tare_that_must_not_be_used_is_refused(folder, capsys):
     os.utime(folder / "log.npz", (late, late))
     assert run_identify(*command) == 2
     assert "max_age_h" in capsys.readouterr().err
+
+
+def test_the_age_of_a_tare_is_judged_by_what_is_said_else_by_the_file_with_a_warning(folder, capsys):
+    command = [folder / "log.npz", "--out", folder / "y", "--method", "ols", "--tare", folder / "tare.npz"]
+    made = read_tare(folder / "tare.npz").created
+    said = (made + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
+    old = (made - datetime.timedelta(days=30)).timestamp()
+    os.utime(folder / "log.npz", (old, old))
+    assert run_identify(*command) == 2
+    error = capsys.readouterr().err
+    assert f"{made:%Y-%m-%d %H:%M} UTC" in error
+    assert f"{made - datetime.timedelta(days=30):%Y-%m-%d %H:%M} UTC (by the time of its file)" in error
+    assert run_identify(*command, "--recorded", said) == 0
+    assert "age of the tare" not in capsys.readouterr().err
+    os.utime(folder / "log.npz", (made.timestamp() + 60.0,) * 2)
+    assert run_identify(*command) == 0
+    assert "age of the tare is judged by the time of the file" in capsys.readouterr().err
+    assert run_identify(*command, "--recorded", "yesterday") == 2
+    assert "ISO 8601" in capsys.readouterr().err

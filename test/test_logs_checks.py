@@ -91,7 +91,7 @@ MUTATIONS = {
     "effort_sign": (lambda m: changed(m, effort=-m.effort), "effort_sign", "opposite sign"),
     "effort_sign_of_one": (lambda m: changed(m, effort=m.effort * one(7, 1, -1.0)), "effort_sign", "opposite sign"),
     "effort_unit": (lambda m: changed(m, effort=1e3 * m.effort), "effort_scale", "mN m"),
-    "effort_order": (lambda m: changed(m, effort=m.effort[:, exchanged(1, 3)]), "effort_order", "joint_4 for joint_2"),
+    "effort_order": (lambda m: changed(m, effort=m.effort[:, exchanged(1, 3)]), "effort_order", "joint_4.effort for"),
     "joint_order": (
         lambda m: changed(m, **{k: getattr(m, k)[:, exchanged(0, 2)] for k in ("q", "qd", "effort")}),
         "joint_order",
@@ -272,3 +272,75 @@ def test_late_velocities_within_their_declared_error_are_no_error_of_the_efforts
     found = findings(changed(m, qd=late), declared)
     assert codes(found) == set(), [f.text for f in found]
     assert "effort_delay" in codes(found, "warning")  # it is said all the same
+
+
+def stamp_findings(stamps, rounding=0.0):
+    m = changed(measured()[: len(stamps)], stamps=stamps)
+    log = Log(JOINTS, m, 0, {}, rounding)
+    found = check_log(log, robot(), MeasurementErrors.from_model(robot()))
+    return [(f.level, f.suggestion) for f in found if f.code == "stamp_resolution"]
+
+
+def test_stamps_that_were_rounded_beyond_their_declared_error_are_noticed():
+    rng, exact = np.random.default_rng(0), np.array(measured().stamps[:1500])
+    jittery = exact + rng.uniform(0.0, 2e-5, len(exact))
+    assert stamp_findings(exact) == []
+    assert stamp_findings(jittery) == []
+    assert stamp_findings(np.round(jittery, 9)) == []  # ROS
+    assert stamp_findings(np.round(exact, 3)) == []  # a clock that ticks in ms
+    (large,) = stamp_findings(1.7e9 + jittery)
+    assert large[0] == "error"
+    assert "stamp_error_s=1." in large[1]
+    (single,) = stamp_findings(exact, rounding=1.2e-7)
+    assert single[0] == "error"
+    (few_digits,) = stamp_findings(np.round(jittery, 6))
+    assert few_digits[0] == "warning"
+    assert "stamp_error_s=5.3e-07" in few_digits[1]
+
+
+def test_what_is_advised_about_stamps_helps():
+    m = changed(measured()[:1500], stamps=1.7e9 + measured().stamps[:1500])
+    (found,) = (f for f in findings(m) if f.code == "stamp_resolution")
+    value = float(found.suggestion.rpartition("=")[2])
+    errors = dataclasses.replace(MeasurementErrors.from_model(robot()), stamp=value)
+    assert "stamp_resolution" not in codes(findings(m, errors))
+
+
+def differences(m, kind):
+    h, d = np.diff(m.stamps)[:, None], np.diff(m.q, axis=0)
+    return {
+        "backward": np.vstack([m.qd[:1], d / h]),
+        "forward": np.vstack([d / h, m.qd[-1:]]),
+        "central": np.gradient(m.q, m.stamps, axis=0),
+        "nominal": np.vstack([m.qd[:1], d / 1e-3]),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["backward", "forward", "central", "nominal"])
+def test_velocities_made_from_positions_are_refused_unless_their_error_is_declared(kind):
+    m = measured()
+    made = changed(m, qd=differences(m, kind))
+    (found,) = (f for f in findings(made) if f.code == "velocity_derived")
+    assert found.level == "error"
+    assert "all 7 joints" in found.column
+    errors = dataclasses.replace(MeasurementErrors.from_model(robot()), velocity=0.1)
+    assert "velocity_derived" not in codes(findings(made, errors))
+    part = changed(m, qd=np.where(np.arange(7) == 3, made.qd, m.qd))
+    assert [f.column for f in findings(part) if f.code == "velocity_derived"] == ["joint_4.velocity"]
+
+
+@pytest.mark.parametrize("kind", ["backward", "forward", "central"])
+def test_the_velocity_error_that_is_advised_covers_the_differences(kind):
+    m = measured()
+    (found,) = (f for f in findings(changed(m, qd=differences(m, kind))) if f.code == "velocity_derived")
+    declared = float(found.suggestion.rpartition(" ")[2])
+    assert np.max(np.abs(differences(m, kind) - m.qd)) <= declared
+
+
+def test_a_wrong_unit_is_one_line_and_not_also_an_acceleration():
+    m = measured()
+    found = findings(changed(m, q=np.rad2deg(m.q), qd=np.rad2deg(m.qd)))
+    assert "acceleration" not in {f.code for f in found}
+    scaled = [f for f in findings(changed(m, qd=np.rad2deg(m.qd))) if f.level == "error"]
+    assert len(scaled) == 1
+    assert "(all 7 joints)" in scaled[0].text

@@ -12,6 +12,7 @@ from log_support import JOINTS, outcome, random_measurements
 
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError, read_log, write_log
+from safe_sysid.logs.reading import Reading, load_log
 
 
 def same(a, b):
@@ -142,3 +143,38 @@ def test_missing_and_unwritable(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot be written"):
         write_log(tmp_path / "file" / "a.npz", JOINTS, random_measurements(np.random.default_rng(0)))
+
+
+def test_whole_numbers_as_stamps_lose_nothing(tmp_path):
+    origin = 1_700_000_000_123_456_789
+    steps = np.arange(4, dtype=np.int64) * 1_000_003
+    for kind in (np.int64, np.uint64):
+        np.savez(tmp_path / "a.npz", **{**good_arrays(), "stamps": (origin + steps).astype(kind)})
+        log = read_log(tmp_path / "a.npz", "ns")
+        assert log.origin_ns == origin // 10**9 * 10**9
+        assert np.array_equal(np.rint(log.measurements.stamps * 1e9), 123_456_789 + steps)
+        assert np.max(np.abs(log.measurements.stamps - (123_456_789 + steps) / 1e9)) == 0.0
+        assert log.stamp_rounding == 0.0
+        assert (
+            np.median(np.diff(read_log(tmp_path / "a.npz").measurements.stamps)) > 1e5
+        )  # a finding, no crash
+    np.savez(tmp_path / "b.npz", **{**good_arrays(), "stamps": np.array([0, 2**63, 1, 2], np.uint64)})
+    with pytest.raises(LogError, match="2\\^62"):
+        read_log(tmp_path / "b.npz")
+
+
+def test_the_rounding_of_stamps_in_the_file_is_kept(tmp_path):
+    stamps = 1.7e9 + np.arange(4) * 1e-3
+    for unit, values, least in (
+        ("s", stamps, 1e-7),
+        ("ms", 1e3 * stamps, 1e-7),
+        ("ns", 1e9 * stamps, 1e-7),
+        ("s", np.float32([0.0, 0.5, 1.0, 3.0]), 1e-7),
+    ):
+        np.savez(tmp_path / "a.npz", **{**good_arrays(), "stamps": values})
+        log = read_log(tmp_path / "a.npz", unit)
+        assert least < log.stamp_rounding < 2e-7
+        assert log.select(["j1", "j0"]).stamp_rounding == log.stamp_rounding
+        assert load_log(tmp_path / "a.npz", ("j1",), Reading(time_unit=unit)).stamp_rounding > least
+    with pytest.raises(LogError, match="time unit"):
+        read_log(tmp_path / "a.npz", "h")

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 from identification_plant import exciting_plans, noisy, simulate
+from test_identification_identifier import proved
 
 from safe_sysid.identification import Identifier, MeasurementErrors, UpdateStatus
 from safe_sysid.identification.bounds.drift import friction_columns
@@ -78,6 +79,22 @@ def test_rows_hold_for_any_friction_within_the_drift_and_not_much_beyond(model, 
 def test_a_sensor_bias_may_differ_from_run_to_run(model, errors):
     biased = dataclasses.replace(errors, torque_bias=0.1 * np.ones(7))
     assert np.allclose(drift_of(model, biased)[14:] - drift_of(model, errors)[14:], 0.2)
+
+
+def test_the_proof_says_what_is_published_and_needs_all_of_the_drift(model, errors, arm):
+    """By formulas of its own, in extended precision."""
+    _, loaded, _, tare = arm
+    identifier = Identifier(model, errors, **tare.options())
+    identifier.add(
+        noisy(log_of(model, loaded, np.random.default_rng(5), 1.0), 0.05, 0.025, np.random.default_rng(6))
+    )
+    proof = identifier.update().proof
+    assert np.array_equal(proof.drift, tare.drift)
+    assert np.any(proof.rows.log == 1)
+    published, sign = np.concatenate([proof.lower, proof.upper]), np.repeat([1.0, -1.0], 10)
+    assert np.all(sign * (proved(proof) - published) >= 0.0)
+    larger = dataclasses.replace(proof, drift=1.1 * proof.drift)
+    assert np.any(sign * (proved(larger) - published) < 0.0)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.02])

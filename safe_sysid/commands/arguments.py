@@ -4,20 +4,59 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["OneLineParser", "at_least", "non_negative", "numbers", "pair"]
+from safe_sysid.errors import ConfigError
+
+__all__ = ["OneLineParser", "at_least", "check_output", "non_negative", "numbers", "pair"]
 
 
 class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """As the base class does; remembers the words, for a hint."""
+        self._given = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the reason and leave with status 2."""
+        message += self._hint(message)
         print(f"{self.prog}: error: {message}  ({self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
+
+    def _hint(self, message: str) -> str:
+        """What to write where a value that begins with a minus was taken for an option."""
+        found = re.match(r"argument (\S+): expected ", message)
+        names = found[1].split("/") if found else []
+        for name, value in zip(self._given, self._given[1:], strict=False):
+            if name in names and re.match(r"-\.?\d", value):
+                return f": write {name}={value}"
+        return ""
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is done for it.
+
+    Args:
+        option: its name, for the message.
+        path: of the file; None: nothing to check.
+
+    Raises:
+        ConfigError: its directory does not exist, or it is a directory itself.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise ConfigError(option, "file", str(path), "a file, this is a directory")
+    if not path.parent.is_dir():
+        raise ConfigError(option, "file", str(path), "a file in a directory that exists")
 
 
 def non_negative(text: str) -> float:

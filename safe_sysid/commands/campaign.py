@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import OneLineParser, at_least, non_negative
+from safe_sysid.commands.arguments import OneLineParser, at_least, check_output, non_negative
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,8 @@ bounds, many of them in the worst direction, lets the identifier answer, and loo
 that it published, any equation is broken, or the set is declared empty. Exit status: 0 nothing of this happened, 1
 something did, 2 wrong arguments, 130 interrupted. With assumptions broken on purpose: 0, and the table says how many
 were noticed."""
-#: As in safe_sysid.campaign.breaks, which is not imported before it is needed; a test compares them.
+#: As in safe_sysid.campaign.noise and .breaks, which are not imported before they are needed; a test compares them.
+_NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
 _BREAKS = ("bias", "coulomb", "slip", "acceleration", "delay", "gravity", "inertia")
 
 
@@ -49,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     identification.add_argument(
         "--noise",
         metavar="KIND",
-        help="only trials with this kind of errors, as aimed; docs/campaign.md lists them",
+        help="only trials with this kind of errors: " + ", ".join(_NOISES),
     )
 
 
@@ -108,9 +109,8 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
     if options.resume and out is None:
         raise CampaignError("--resume: expected --out FILE or --json FILE, to say what to go on with")
-    for path in (out, options.json):
-        if path is not None and not path.parent.is_dir():
-            raise CampaignError(f"{path}: expected a file in a directory that exists")
+    check_output("--out" if options.out else "--json", out)
+    check_output("--json", options.json)
     trials: dict[int, dict[str, Any]] = {}
     interrupted = False
     _stop_on_terminate()
@@ -133,9 +133,9 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
         write_summary(options.json, as_json(campaign.header(), found))
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     _tell(console, campaign, found)
-    console.print(
-        table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {campaign.options or 'no options'}")
-    )
+    if found:
+        told = campaign.options or "no options"
+        console.print(table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {told}"))
     attacked = "beyond" in campaign.options or "break" in campaign.options
     if attacked:
         noticed = summarise(found)["noticed"]
@@ -237,6 +237,7 @@ def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
 
     from safe_sysid.campaign.trial import repeat_trial
 
+    check_output("--save-log", options.save_log)
     result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
     print(json.dumps(result, indent=1))
     from safe_sysid.campaign.summary import is_sound

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime, timezone
 from pathlib import Path
 
-from safe_sysid.commands.arguments import non_negative, pair
+from safe_sysid.commands.arguments import check_output, non_negative, pair
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -17,7 +18,8 @@ inertial parameters of the last link with hand and payload: bounds.yaml (nodes l
 report.html, and certificates that `safe-sysid verify DIR` checks. LOG is a ROS 2 bag (directory, .mcap, .db3), a CSV
 file or a .npz. What is declared about the measurements comes from the robot's file, or from the options below.
 
-Exit status: 0 intervals found; 1 the data contradict what is declared (empty set); 2 a file or option cannot be used.
+Exit status: 0 intervals found; 1 the data contradict what is declared (empty set); 2 a file or option cannot be used;
+130 interrupted.
 
 examples:
   safe-sysid identify rosbag2_2026_05_04 --robot kinova_gen3
@@ -47,6 +49,16 @@ def _setting(text: str) -> tuple[str, object]:
     if not (equals and key.strip()):
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, as measurement.torque_bias=0.1")
     return key.strip(), content
+
+
+def _time(text: str) -> datetime:
+    """UTC, unless it names another zone."""
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        expected = "expected ISO 8601, as 2026-05-01T14:00"
+        raise argparse.ArgumentTypeError(f"{text!r}: {expected}") from None
+    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
 
 
 def _positive(text: str) -> float:
@@ -101,6 +113,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     known.add_argument("--tare", type=Path, metavar="FILE", help="written by `safe-sysid tare`")
     known.add_argument(
+        "--recorded",
+        type=_time,
+        metavar="TIME",
+        help="when the log was recorded, UTC, ISO 8601 as 2026-05-01T14:00, for the age of the tare (default: its "
+        "stamps since 1970, else the file's time)",
+    )
+    known.add_argument(
         "--temperature", type=float, metavar="C", help="of this run, compared with that of the tare"
     )
     declared = parser.add_argument_group("declared, instead of the robot file's")
@@ -140,6 +159,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Identify; the first line comes before anything heavy is imported."""
+    check_output("--json", options.json)
     if not options.quiet:
         print(f"safe-sysid identify: {options.log} with {options.robot}", flush=True)
     from safe_sysid.report.identification import IdentifyOptions, identify

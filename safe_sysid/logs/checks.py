@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.effort_checks import check_efforts
 from safe_sysid.logs.findings import Finding
+from safe_sysid.logs.header import QUANTITIES
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import check_stamps
 from safe_sysid.logs.state_checks import check_states
@@ -47,9 +50,45 @@ def check_log(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Fi
                 count,
             )
         )
-    out += check_stamps(log, model.settings.measurement.rate_hz)
+    out += check_stamps(log, model.settings.measurement.rate_hz, errors.stamp)
     for check in (check_states, check_efforts):
         if any(finding.level == "error" for finding in out):
             break
         out += check(log, model, errors)
+    out = _shared(log, _consequences_left_out(out))
     return sorted(out, key=lambda finding: finding.level != "error")
+
+
+def _consequences_left_out(findings: list[Finding]) -> list[Finding]:
+    """Without what a wrong unit brings with it: everything that moves is then too fast as well."""
+    found = {finding.code for finding in findings}
+    left_out = {"acceleration"} if found & {"degrees", "velocity_scale"} else set()
+    left_out |= {"velocity_error"} if "degrees" in found else set()
+    return [finding for finding in findings if finding.code not in left_out]
+
+
+def _shared(log: Log, findings: list[Finding]) -> list[Finding]:
+    """With one line instead of n where all joints have the same."""
+    n = len(log.joint_names)
+    out = list(findings)
+    for quantity in QUANTITIES:
+        columns = [log.column(quantity, j) for j in range(n)]
+        for first in findings:
+            same = [
+                f
+                for f in out
+                if (f.level, f.code, f.suggestion) == (first.level, first.code, first.suggestion)
+                and f.column in columns
+            ]
+            if n < 2 or len(same) != n or len({f.column for f in same}) != n:
+                continue
+            times = [f.time for f in same if f.time is not None]
+            merged = replace(
+                same[0],
+                column=f"{columns[0]} .. {columns[-1]} (all {n} joints)",
+                value=f"in {same[0].column} {same[0].value}",
+                time=min(times) if times else None,
+                count=sum(f.count for f in same),
+            )
+            out = [merged if f is same[0] else f for f in out if f is same[0] or f not in same]
+    return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
@@ -40,4 +42,4 @@ def low_pass(log: Log, model: RobotModel, cutoff_hz: float) -> Log:
     q = np.array(m.q)
     q[:, model.continuous] = np.unwrap(q[:, model.continuous], axis=0)
     q, qd, effort = (sosfiltfilt(sos, values, axis=0) for values in (q, m.qd, m.effort))
-    return Log(log.joint_names, Measurements(m.stamps, q, qd, effort), log.origin_ns, log.columns)
+    return replace(log, measurements=Measurements(m.stamps, q, qd, effort))

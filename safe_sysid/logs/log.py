@@ -12,6 +12,8 @@ from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["Log", "LogError"]
 
+_WORDS = {"q": "position", "qd": "velocity", "effort": "effort"}
+
 
 class LogError(SafeSysIdError):
     """A log cannot be used as it is; the message names file, field, value and expectation."""
@@ -26,12 +28,15 @@ class Log:
         measurements: (N, n) samples in order of arrival, rejected ones included.
         origin_ns: what stamp zero is on the recording's own clock, ns; 0 if that is not known.
         columns: for each quantity ("stamps", "q", "qd", "effort") where it came from, for messages; may be empty.
+        stamp_rounding: how far the file's numbers for the stamps may be from what was meant, s, where that is more than
+            the rounding of ``measurements.stamps`` itself.
     """
 
     joint_names: tuple[str, ...]
     measurements: Measurements
     origin_ns: int = 0
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stamp_rounding: float = 0.0
 
     def __post_init__(self) -> None:
         """Validate.
@@ -83,11 +88,12 @@ class Log:
             Measurements(m.stamps, m.q[:, index], m.qd[:, index], m.effort[:, index]),
             self.origin_ns,
             columns,
+            self.stamp_rounding,
         )
 
     def column(self, quantity: str, joint: int) -> str:
-        """How the file calls a joint's column, or ``quantity of joint`` where that is not known."""
+        """How the file calls a joint's column, or ``joint.quantity`` where that is not known."""
         names = self.columns.get(quantity, ())
         if joint < len(names):
             return names[joint]
-        return f"{quantity} of {self.joint_names[joint]}"
+        return f"{self.joint_names[joint]}.{_WORDS[quantity]}" if quantity in _WORDS else quantity

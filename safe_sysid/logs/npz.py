@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.logs.header import TIME_UNITS
 from safe_sysid.logs.log import Log, LogError
 
 __all__ = ["SCHEMA", "read_log", "write_log"]
@@ -24,6 +26,8 @@ SCHEMA = 1
 _ARRAYS = ("stamps", "q", "qd", "effort")
 _MAX_BYTES = 8 << 30  # unpacked; a day at 100 Hz, or what no machine of today wants to hold
 _MAX_JOINTS = 1000
+_LARGEST_STAMP = 2**62
+_EXACT = 10**5  # s, as for tables
 
 
 def write_log(
@@ -59,16 +63,22 @@ def write_log(
             temporary.unlink(missing_ok=True)
 
 
-def read_log(path: str | Path) -> Log:
+def read_log(path: str | Path, time_unit: str | None = None) -> Log:
     """Read a log that :func:`write_log` wrote, or any ``.npz`` with the same arrays.
+
+    Whole numbers as stamps are exact: where they are large, whole seconds are subtracted before anything is rounded.
 
     Args:
         path: of the file.
+        time_unit: "s", "ms", "us" or "ns", of the stamps; None for s.
 
     Raises:
-        LogError: no such file, not a ``.npz``, an array missing, of another type or shape, too large, or pickled.
+        LogError: no such file, not a ``.npz``, an array missing, of another type or shape, too large, or pickled;
+            an unknown unit.
     """
-    path = Path(path)
+    path, unit = Path(path), time_unit or "s"
+    if unit not in TIME_UNITS:
+        raise LogError(f"time unit = {unit!r}: expected one of {', '.join(TIME_UNITS)}")
     try:
         with zipfile.ZipFile(path) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
@@ -88,7 +98,8 @@ def read_log(path: str | Path) -> Log:
             origin = 0
             if "origin_ns" in members:
                 origin = int(_array(path, archive, members["origin_ns"], "iu", ()))
-            stamps = _array(path, archive, members["stamps"], "fiu", (None,))
+            raw = _array(path, archive, members["stamps"], "fiu", (None,))
+            stamps, origin, rounding = _seconds(path, raw, unit, origin)
             shape = (len(stamps), len(names))
             rest = [_array(path, archive, members[name], "fiu", shape) for name in _ARRAYS[1:]]
     except FileNotFoundError:
@@ -96,9 +107,36 @@ def read_log(path: str | Path) -> Log:
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise LogError(f"{path}: cannot be read as a .npz log: {_one_line(error)}") from None
     try:
-        return Log(tuple(str(name) for name in names), Measurements(stamps, *rest), origin)
+        return Log(tuple(map(str, names)), Measurements(stamps, *rest), origin, {}, rounding)
     except (ParameterError, LogError) as error:
         raise LogError(f"{path}: {error}") from None
+
+
+def _seconds(path: Path, raw: NDArray[Any], unit: str, origin_ns: int) -> tuple[NDArray[Any], int, float]:
+    """(N,) stamps in s, what zero is on the recording's clock in ns, and the rounding of the numbers in the file, s."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    if raw.dtype.kind == "f":
+        largest = np.max(np.abs(raw[np.isfinite(raw)]), initial=raw.dtype.type(0))
+        coarsest = raw.dtype if raw.dtype.itemsize < 8 else np.dtype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounding = 0.5 * float(np.spacing(largest.astype(coarsest))) / per_second
+            return (
+                raw.astype(np.float64) / per_second,
+                origin_ns,
+                rounding if math.isfinite(rounding) else 0.0,
+            )
+    if not len(raw):
+        return raw.astype(np.float64), origin_ns, 0.0
+    low, high = int(raw.min()), int(raw.max())
+    if max(abs(low), abs(high)) > _LARGEST_STAMP:
+        raise LogError(f"{path}: stamps from {low} to {high}: expected less than 2^62")
+    start = 0
+    if max(abs(low), abs(high)) > _EXACT * per_second:
+        start = int(raw[0]) // per_second * per_second
+    since = start // per_second * 10**9
+    # With the wrong unit (nanoseconds taken for seconds) the origin fits nowhere; the checks of the log say so.
+    origin_ns = origin_ns + since if abs(origin_ns + since) <= _LARGEST_STAMP else 0
+    return (raw.astype(np.int64) - start).astype(np.float64) / per_second, origin_ns, 0.0
 
 
 def _one_line(error: BaseException) -> str:
@@ -144,4 +182,6 @@ def _array(
     if dtype.kind == "U":
         return array
     with np.errstate(over="ignore", invalid="ignore"):
-        return array.astype(np.float64) if dtype.kind == "f" else array
+        if dtype.kind == "f" and name != "stamps":
+            return array.astype(np.float64)
+        return array.astype(dtype.newbyteorder("="))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Reading:
         columns: ``{"time": column, "joint_1.position": column, ...}``, for tables.
         rename: ``{name in the log: name of the robot's joint}``, for bags and npz.
         angles: "rad" or "deg", of positions and velocities; None: as the file says, else rad.
-        time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables.
+        time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
         start, end: stamps to cut to, s after the first sample; None: not cut.
     """
 
@@ -117,7 +117,7 @@ def load_log(
     if is_bag(path):
         log = read_bag(path, wanted, reading.topic, progress)
     elif path.suffix == ".npz":
-        log = read_log(path).select(wanted)
+        log = read_log(path, reading.time_unit).select(wanted)
     elif path.is_dir():
         raise LogError(f"{path}: a directory without metadata.yaml: expected a ROS 2 bag or a file")
     else:
@@ -135,12 +135,14 @@ def load_log(
         raise LogError(
             f"{path}: --column and joints of --map are for tables: expected a CSV file (try rename)"
         )
-    if reading.time_unit not in (None, "s"):
-        raise LogError(f"{path}: --time-unit {reading.time_unit} is for tables: expected a CSV file")
+    if path.suffix != ".npz" and reading.time_unit not in (None, "s"):
+        raise LogError(
+            f"{path}: --time-unit {reading.time_unit} is for tables and .npz: a bag has ROS stamps"
+        )
     m = log.measurements
     if reading.angles == "deg":
         m = Measurements(m.stamps, np.deg2rad(m.q), np.deg2rad(m.qd), m.effort)
-    return _finish(path, Log(log.joint_names, m, log.origin_ns, log.columns), joint_names, reading)
+    return _finish(path, replace(log, measurements=m), joint_names, reading)
 
 
 def _finish(path: Path, log: Log, joint_names: tuple[str, ...], reading: Reading) -> Log:
@@ -166,4 +168,4 @@ def _finish(path: Path, log: Log, joint_names: tuple[str, ...], reading: Reading
                 f"{path}: {log.column(name, int(j))} = {values[k, j]:.6g} at {m.stamps[k]:.6g} s (sample {k}): "
                 f"expected at most {_LARGEST:g}; leave that part out with --from and --to, or correct the unit"
             )
-    return Log(joint_names, m, log.origin_ns, log.columns)
+    return replace(log, joint_names=joint_names, measurements=m)

@@ -16,6 +16,8 @@ __all__ = ["GAP", "check_stamps", "good_steps"]
 #: A step longer than this many periods leaves part of the torque unknown, as in the identifier's stream.
 GAP = 1.5
 _PLACES = 5
+_NEGLIGIBLE = 1e-12  # s; at 1000 rad/s the rounding of a position
+_ENOUGH = 20  # samples, for digits that are missing in all stamps to be no chance
 
 
 def good_steps(log: Log) -> NDArray[np.bool_]:
@@ -29,12 +31,13 @@ def good_steps(log: Log) -> NDArray[np.bool_]:
     return finite & (stamps > before)
 
 
-def check_stamps(log: Log, rate_hz: float) -> list[Finding]:
-    """Missing numbers, order, gaps and rate.
+def check_stamps(log: Log, rate_hz: float, error_s: float) -> list[Finding]:
+    """Missing numbers, order, gaps, rate and resolution.
 
     Args:
         log: of the robot's joints.
         rate_hz: declared rate of the measurements.
+        error_s: declared error of a stamp, s.
     """
     m = log.measurements
     out = _missing(log)
@@ -71,7 +74,10 @@ def check_stamps(log: Log, rate_hz: float) -> list[Finding]:
             Finding("error", "too_short", column, f"{int(np.sum(good))} usable samples", "at least 3", "")
         )
         return out
-    return out + _rate(m.stamps[good], rate_hz, column)
+    rate = _rate(m.stamps[good], rate_hz, column)
+    if any(finding.code == "stamp_unit" for finding in rate):
+        return out + rate
+    return out + _resolution(log, m.stamps[good], error_s, column) + rate
 
 
 def _places(times: NDArray[np.float64]) -> str:
@@ -120,6 +126,63 @@ def _missing(log: Log) -> list[Finding]:
                 )
             )
     return out
+
+
+def _resolution(log: Log, stamps: NDArray[np.float64], error_s: float, column: str) -> list[Finding]:
+    """Stamps that were rounded by more than their declared error."""
+    rounding = max(log.stamp_rounding, 0.5 * float(np.spacing(np.max(np.abs(stamps)))))
+    declared = max(error_s, _NEGLIGIBLE)
+    if rounding > declared:
+        return [
+            Finding(
+                "error",
+                "stamp_resolution",
+                column,
+                f"numbers as large as {float(np.max(np.abs(stamps))):.10g} s are rounded by up to {rounding:.2g} s",
+                f"at most the declared stamp_error_s = {error_s:g}",
+                "record whole nanoseconds, or subtract the first stamp before rounding to floating point, or "
+                f"--set measurement.stamp_error_s={_rounded_up(rounding + error_s)}",
+            )
+        ]
+    grid = _grid(stamps)
+    if grid is None or 0.5 * grid <= declared:
+        return []
+    steps = np.rint(np.diff(stamps) / grid)
+    usual = max(float(np.median(steps)), 1.0)
+    if np.mean(np.abs(steps - usual * np.rint(steps / usual)) > 0.5) <= 0.01:
+        return []  # a clock that ticks on the grid
+    return [
+        Finding(
+            "warning",
+            "stamp_resolution",
+            column,
+            f"irregular steps, all of them multiples of {grid:g} s",
+            f"digits down to the declared stamp_error_s = {error_s:g}",
+            "write all digits; if the rest was rounded off, --set measurement.stamp_error_s="
+            f"{_rounded_up(0.5 * grid + error_s)}",
+        )
+    ]
+
+
+def _grid(stamps: NDArray[np.float64]) -> float | None:
+    """The coarsest power of ten, s, of which all stamps are multiples; None if there is none, or too few to tell."""
+    if len(stamps) < _ENOUGH:
+        return None
+    noise = 2.0 * float(np.spacing(np.max(np.abs(stamps))))
+    for digits in range(10):
+        scale = 10.0**digits
+        tolerance = max(1e-6, noise * scale)
+        if tolerance > 0.01:
+            return None
+        scaled = stamps * scale
+        if np.all(np.abs(scaled - np.rint(scaled)) <= tolerance):
+            return 1.0 / scale
+    return None
+
+
+def _rounded_up(value: float) -> str:
+    """At least ``value``, with two digits."""
+    return f"{1.05 * value:.1e}"
 
 
 def _rate(stamps: NDArray[np.float64], rate_hz: float, column: str) -> list[Finding]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.logs.derived_checks import check_derived
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import GAP, good_steps
@@ -183,6 +184,11 @@ def _joint(
     scale = _scale(log, errors, delta, by_v * h, h, j)
     if scale is not None:
         return [*out, scale]
+    derived = check_derived(
+        log, errors, steps, j, model.settings.measurement.rate_hz, bool(model.continuous[j])
+    )
+    if derived is not None:
+        return [*out, derived]
     return out + _contradictions(log, errors, steps, h, by_q, by_v, j)
 
 

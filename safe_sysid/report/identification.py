@@ -22,12 +22,13 @@ from safe_sysid.identification.diagnosis.excitation_words import describe_excita
 from safe_sysid.identification.diagnosis.log import diagnose_log
 from safe_sysid.identification.diagnosis.rows import format_diagnosis
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.tare.file import load_tare
-from safe_sysid.identification.tare.tare import Tare
+from safe_sysid.identification.tare.file import load_tare, read_tare
+from safe_sysid.identification.tare.tare import Tare, TareError
 from safe_sysid.logs.baselines import run_baseline
 from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.checks import check_log
 from safe_sysid.logs.filtering import low_pass
+from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.reading import Reading, load_log, read_mapping
 from safe_sysid.logs.run import LogRun, run_log
@@ -60,6 +61,7 @@ class IdentifyOptions:
     payload_box: str | None = None
     density: tuple[float, float] | None = None
     tare: Path | None = None
+    recorded: datetime | None = None
     temperature: float | None = None
     torque_noise: tuple[float, float] | None = None
     velocity_error: float | None = None
@@ -174,16 +176,16 @@ def identify(options: IdentifyOptions) -> int:
     model = load_robot(options.robot, **overrides)
     errors = MeasurementErrors.from_model(model)
     log = _read(options, model, screen)
-    tare = _tare(options, model, errors, log)
+    tare, dated = _tare(options, model, errors, log)
     read = time.perf_counter()
-    findings = check_log(log, model, errors)
+    findings = [*check_log(log, model, errors), *dated]
     for finding in findings:
         if finding.level == "error" or not screen.quiet:
             print(finding.text, file=sys.stderr)
     wrong = [finding for finding in findings if finding.level == "error"]
     if wrong and not options.force:
         print(
-            f"safe-sysid identify: error: {len(wrong)} errors in {options.log}, nothing identified "
+            f"safe-sysid identify: error: {_count(len(wrong), 'error')} in {options.log}, nothing identified "
             f"(--force goes on all the same)",
             file=sys.stderr,
         )
@@ -233,6 +235,10 @@ def identify(options: IdentifyOptions) -> int:
     return result.exit_status
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _clear(out: Path, used: Sequence[Path | None]) -> None:
     """Remove what an earlier run left: bounds of another log must not outlive it.
 
@@ -275,16 +281,43 @@ def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
         return load_log(options.log, model.joint_names, reading, progress)
 
 
-def _tare(options: IdentifyOptions, model: RobotModel, errors: MeasurementErrors, log: Log) -> Tare | None:
+def _tare(
+    options: IdentifyOptions, model: RobotModel, errors: MeasurementErrors, log: Log
+) -> tuple[Tare | None, list[Finding]]:
     """The tare that was named, or the configured one, if it may be used for a run at the time of this log."""
     name = options.tare or model.settings.tare.file
     if name is None:
-        return None
+        return None, []
     stamps = log.measurements.stamps[np.isfinite(log.measurements.stamps)]
     seconds = 1e-9 * log.origin_ns + (float(stamps[-1]) if stamps.size else 0.0)
-    if not 1e9 < seconds < 1e10:  # simulated time, or counted from a start
-        seconds = options.log.stat().st_mtime
-    return load_tare(name, model, errors, datetime.fromtimestamp(seconds, timezone.utc), options.temperature)
+    findings = []
+    if options.recorded is not None:
+        now, source = options.recorded, "by --recorded"
+    elif 1e9 < seconds < 1e10:
+        now, source = datetime.fromtimestamp(seconds, timezone.utc), "by its stamps"
+    else:  # simulated time, or counted from a start
+        now = datetime.fromtimestamp(options.log.stat().st_mtime, timezone.utc)
+        source = "by the time of its file"
+        findings.append(
+            Finding(
+                "warning",
+                "recording_time",
+                log.column("stamps", 0) if log.columns.get("stamps") else "stamps",
+                f"the age of the tare is judged by the time of the file, {now:%Y-%m-%d %H:%M} UTC",
+                "stamps since 1970",
+                "a copied file may be younger than its log: say --recorded TIME",
+            )
+        )
+    try:
+        return load_tare(name, model, errors, now, options.temperature), findings
+    except TareError as error:
+        if "max_age_h" not in str(error):
+            raise
+        made = read_tare(name).created
+        raise TareError(
+            f"{error}; the tare was recorded {made:%Y-%m-%d %H:%M} UTC, the log {now:%Y-%m-%d %H:%M} UTC ({source})"
+            f"{'' if options.recorded else ': --recorded TIME says otherwise'}"
+        ) from None
 
 
 def _diagnosis(

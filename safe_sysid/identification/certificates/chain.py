@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from safe_sysid.identification.certificates.cuts import (
     cut_coefficients,
     cut_refusal,
 )
-from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
+from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, proved_lower, proved_upper
 from safe_sysid.identification.certificates.file import Certificate, CertificateError
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.robot_identity import (
@@ -29,6 +30,7 @@ from safe_sysid.identification.certificates.robot_identity import (
 )
 from safe_sysid.identification.certificates.row_check import (
     LogBook,
+    NamedLog,
     RefusedError,
     RowChecker,
     sensed_box,
@@ -54,6 +56,7 @@ class Verdict:
         proved_lower, proved_upper: (10,) what was proved; NaN where it was not reached.
         spare: smallest distance of a published bound from the proved one, as a share of the prior's width.
         seconds: it took.
+        log, tare_log: names of the logs that it rests on; empty where none was found, or none is used.
     """
 
     path: Path
@@ -66,6 +69,8 @@ class Verdict:
     proved_upper: FloatArray
     spare: float
     seconds: float
+    log: str = ""
+    tare_log: str = ""
 
     @property
     def passed(self) -> bool:
@@ -77,7 +82,11 @@ class ChainChecker:
     """Remembers what the chain has proved so far: the boxes, and the hash of the last certificate."""
 
     def __init__(
-        self, model: RobotModel, logs: LogBook, progress: Callable[[float], None] | None = None
+        self,
+        model: RobotModel,
+        logs: LogBook,
+        progress: Callable[[float], None] | None = None,
+        tare_logs: LogBook | None = None,
     ) -> None:
         """Start at the prior.
 
@@ -85,8 +94,14 @@ class ChainChecker:
             model: trusted.
             logs: trusted to hold what the sensors said.
             progress: called with the share of a certificate that is done.
+            tare_logs: trusted to be of the empty hand. A certificate can not make a log of a run one of these.
         """
         self._model, self._logs = model, logs
+        self._tare_logs = LogBook(()) if tare_logs is None else tare_logs
+        self._seen: dict[str, dict[str, NamedLog]] = {"log": {}, "tare_log": {}}
+        self._apart: set[tuple[str, str]] = set()
+        self._before: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
         self._progress = progress or (lambda share: None)
         self._declared = MeasurementErrors.from_model(model)
         self._payload = PayloadDeclaration.from_model(model)
@@ -121,7 +136,7 @@ class ChainChecker:
         """
         start = time.perf_counter()
         lower, upper = np.full(10, np.nan), np.full(10, np.nan)
-        reason, spare = None, np.nan
+        reason, spare, self._names = None, np.nan, {}
         try:
             box = self._follow(certificate)
             spare = self._prove(certificate, box, lower, upper)
@@ -139,6 +154,7 @@ class ChainChecker:
             upper,
             spare,
             time.perf_counter() - start,
+            **self._names,
         )
 
     def _follow(self, certificate: Certificate) -> ParameterBox:
@@ -160,6 +176,7 @@ class ChainChecker:
             prior = self._model.arm_prior
             box = ParameterBox(prior.lower, prior.upper, header["epoch"], 0)
             self._epoch, self._boxes, self._checker = header["epoch"], {0: box}, None
+            self._before = {}
         elif previous is None:
             raise RefusedError("chain: starts an epoch again that has begun already")
         elif previous != self._last_sha256:
@@ -199,6 +216,45 @@ class ChainChecker:
             )
         return stated
 
+    def _find(self, certificate: Certificate) -> dict[int, tuple[NamedLog, int]]:
+        """Logs of run and tare; those of one epoch are one log that grows, and one tare."""
+        header, before, wanted_by = certificate.header, self._before, str(certificate.path)
+        named, tare = header["log"], header["tare_log"]
+        log = self._logs.find(named["sha256"], named["samples"], wanted_by)
+        self._names["log"] = log.name
+        if before:
+            earlier = before["log"]
+            if named["samples"] < earlier["samples"]:
+                raise RefusedError(
+                    f"log: {named['samples']} samples, the certificate before it has {earlier['samples']} of this epoch"
+                )
+            if self._logs.prefix(log, earlier["samples"]) != earlier["sha256"]:
+                raise RefusedError(
+                    f"log: {log.name} does not begin with the {earlier['samples']} samples that the certificate "
+                    "before it rests on: expected one growing log in an epoch"
+                )
+            if tare != before["tare_log"]:
+                raise RefusedError(
+                    "tare_log: another than the certificate before it names: expected one in an epoch"
+                )
+        self._seen["log"][log.sha256] = log
+        logs = {0: (log, int(named["samples"]))}
+        if tare is not None:
+            empty = self._tare_logs.find(tare["sha256"], tare["samples"], f"{wanted_by}: tare_log")
+            self._names["tare_log"] = empty.name
+            self._seen["tare_log"][empty.sha256] = empty
+            logs[1] = (empty, int(tare["samples"]))
+        for empty, run in itertools.product(self._seen["tare_log"].values(), self._seen["log"].values()):
+            if (empty.sha256, run.sha256) in self._apart:
+                continue
+            if empty.shares(run):
+                raise RefusedError(
+                    f"tare_log: {empty.name} has the same samples as the run's log {run.name}: expected a log of its "
+                    "own, of the empty hand"
+                )
+            self._apart.add((empty.sha256, run.sha256))
+        return logs
+
     def _prove(
         self, certificate: Certificate, box: ParameterBox, lower: FloatArray, upper: FloatArray
     ) -> float:
@@ -206,14 +262,7 @@ class ChainChecker:
         if np.any(~(arrays["lower"] <= arrays["upper"])):
             raise RefusedError("bounds: expected lower <= upper")
         errors = self._errors(certificate)
-        logs = {
-            which: (
-                self._logs.find(log["sha256"], log["samples"], str(certificate.path)),
-                int(log["samples"]),
-            )
-            for which, log in ((0, header["log"]), (1, header["tare_log"]))
-            if log is not None
-        }
+        logs = self._find(certificate)
         if self._checker is None:
             self._checker = RowChecker(self._model)
         rows, sides = self._checker.check(arrays, errors, logs, self._boxes, self._progress)
@@ -229,6 +278,11 @@ class ChainChecker:
             drift = tare_drift(self._model, errors, arrays["drift"])
             edges[friction, 0], edges[friction, 1] = -drift, drift
         y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
+        for kind, values in (("row", y), ("cut", multipliers)):
+            if not np.all(np.abs(values) < LARGEST_MULTIPLIER):  # NaN neither
+                raise RefusedError(
+                    f"{kind} multipliers: expected finite ones below {LARGEST_MULTIPLIER:g} in magnitude"
+                )
         prior = self._boxes[0]
         width = np.maximum(prior.payload_upper - prior.payload_lower, 1e-300)
         spare = np.inf
@@ -237,6 +291,11 @@ class ChainChecker:
             upper[k] = proved_upper(
                 at + k, rows, sides, y[10 + k], cuts, constants, multipliers[10 + k], edges
             )
+            if not lower[k] <= upper[k]:
+                raise RefusedError(
+                    f"{PAYLOAD_NAMES[k]}: proved >= {lower[k]:.6g} and <= {upper[k]:.6g} {PAYLOAD_UNITS[k]}: what is "
+                    "assumed contradicts the logs, and a contradiction proves nothing"
+                )
             low, high = float(arrays["lower"][k]), float(arrays["upper"][k])
             for side, short in (("lower", low - lower[k]), ("upper", upper[k] - high)):
                 published, proved = (low, lower[k]) if side == "lower" else (high, upper[k])
@@ -288,3 +347,4 @@ class ChainChecker:
                 raise RefusedError(f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box")
         self._boxes[seq] = dataclasses.replace(box.with_payload(arrays["lower"], arrays["upper"]), seq=seq)
         self._last_sha256 = certificate.sha256
+        self._before = {name: certificate.header[name] for name in ("log", "tare_log")}

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.intervals import iadd, imul, isub, up
 
-__all__ = ["proved_lower", "proved_upper"]
+__all__ = ["LARGEST_MULTIPLIER", "proved_lower", "proved_upper"]
 
 FloatArray = NDArray[np.float64]
+#: Beyond it products may overflow, and infinity minus infinity is what comparisons do not see.
+LARGEST_MULTIPLIER = 1e100
 
 
 @njit(cache=True)
@@ -35,7 +37,10 @@ def _upper(
     multipliers: FloatArray,
     box: FloatArray,
 ) -> float:
-    """Upper bound of ``sign * x[index]``; arrays as in :func:`proved_upper`, intervals in a last axis of two."""
+    """Upper bound of ``sign * x[index]``; arrays as in :func:`proved_upper`, intervals in a last axis of two.
+
+    NaN as soon as anything on the way is not finite: a later max or min could hide it.
+    """
     size = box.shape[0]
     r = np.zeros((size, 2))
     r[index, 0] = r[index, 1] = sign
@@ -44,18 +49,29 @@ def _upper(
         if y[i] != 0.0:
             for p in range(size):
                 if rows[i, p, 0] != 0.0 or rows[i, p, 1] != 0.0:
+                    if not (math.isfinite(rows[i, p, 0]) and math.isfinite(rows[i, p, 1])):
+                        return math.nan
                     lo, hi = imul(y[i], y[i], rows[i, p, 0], rows[i, p, 1])
                     r[p, 0], r[p, 1] = isub(r[p, 0], r[p, 1], lo, hi)
-            value = up(value + up(max(y[i] * sides[i, 0], y[i] * sides[i, 1])))
+            low, high = y[i] * sides[i, 0], y[i] * sides[i, 1]
+            if not (math.isfinite(low) and math.isfinite(high)):
+                return math.nan
+            value = up(value + up(max(low, high)))
     for k in range(multipliers.shape[0]):
         if multipliers[k] != 0.0:
             for p in range(size):
                 if cuts[k, p, 0] != 0.0 or cuts[k, p, 1] != 0.0:
+                    if not (math.isfinite(cuts[k, p, 0]) and math.isfinite(cuts[k, p, 1])):
+                        return math.nan
                     lo, hi = imul(multipliers[k], multipliers[k], cuts[k, p, 0], cuts[k, p, 1])
                     r[p, 0], r[p, 1] = iadd(r[p, 0], r[p, 1], lo, hi)
             value = up(value + up(-multipliers[k] * constants[k]))
     for p in range(size):
+        if not (math.isfinite(r[p, 0]) and math.isfinite(r[p, 1])):
+            return math.nan
         if r[p, 0] != 0.0 or r[p, 1] != 0.0:
+            if math.isnan(box[p, 0]) or math.isnan(box[p, 1]):
+                return math.nan
             lo, hi = imul(r[p, 0], r[p, 1], box[p, 0], box[p, 1])
             value = up(value + hi)
     return value
@@ -86,12 +102,13 @@ def proved_upper(
         sign: 1 or -1.
     """
     trivial = float(box[index, 1] if sign > 0.0 else -box[index, 0])
-    if not (np.all(np.isfinite(row_multipliers)) and np.all(np.isfinite(cut_multipliers))):
-        return trivial
+    for multipliers in (row_multipliers, cut_multipliers):
+        if not np.all(np.abs(multipliers) < LARGEST_MULTIPLIER):  # NaN neither
+            return trivial
     if np.any(cut_multipliers < 0.0):
         return math.inf
     value = _upper(index, sign, rows, sides, row_multipliers, cuts, constants, cut_multipliers, box)
-    return min(trivial, value) if value == value else trivial
+    return min(trivial, value) if math.isfinite(value) else trivial
 
 
 def proved_lower(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RebuiltRow, RowRebuilder, Window
 from safe_sysid.identification.certificates.robot_identity import errors_to_json
 from safe_sysid.identification.certificates.step_bounds import sensed_offset
-from safe_sysid.identification.digest import LogDigest
+from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
@@ -45,6 +46,27 @@ class NamedLog:
     name: str
     joint_names: tuple[str, ...]
     measurements: Measurements
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the whole log."""
+        return log_digest(self.joint_names, self.measurements)
+
+    @cached_property
+    def readings(self) -> frozenset[bytes]:
+        """Position, velocity and effort of every sample, without its stamp."""
+        m = self.measurements
+        table = np.ascontiguousarray(np.column_stack([m.q, m.qd, m.effort]), dtype="<f8")
+        return frozenset(row.tobytes() for row in table)
+
+    def shares(self, other: NamedLog) -> bool:
+        """Whether one is the other, or a part of it, with whatever stamps: most samples of the shorter are in both.
+
+        Args:
+            other: log.
+        """
+        least = min(len(self.readings), len(other.readings))
+        return least > 0 and 2 * len(self.readings & other.readings) > least
 
 
 def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
@@ -126,6 +148,18 @@ class LogBook:
             f"{wanted_by}: needs a log whose first {samples} samples have sha256 {sha256}; looked at: {names}"
         )
 
+    def prefix(self, log: NamedLog, samples: int) -> str | None:
+        """Digest of a log's first samples; None if it has fewer, or is not in this book.
+
+        Args:
+            log: as :meth:`find` returned it.
+            samples: how many.
+        """
+        for i, mine in enumerate(self._logs):
+            if mine is log and samples <= len(log.measurements):
+                return self._digest(i, samples)
+        return None
+
     def _digest(self, i: int, samples: int) -> str:
         known = self._known[i]
         if samples not in known:
@@ -179,17 +213,18 @@ class RowChecker:
         self._check_fields(arrays, logs, boxes)
         kept: dict[tuple[object, ...], RebuiltRow] = {}
         views = {which: self._view(log, errors) for which, (log, _) in logs.items()}
+        names = {which: log.sha256 for which, (log, _) in logs.items()}
         for which, view in views.items():
             mine = np.flatnonzero(arrays["log"] == which)
             if mine.size:
-                self._rebuild(arrays, mine, view, which, boxes, kept, progress)
+                self._rebuild(arrays, mine, view, names, boxes, kept, progress)
         self._rebuilt = kept
 
         size = 14 * n
         rows, sides = np.zeros((count, size + 20 + 3 * n, 2)), np.empty((count, 2))
         payload, friction = slice(10 * (n - 1), 10 * n), np.r_[10 * n : 12 * n, 13 * n : 14 * n]
         for i in range(count):
-            row = kept[_key(arrays, i)]
+            row = kept[_key(arrays, i, names)]
             box = sensed_box(self._hand_box if arrays["log"][i] else boxes[0], errors)
             self._compare(arrays, i, row, box, views[int(arrays["log"][i])])
             rows[i, :size] = row.matrix.stacked()
@@ -206,10 +241,10 @@ class RowChecker:
             raise RefusedError(f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's")
         if errors_to_json(errors) != self._errors:  # rows rebuilt with other errors are other rows
             self._errors, self._views, self._rebuilt = errors_to_json(errors), {}, {}
-        if log.name not in self._views:
+        if log.sha256 not in self._views:
             rate = self._model.settings.measurement.rate_hz
-            self._views[log.name] = LogView(log.measurements, errors, self._model.continuous, rate)
-        return self._views[log.name]
+            self._views[log.sha256] = LogView(log.measurements, errors, self._model.continuous, rate)
+        return self._views[log.sha256]
 
     def _check_fields(
         self,
@@ -243,14 +278,15 @@ class RowChecker:
         arrays: Mapping[str, Any],
         mine: NDArray[np.int64],
         view: LogView,
-        which: int,
+        names: Mapping[int, str],
         boxes: Mapping[int, ParameterBox],
         kept: dict[tuple[object, ...], RebuiltRow],
         progress: Callable[[float], None],
     ) -> None:
+        which = int(arrays["log"][mine[0]])
         wanted: dict[int, dict[Window, list[int]]] = {}
         for i in (int(x) for x in mine):
-            key = _key(arrays, i)
+            key = _key(arrays, i, names)
             if key in self._rebuilt:
                 kept[key] = self._rebuilt[key]
                 continue
@@ -270,7 +306,7 @@ class RowChecker:
             for batch in _batches(sorted(windows, key=lambda w: (w.first, w.last, w.ramp))):
                 rebuilder = RowRebuilder(self._model.kinematics, view, box, batch)
                 for window in batch:
-                    self._take(arrays, windows[window], rebuilder, window, kept)
+                    self._take(arrays, windows[window], rebuilder, window, kept, names)
                     done += window.last - window.first
                     progress(done / total)
 
@@ -281,6 +317,7 @@ class RowChecker:
         rebuilder: RowRebuilder,
         window: Window,
         kept: dict[tuple[object, ...], RebuiltRow],
+        names: Mapping[int, str],
     ) -> None:
         where = f"row {rows[0]}, {self._joint(arrays, rows[0])}"
         sample = rebuilder.contradiction(window)
@@ -292,7 +329,7 @@ class RowChecker:
             raise RefusedError(
                 f"{where}: the torque beside the window, which the declared delay asks for, is not known"
             )
-        kept.update({_key(arrays, i): found[int(arrays["joint"][i])] for i in rows})
+        kept.update({_key(arrays, i, names): found[int(arrays["joint"][i])] for i in rows})
 
     def _joint(self, arrays: Mapping[str, Any], i: int) -> str:
         return self._model.joint_names[int(arrays["joint"][i])]
@@ -348,5 +385,7 @@ def _batches(windows: list[Window]) -> Iterator[list[Window]]:
         yield batch
 
 
-def _key(arrays: Mapping[str, Any], i: int) -> tuple[object, ...]:
-    return tuple(arrays[name][i].item() for name in ("log", "first", "last", "ramp", "box_seq", "joint"))
+def _key(arrays: Mapping[str, Any], i: int, names: Mapping[int, str]) -> tuple[object, ...]:
+    """What a rebuilt row depends on within an epoch; the digest, as two certificates may name two logs."""
+    fields = ("log", "first", "last", "ramp", "box_seq", "joint")
+    return (names[int(arrays["log"][i])], *(arrays[name][i].item() for name in fields))

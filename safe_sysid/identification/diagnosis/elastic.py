@@ -73,6 +73,7 @@ class ElasticProgram:
         leaving: Sequence[tuple[int, int]] = (),
         lowest: FloatArray | None = None,
         rounds: int = 60,
+        budget: float = np.inf,
     ) -> None:
         """Start with no row in the solver.
 
@@ -84,6 +85,7 @@ class ElasticProgram:
                 which then does both, or a further one.
             lowest: (E,) smallest value of each s of ``elastic``, -1 or more; None for 0.
             rounds: of taking in broken rows, per program.
+            budget: of all programs together, simplex iterations times rows in the solver; what is left is unfinished.
         """
         m, size = matrix.shape
         self._matrix, self._target = matrix, target
@@ -94,7 +96,8 @@ class ElasticProgram:
         self._lowest = np.zeros(self._extra)
         if lowest is not None:
             self._lowest[:count] = lowest
-        self._rounds, self._size = rounds, size
+        self._rounds, self._size, self._budget = rounds, size, budget
+        self.work = 0.0  #: so far
         self._upper_in, self._lower_in = np.zeros(m, bool), np.zeros(m, bool)
         self._working: list[tuple[int, float]] = []
         self._solver = self._new_solver()
@@ -160,6 +163,8 @@ class ElasticProgram:
             x = np.array(solver.getSolution().col_value)
             if not self._take_in(x):
                 return self._solution(x, full, True)
+            if self.work > self._budget:
+                break
         return self._solution(x, full, False)
 
     def _run(self, strategy: int) -> highspy.HighsModelStatus:
@@ -167,8 +172,12 @@ class ElasticProgram:
         solver.setOptionValue("solver", "simplex")
         solver.setOptionValue("simplex_strategy", strategy)
         solver.run()
+        self.work += max(solver.getInfo().simplex_iteration_count, 0) * (len(self._working) + 1.0)
         status = solver.getModelStatus()
-        if status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible):
+        if np.isfinite(self._budget) or status in (
+            highspy.HighsModelStatus.kOptimal,
+            highspy.HighsModelStatus.kInfeasible,
+        ):
             return status
         solver.clearSolver()  # stalled where hundreds of rows meet in a point
         solver.setOptionValue("solver", "ipm")

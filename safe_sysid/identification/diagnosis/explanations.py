@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float64]
 #: Weights of kinds: one number that explains all beats a wider noise that would explain anything.
 _WEIGHT = {"offset": 1.0, "coulomb": 1.1, "viscous": 1.2, "noise": 1.5, "torque_abs": 1.6, "velocity": 2.5,
            "rotor_inertia": 1.6, "link": 2.0, "payload_prior": 2.0, "hand": 2.0, "acceleration": 3.0}  # fmt: skip
+_SMALL = 0.003  # of a joint's limit: errors that may well have been declared too small by as much
 _FLOORS = ("mass", *("first_moment",) * 3, *("inertia",) * 6)
 
 
@@ -30,13 +31,14 @@ class Explanation:
 
     Attributes:
         kind: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration",
-            "link", "payload_prior", "hand", "sign" or "payload".
+            "link", "payload_prior", "hand", "sign", "payload" or "held" (something in the hand at the tare).
         joint: index it is about, None for no single one.
         text: what to declare, in words.
         cost: mean share of slack that it adds to an equation. rank: cost times a weight of the kind.
         errors: fields of :class:`MeasurementErrors` to replace, for trying it out.
         prior: parameter, new lower and upper bound, likewise; None where no prior changes.
         checked: True if trying it out made the data consistent, False if not, None if nobody tried.
+        factor: what is to be declared over what was, roughly.
         size, resize: how much of it, and the same explanation with another size.
     """
 
@@ -48,6 +50,7 @@ class Explanation:
     errors: Mapping[str, Any] = field(default_factory=dict)
     prior: tuple[int, float, float] | None = None
     checked: bool | None = None
+    factor: float = 1.0
     size: float = 0.0
     resize: Callable[[float], Explanation] | None = field(default=None, repr=False)
 
@@ -107,13 +110,14 @@ def candidates(
     for j in range(n):
         mine = (rows.joint == j).astype(float)
         yield _noise(j, noise * mine, names, errors)
-        yield _torque_abs(j, area * mine / (1.0 + errors.torque_rel[j]), names, errors)
+        yield _torque_abs(
+            j, area * mine / (1.0 + errors.torque_rel[j]), names, errors, float(model.limits.torque[j])
+        )
         inertia = float(box.upper[12 * n + j])
         if errors.torque_source != "link" and inertia > 0.0:
             # Both ends of a window: this much at least is added by a velocity error.
-            yield _velocity(
-                j, np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine, names, errors
-            )
+            share = np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine
+            yield _velocity(j, share, names, errors, float(model.limits.velocity[j]))
     share = cause["quadrature"] + cause["momentum"] + cause["friction"]
     yield _acceleration(share, errors)
     reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
@@ -163,28 +167,38 @@ def _noise(joint: int | None, widen: FloatArray, names: tuple[str, ...], e: Meas
         usable = bool(np.all(b < 1.0))
         return Explanation(
             "noise", joint, f"declare {factor:.3g} times the torque noise of {where}{said}", cost,
-            cost * _WEIGHT["noise"], {"torque_abs": a, "torque_rel": b} if usable else {},
+            cost * _WEIGHT["noise"], {"torque_abs": a, "torque_rel": b} if usable else {}, factor=factor,
         )  # fmt: skip
 
     return _make("noise", joint, widen, build, always=True)
 
 
-def _torque_abs(joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+def _torque_abs(
+    joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors, limit: float
+) -> Candidate:
     def build(s: float, cost: float) -> Explanation:
         a = e.torque_abs.copy()
         a[joint] += s
         text = f"torque_abs of {names[joint]} from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} N m"
-        return Explanation("torque_abs", joint, text, cost, cost * _WEIGHT["torque_abs"], {"torque_abs": a})
+        factor = a[joint] / (e.torque_abs[joint] + _SMALL * limit)
+        return Explanation(
+            "torque_abs", joint, text, cost, cost * _WEIGHT["torque_abs"], {"torque_abs": a}, factor=factor
+        )
 
     return _make("torque_abs", joint, widen, build)
 
 
-def _velocity(joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+def _velocity(
+    joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors, limit: float
+) -> Candidate:
     def build(s: float, cost: float) -> Explanation:
         v = e.velocity.copy()
         v[joint] += s
         text = f"velocity_error of {names[joint]} from {e.velocity[joint]:.3g} to {v[joint]:.3g} rad/s"
-        return Explanation("velocity", joint, text, cost, cost * _WEIGHT["velocity"], {"velocity": v})
+        factor = v[joint] / (e.velocity[joint] + _SMALL * limit)
+        return Explanation(
+            "velocity", joint, text, cost, cost * _WEIGHT["velocity"], {"velocity": v}, factor=factor
+        )
 
     return _make("velocity", joint, widen, build)
 
@@ -195,7 +209,13 @@ def _acceleration(widen: FloatArray, e: MeasurementErrors) -> Candidate:
         largest = float(np.max(e.acceleration))
         text = f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} rad/s^2 at most)"
         return Explanation(
-            "acceleration", None, text, cost, cost * _WEIGHT["acceleration"], {"acceleration": a}
+            "acceleration",
+            None,
+            text,
+            cost,
+            cost * _WEIGHT["acceleration"],
+            {"acceleration": a},
+            factor=1.0 + s,
         )
 
     return _make("acceleration", None, widen, build)
@@ -231,7 +251,12 @@ def _parameter(
             bias = errors.torque_bias.copy()
             bias[joint] += by
             prior, changed = None, {"torque_bias": bias}
-        return Explanation(kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior)
+        # Friction and offset are declared as numbers about zero: what counts is the whole, not the uncertainty.
+        reach = max(abs(lower), abs(upper)) if kind in ("coulomb", "viscous", "offset") else 0.0
+        factor = 1.0 + by / max(radius, reach)
+        return Explanation(
+            kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior, factor=factor
+        )
 
     return Candidate(kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain)
 

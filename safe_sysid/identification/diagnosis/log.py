@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.explanations import Explanation
-from safe_sysid.identification.diagnosis.rows import Diagnosis, diagnose_rows, scaled_problem, with_remarks
+from safe_sysid.identification.diagnosis.problem import scaled_problem
+from safe_sysid.identification.diagnosis.rows import Diagnosis, diagnose_rows, with_remarks
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -25,6 +26,11 @@ _PIECE = 4000  # samples turned into equations at once
 _MAX_ROWS = 150_000
 _TRIED = 3  # explanations
 _GROWTH = (1.0, 1.1, 1.3)  # of a change that turned out to be not enough
+_LEAST_SAMPLES = 50
+_MEDIAN = 0.6745  # of |x| over the standard deviation, of noise
+_NOISY = 0.8  # of the declared bound: noise inside it has a smaller standard deviation
+_WHITE = 0.2  # by how much estimates of noise may differ
+_PEAK = 1.2  # times the largest error that is seen for certain
 _SLOPE = 0.01  # a scale error of velocities below which nothing is said
 
 
@@ -56,9 +62,12 @@ def diagnose_log(
     everything = rows if tare_rows is None else MomentumRows.concatenate([rows, tare_rows])
     found = diagnose_rows(model, errors, everything, sensor_prior(box, errors))
     tell(0.7)
+    scatter = _scatter(model, errors, measurements) if found.margin < 0.0 else []
     tried = [
-        _try(model, errors, measurements, tare_rows, explanation) if i < _TRIED else explanation
-        for i, explanation in enumerate(found.explanations)
+        _try(model, errors, measurements, tare_rows, explanation)
+        if i < _TRIED + len(scatter)
+        else explanation
+        for i, explanation in enumerate((*scatter, *found.explanations))
     ]
     tell(1.0)
     # What was tried and did not help stays in the list, behind what did or was not tried.
@@ -136,6 +145,43 @@ def _agrees(
         again = MomentumRows.concatenate([again, tare_rows])
     matrix, target, _ = scaled_problem(model, changed, again, sensor_prior(box, changed))
     return ElasticProgram(matrix, target).minimise().feasible
+
+
+def _scatter(model: RobotModel, errors: MeasurementErrors, measurements: Measurements) -> list[Explanation]:
+    """Whether velocities are noisier from sample to sample than declared, as differences of positions are.
+
+    Differences of third and of fourth order give one and the same estimate of noise, but not of a smooth motion.
+    """
+    qd = measurements.qd[np.all(np.isfinite(measurements.qd), axis=1)]
+    if len(qd) < _LEAST_SAMPLES:
+        return []
+    third, fourth = (np.median(np.abs(np.diff(qd, order, axis=0)), axis=0) for order in (3, 4))
+    third, fourth = third / (_MEDIAN * np.sqrt(20.0)), fourth / (_MEDIAN * np.sqrt(70.0))
+    peak = np.max(np.abs(np.diff(qd, 3, axis=0)), axis=0) / 8.0  # no error below it makes such a difference
+    noisy = (
+        (third > _NOISY * errors.velocity)
+        & (peak > errors.velocity)
+        & (np.abs(fourth - third) < _WHITE * third)
+        & (third > 0.0)
+    )
+    if not np.any(noisy):
+        return []
+
+    def explain(size: float) -> Explanation:
+        velocity = np.where(
+            noisy, np.maximum(size * np.maximum(peak, third), errors.velocity), errors.velocity
+        )
+        parts = [
+            f"{model.joint_names[j]} from {errors.velocity[j]:.3g} to {velocity[j]:.3g} rad/s"
+            for j in np.flatnonzero(noisy)
+        ]
+        text = (
+            f"velocity_error of {', '.join(parts)}: velocities scatter by {np.max(third[noisy]):.2g} rad/s from sample "
+            "to sample; are they differences of positions?"
+        )
+        return Explanation("velocity", None, text, 0.0, 0.0, {"velocity": velocity})
+
+    return [replace(explain(_PEAK), size=_PEAK, resize=explain)]
 
 
 def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements: Measurements) -> list[str]:

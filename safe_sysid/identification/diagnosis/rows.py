@@ -8,16 +8,29 @@ equations on average: the true cause tends to be the cheapest, but a diagnosis i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.bounds.drift import drift_of, drifting
-from safe_sysid.identification.bounds.joint_rows import unscaled_rows
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution
+from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.diagnosis.declared import (
+    Contradiction,
+    contradicted_knowledge,
+    payload_extent,
+)
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
+from safe_sysid.identification.diagnosis.problem import scaled_problem
+from safe_sysid.identification.diagnosis.structural import (
+    TOLERANCE,
+    earlier,
+    held,
+    margin,
+    payload_change,
+    widest,
+    wrong_sign,
+)
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
@@ -27,12 +40,13 @@ from safe_sysid.robot.parameters import ParameterBox
 __all__ = ["Diagnosis", "Suspect", "diagnose_rows", "format_diagnosis", "scaled_problem"]
 
 FloatArray = NDArray[np.float64]
-_TOLERANCE = 1e-6  # of slack: below it rows agree
 _PROGRAMS = 40  # explanations that are computed exactly
 _SHOWN = 4
-_BISECTIONS = 8
-_SPLIT_COST, _SIGN_COST = 0.05, 0.02  # what a change of payload, a wrong sign cost in mean slack
-_EXTRA = 20  # columns of theta_h and of the hand's opening
+_BLUNDERS = {
+    False: "wrong robot, units or signs, a wrong effort, or a payload that is not rigid, or touches something?",
+    True: "was the hand empty? else wrong robot, units or signs, a wrong effort, or something touched the arm?",
+}
+_LARGE = 10.0  # times what is declared: a change beyond it explains nothing
 
 
 @dataclass(frozen=True)
@@ -56,14 +70,17 @@ class Diagnosis:
 
     Attributes:
         joint_names: n names.
-        empty: no parameters agree with the equations.
+        empty: no parameters agree with the equations and with what is declared of hand and payload.
         margin: share of every slack that can be given up before no parameters agree; negative if none do.
         noise_scale: smallest factor on the declared torque noise of all joints with which some do; infinite if none.
         joint_scales: (n,) the same factor on one joint alone.
         joint_shares: (n,) parts of the joints in the contradiction. cause_shares: of the causes of error.
         suspects: the equations with the largest parts.
-        explanations: single changes that make the data consistent, the cheapest first.
+        explanations: single changes that make the data consistent, the cheapest first; none that is absurdly large.
         remarks: further lines.
+        contradictions: where equations agree with each other, the declarations that they contradict.
+        extent: where there are such, what the equations say of the payload, for people.
+        tare: of a tare, with nothing in the hand.
     """
 
     joint_names: tuple[str, ...]
@@ -76,34 +93,17 @@ class Diagnosis:
     suspects: tuple[Suspect, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     remarks: tuple[str, ...] = ()
-
-
-def scaled_problem(
-    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scaled matrix (M, 14 n + 10 + D) and target (M,), and the radii (14 n + 10,) that scale theta and theta_h.
-
-    The last D unknowns, zero without a tare, are the drift of friction since then.
-
-    Args:
-        model: gives the hand's prior and the drift.
-        errors: declared.
-        rows: of the run, and of a tare where ``log`` is 1.
-        box: of theta.
-    """
-    lower, upper = model.hand_prior
-    middle = np.concatenate([box.mid, 0.5 * (lower + upper)])
-    radius = np.concatenate([box.rad, 0.5 * (upper - lower)])
-    columns, drift = drifting(drift_of(model, errors) * np.any(rows.log == 1))
-    matrix = unscaled_rows(rows, box.size, columns)
-    moved = matrix[:, box.size + 20 :] * drift
-    matrix = matrix[:, : box.size + 10]
-    target = (rows.target - matrix @ middle) / rows.slack
-    return np.concatenate([matrix * radius, moved], axis=1) / rows.slack[:, None], target, radius
+    contradictions: tuple[Contradiction, ...] = ()
+    extent: str = ""
+    tare: bool = False
 
 
 def diagnose_rows(
-    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
+    model: RobotModel,
+    errors: MeasurementErrors,
+    rows: MomentumRows,
+    box: ParameterBox,
+    knowledge: PayloadKnowledge | None = None,
 ) -> Diagnosis:
     """Explain a set of equations; some seconds where it is empty.
 
@@ -111,14 +111,17 @@ def diagnose_rows(
         model: the arm.
         errors: declared.
         rows: those that are there; where some were forgotten, changes that are suggested are lower bounds.
-        box: of the parameters: the prior (of a run, or of the arm with its empty hand).
+        box: of the parameters: the prior (of a run, or of the arm with its empty hand), or what was published.
+        knowledge: of hand and payload; None for what the model declares.
     """
     if not len(rows):
         return Diagnosis(model.joint_names, False, 1.0)
     matrix, target, radius = scaled_problem(model, errors, rows, box)
-    found = _margin(matrix, target)
-    if found.value <= _TOLERANCE:
-        return Diagnosis(model.joint_names, False, -found.value)
+    found = margin(matrix, target)
+    tare = _is_tare(model, rows, box)
+    if found.value <= TOLERANCE:
+        agree = Diagnosis(model.joint_names, False, -found.value, tare=tare)
+        return agree if tare else _declared(agree, model, errors, rows, box, knowledge)
     weight = np.abs(found.multipliers)
     weight /= max(weight.sum(), 1e-300)
     options = list(candidates(model, errors, rows, box, radius))  # those that widen slacks come first
@@ -128,10 +131,12 @@ def diagnose_rows(
     signed = found.multipliers / max(np.abs(found.multipliers).sum(), 1e-300)
     explanations, scales = _explain(program, options, matrix, signed, found.value, model.n)
     structural = [
-        *_wrong_sign(model, rows, matrix, target, box),
-        *_payload_change(rows, matrix, target, box.n),
+        *wrong_sign(model, rows, matrix, target, box),
+        *payload_change(rows, matrix, target, box.n),
     ]
-    everything = sorted([*explanations, *structural], key=lambda e: e.rank)
+    structural += held(model, errors, rows) if tare else earlier(model, errors, rows, box)
+    small = [e for e in explanations if e.factor <= _LARGE]
+    everything = sorted([*small, *structural], key=lambda e: e.rank)
     parts = rows.parts / rows.slack[:, None]
     order = np.argsort(-weight)[:5]
     return Diagnosis(
@@ -154,13 +159,39 @@ def diagnose_rows(
             if weight[i] > 0.0
         ),
         explanations=tuple(everything),
+        tare=tare,
     )
 
 
-def _margin(matrix: FloatArray, target: FloatArray) -> ElasticSolution:
-    """The s >= -1 that all slacks must grow by, relatively, before some parameters agree with all rows."""
-    program = ElasticProgram(matrix, target, np.ones((len(target), 1)), lowest=np.array([-1.0]))
-    return program.minimise(elastic={0: 1.0})
+def _is_tare(model: RobotModel, rows: MomentumRows, box: ParameterBox) -> bool:
+    """Whether nothing was in the hand."""
+    lower, upper = model.hand_prior
+    inside = np.all(box.payload_lower >= lower) and np.all(box.payload_upper <= upper)
+    return bool(inside or np.all(rows.log == 1))
+
+
+def _declared(
+    agree: Diagnosis,
+    model: RobotModel,
+    errors: MeasurementErrors,
+    rows: MomentumRows,
+    box: ParameterBox,
+    knowledge: PayloadKnowledge | None,
+) -> Diagnosis:
+    """What the equations contradict although they agree with each other."""
+    known = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
+    wide = widest(model, box)
+    found = contradicted_knowledge(model, errors, rows, wide, known)
+    narrower = np.any(wide.payload_lower < box.payload_lower) or np.any(
+        wide.payload_upper > box.payload_upper
+    )
+    if not found and narrower and contradicted_knowledge(model, errors, rows, box, known):
+        found = [Contradiction("earlier", "the bounds known of this payload before")]
+    if not found:
+        return agree
+    extent = payload_extent(model, errors, rows, wide, known.opening)
+    text = "" if extent is None else extent.text(known.box)
+    return replace(agree, empty=True, contradictions=tuple(found), extent=text)
 
 
 def _explain(
@@ -203,69 +234,6 @@ def _explain(
     return out, scales
 
 
-def _wrong_sign(
-    model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray, box: ParameterBox
-) -> Iterator[Explanation]:
-    """Joints whose effort with the other sign makes everything agree, and matters."""
-    shift = (rows.target / rows.slack) * 2.0
-    for j in range(model.n):
-        mine = rows.joint == j
-        if not np.any(mine) or np.median(np.abs(shift[mine])) < 2.0:
-            continue
-        flipped = target - np.where(mine, shift, 0.0)
-        if _margin(matrix, flipped).value <= _TOLERANCE:
-            yield Explanation(
-                "sign",
-                j,
-                f"effort of {model.joint_names[j]} has the wrong sign: with the other one all equations agree",
-                _SIGN_COST,
-                _SIGN_COST,
-            )
-
-
-def _payload_change(
-    rows: MomentumRows, matrix: FloatArray, target: FloatArray, n: int
-) -> Iterator[Explanation]:
-    """Whether one change of theta_e, at one time, makes everything agree."""
-    run = rows.log == 0
-    if not np.any(run):
-        return
-    start, end = float(rows.start[run].min()), float(rows.end[run].max())
-
-    def agree(mask: NDArray[np.bool_]) -> bool:
-        return bool(_margin(matrix[mask], target[mask]).value <= _TOLERANCE) if np.any(mask) else True
-
-    # The longest beginning, and the longest end, that agree with themselves.
-    low, high = start, end
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if agree(~run | (rows.end <= middle)) else (low, middle)
-    first = low
-    low, high = start, end
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if agree(~run | (rows.start >= middle)) else (middle, high)
-    last = high
-    margin = 0.1 * (end - start)
-    if last > first or first < start + margin or last > end - margin:
-        return
-    middle = 0.5 * (first + last)
-    payload = slice(10 * (n - 1), 10 * n)
-    use = ~run | (rows.end <= middle) | (rows.start >= middle)
-    after = run[use] & (rows.start[use] >= middle)
-    both = np.concatenate([matrix[use], np.where(after[:, None], matrix[use][:, payload], 0.0)], axis=1)
-    both[after, payload] = 0.0
-    if _margin(both, target[use]).value <= _TOLERANCE:
-        yield Explanation(
-            "payload",
-            None,
-            f"the payload changed, or slipped, between {last:.2f} s and {first:.2f} s: what comes before and what "
-            "comes after each agree with the declarations; identify the two parts apart",
-            _SPLIT_COST,
-            _SPLIT_COST,
-        )
-
-
 def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
     """Lines for people, the most important first; one line if nothing is wrong.
 
@@ -279,6 +247,8 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
                 f"equations agree with each other; the declared errors could be {100 * d.margin:.2g} % smaller, no more"
             )
         return lines
+    if d.contradictions:
+        return [*lines, *_contradictions(d)]
     lines.append(
         "no parameters agree with all equations: errors would have to be "
         f"{1.0 - d.margin:.3g} times as large as declared"
@@ -297,17 +267,31 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
         one = [
             f"{name} alone {scale:.3g}"
             for name, scale in zip(d.joint_names, d.joint_scales, strict=True)
-            if np.isfinite(scale)
+            if scale <= _LARGE
         ]
-        scale = f"{d.noise_scale:.3g}" if np.isfinite(d.noise_scale) else "no factor"
+        scale = f"{d.noise_scale:.3g} times" if d.noise_scale <= _LARGE else f"nothing below {_LARGE:g} times"
         lines.append(
-            f"torque noise that would do: {scale} times on all joints; {', '.join(one) or 'no joint alone'}"
+            f"torque noise that would do: {scale} on all joints; {', '.join(one) or 'no joint alone'}"
         )
-    for i, e in enumerate(d.explanations[:_SHOWN]):
-        lines.append(f"{'most likely' if i == 0 else 'or'}: {e.text}{e.checked_text}")
-    if not d.explanations:
-        lines.append("no single change of a declaration explains the data: more than one assumption is false")
+    shown = d.explanations[:_SHOWN]
+    certain = bool(shown) and shown[0].checked is not False
+    if not certain:
+        lines.append(f"no single small change explains it: {_BLUNDERS[d.tare]}")
+    for i, e in enumerate(shown):
+        lines.append(f"{'most likely' if i == 0 and certain else 'or'}: {e.text}{e.checked_text}")
     return lines
+
+
+def _contradictions(d: Diagnosis) -> list[str]:
+    first = d.contradictions[0]
+    if first.kind == "together":
+        lines = [
+            f"equations agree with each other, but contradict what is declared: {first.text} together, no one alone"
+        ]
+    else:
+        lines = [f"the equations agree without it: {first.text} contradicts them"]
+        lines += [f"or they agree without another declaration: {c.text}" for c in d.contradictions[1:]]
+    return [*lines, f"what the equations say: {d.extent}"] if d.extent else lines
 
 
 def _shares(values: FloatArray, names: tuple[str, ...]) -> str:
