@@ -68,9 +68,10 @@ def test_a_payload_box_that_is_too_small_is_named_with_what_the_data_say(model, 
 
 
 def test_the_box_of_a_configuration_needs_no_argument(model, errors, run):
-    wrong = dataclasses.replace(model.settings.payload.envelope, size=(0.02,) * 3, center=(0.0, 0.0, 0.05))
-    payload = dataclasses.replace(model.settings.payload, box=wrong)
-    other = dataclasses.replace(model, settings=dataclasses.replace(model.settings, payload=payload))
+    settings = model.settings
+    wrong = settings.payload.envelope.model_copy(update={"size": (0.02,) * 3, "center": (0.0, 0.0, 0.05)})
+    payload = settings.payload.model_copy(update={"box": wrong})
+    other = dataclasses.replace(model, settings=settings.model_copy(update={"payload": payload}))
     identifier = Identifier(other)
     identifier.add(run.data[:1200])
     assert identifier.update().status is UpdateStatus.EMPTY_SET
@@ -146,9 +147,10 @@ def test_no_absurd_factor_is_offered(model, errors, run):
 
 def test_velocities_that_are_differences_of_positions_are_recognised(model, errors, run):
     h = np.diff(run.data.stamps)
-    q = run.data.q + run.rng.uniform(-1.0, 1.0, run.data.q.shape) * 2e-5
+    errors = dataclasses.replace(errors, position=np.full(model.n, 2e-6), velocity=np.full(model.n, 1e-3))
+    q = run.data.q + run.rng.uniform(-1.0, 1.0, run.data.q.shape) * 2e-6
     qd = np.vstack([run.data.qd[:1], np.diff(q, axis=0) / h[:, None]])
-    data = Measurements(run.data.stamps, run.data.q, qd, run.data.effort)[:1200]
+    data = Measurements(run.data.stamps, q, qd, run.data.effort)[:1200]
     found = diagnose_log(model, errors, data)
     assert found.empty
     first = found.explanations[0]

@@ -289,3 +289,37 @@ def test_the_directory_of_the_log_is_not_cleared(tmp_path, capsys):
 def test_what_was_written_passes_verification(done):
     folder, _ = done
     assert main(["verify", str(folder / "out")]) == 0
+
+
+def test_what_is_declared_has_units_and_says_what_is_not_declared(done):
+    folder, result = done
+    declared = result["declared"]
+    assert declared["measurement.torque_abs"] == "0.05 N m"
+    assert declared["uncertainty.floor.mass"] == "0.001 kg"
+    assert declared["payload.box"] is None
+    assert not any("Settings" in (text or "") or "None" in (text or "") for text in declared.values())
+    page = (folder / "out" / "report.html").read_text()
+    assert "<td>not declared</td>" in page
+    assert "report.html" not in page
+    assert f"<title>Payload of kinova_gen3: {folder / 'log.npz'}</title>" in page
+
+
+def test_only_guaranteed_intervals_are_called_ok(done, tmp_path, capsys):
+    folder, _ = done
+    for method, word in (("ols", "ESTIMATE: "), ("lp", "OK: ")):
+        assert (
+            run_identify(folder / "log.npz", "--out", tmp_path / "o", "--method", method, "--to", "0.5") == 0
+        )
+        assert capsys.readouterr().out.strip().splitlines()[-1].startswith(word)
+
+
+def test_a_density_without_a_box_names_the_options(capsys):
+    assert run_identify("log.npz", "--quiet", "--density", "500,8000") == 2
+    assert "--density: value = '500,8000': expected --payload-box too" in capsys.readouterr().err
+
+
+def test_one_error_is_one(tmp_path, capsys):
+    m = piece()
+    write_log(tmp_path / "log.npz", JOINTS, Measurements(1e3 * m.stamps, m.q, m.qd, m.effort))
+    assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out") == 2
+    assert "error: 1 error in " in capsys.readouterr().err

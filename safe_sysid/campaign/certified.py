@@ -67,11 +67,10 @@ class CertificateTrail:
     def faults(self) -> list[str]:
         """What the checker refuses; the files are gone afterwards."""
         names = self._model.joint_names
-        logs = [NamedLog("log", names, self._log)]
-        if self._tare is not None:
-            logs.append(NamedLog("tare", names, self._tare))
+        run = LogBook([NamedLog("log", names, self._log)])
+        tare = LogBook([] if self._tare is None else [NamedLog("tare", names, self._tare)])
         try:
-            checker = ChainChecker(self._model, LogBook(logs))
+            checker = ChainChecker(self._model, run, tare_logs=tare)
             for verdict in checker.check([read_certificate(path) for path in self._paths]):
                 if verdict.reason is not None:
                     self._faults.append(f"certificate refused: {verdict.reason}")

@@ -109,8 +109,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
     if options.resume and out is None:
         raise CampaignError("--resume: expected --out FILE or --json FILE, to say what to go on with")
-    check_output("--out" if options.out else "--json", out)
-    check_output("--json", options.json)
+    _check_outputs(**{"--json": options.json, "--out": out})
     trials: dict[int, dict[str, Any]] = {}
     interrupted = False
     _stop_on_terminate()
@@ -149,6 +148,18 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
         return 130
     wrong = [trial for trial in found if "error" in trial or not (attacked or is_sound(trial))]
     return 1 if wrong else 0
+
+
+def _check_outputs(**files: Path | None) -> None:
+    """Refuse, before anything runs, files that cannot be written."""
+    from safe_sysid.campaign.results import CampaignError
+    from safe_sysid.errors import ConfigError
+
+    for option, path in files.items():
+        try:
+            check_output(option, path)
+        except ConfigError as error:
+            raise CampaignError(str(error)) from None
 
 
 def _stop_on_terminate() -> None:
@@ -237,7 +248,7 @@ def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
 
     from safe_sysid.campaign.trial import repeat_trial
 
-    check_output("--save-log", options.save_log)
+    _check_outputs(**{"--save-log": options.save_log})
     result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
     print(json.dumps(result, indent=1))
     from safe_sysid.campaign.summary import is_sound

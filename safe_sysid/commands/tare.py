@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare
     from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
+    from safe_sysid.logs.npz import write_log
     from safe_sysid.logs.reading import load_log
     from safe_sysid.robot.loading import load_robot
 
@@ -98,6 +99,9 @@ def run(options: argparse.Namespace) -> int:
             print("\n".join(format_diagnosis(found)), file=sys.stderr)
         raise
     write_tare(options.out, tare)
+    kept = options.out.with_name(f"{options.out.stem}_log.npz")
+    if kept.resolve() != path.resolve():  # `safe-sysid verify` needs it, whatever the log was read from
+        write_log(kept, model.joint_names, log.measurements, log.origin_ns)
     print(
         f"{options.out}: {len(tare.log_rows)} equations of {tare.samples} samples, "
         f"recorded {created:%Y-%m-%d %H:%M} UTC"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="log of the run; may be given again (default: whatever .npz beside the certificates has the right digest)",
     )
     parser.add_argument(
-        "--tare-log", action="append", default=[], metavar="LOG.npz", help="log of the tare; likewise"
+        "--tare-log",
+        action="append",
+        default=[],
+        metavar="LOG.npz",
+        help="log of the tare, in which you know the hand to be empty (default: tare_log.npz beside the certificates)",
     )
     parser.add_argument(
         "--robot",
@@ -69,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
     for name in options.files:
         schema, paths = _collect(Path(name), tuple(checks))
         good &= checks[schema](paths, options, console)
+        if good and Path(name).is_dir():
+            good &= _no_strays(Path(name), console)
     return 0 if good else 1
 
 
@@ -87,7 +94,9 @@ def _collect(path: Path, schemas: Sequence[str]) -> tuple[str, list[Path]]:
             try:
                 schema = read_header(candidate)[0].get("schema")
             except CertificateError:
-                continue
+                schema = None
+            if schema not in schemas and candidate.name.startswith("certificate_"):
+                schema = schemas[0]  # it says that it is one: reading it will say what is wrong
             if isinstance(schema, str) and schema in schemas:
                 found.setdefault(schema, []).append(candidate)
         if not found:
@@ -100,6 +109,15 @@ def _collect(path: Path, schemas: Sequence[str]) -> tuple[str, list[Path]]:
     if schema not in schemas:
         raise CertificateError(f"{path}: schema = {schema!r}: {expected}")
     return str(schema), [*_before(path, header), path]
+
+
+def _no_strays(folder: Path, console: Console) -> bool:
+    """Whether no arrays lie there whose certificate is gone."""
+    for arrays in sorted(folder.glob("certificate_*.npz")):
+        if not arrays.with_suffix(".json").is_file():
+            console.print(f"FAIL: {arrays.with_suffix('.json')}: missing, its arrays are there", markup=False)
+            return False
+    return True
 
 
 def _before(path: Path, header: Mapping[str, Any]) -> list[Path]:
@@ -138,19 +156,51 @@ def _check_identification(paths: Sequence[Path], options: argparse.Namespace, co
         console.print(f"FAIL: {broken}", markup=False)
         return False
     model = _robot(options, certificates[0])
-    book = _logs(options, paths)
+    book, tares = _logs(options, paths)
     verdicts: list[Verdict] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=AnyConsole(stderr=True), transient=True) as bar:
         task = bar.add_task("rebuilding rows", total=len(certificates))
         checker = ChainChecker(
-            model, book, lambda share: bar.update(task, completed=len(verdicts) + 0.99 * share)
+            model, book, lambda share: bar.update(task, completed=len(verdicts) + 0.99 * share), tares
         )
         for verdict in checker.check(certificates):
             verdicts.append(verdict)
             bar.update(task, completed=len(verdicts))
-    _report(console, model, certificates, verdicts)
-    return all(verdict.passed for verdict in verdicts)
+    wrong = None
+    if verdicts[-1].passed and all(Path(name).is_dir() for name in options.files):
+        wrong = _published(paths[0].parent, verdicts[-1])
+    _report(console, model, certificates, verdicts, wrong)
+    return wrong is None and all(verdict.passed for verdict in verdicts)
+
+
+def _published(folder: Path, last: Verdict) -> str | None:
+    """What ``bounds.yaml`` and ``result.json`` of a directory publish that the last certificate does not prove."""
+    from safe_sysid.errors import SafeSysIdError
+    from safe_sysid.robot.parameters import PAYLOAD_NAMES
+    from safe_sysid.robot.yaml_file import read_yaml
+
+    for name, section in (("bounds.yaml", "bounds"), ("result.json", "parameters")):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            content = json.loads(path.read_text("utf-8")) if path.suffix == ".json" else read_yaml(path)
+            entries = content.get(section) if isinstance(content, dict) else None
+            if entries is None and name == "result.json":
+                continue  # of another command
+            if isinstance(entries, list):
+                entries = {entry["name"]: entry for entry in entries}
+            for k, parameter in enumerate(PAYLOAD_NAMES):
+                low, high = float(entries[parameter]["lower"]), float(entries[parameter]["upper"])
+                if not (low <= last.proved_lower[k] and last.proved_upper[k] <= high):
+                    return (
+                        f"{path}: {parameter} in [{low!r}, {high!r}], proved is "
+                        f"[{float(last.proved_lower[k])!r}, {float(last.proved_upper[k])!r}]"
+                    )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SafeSysIdError) as error:
+            return f"{path}: bounds cannot be read: {type(error).__name__} {error}"
+    return None
 
 
 def _robot(options: argparse.Namespace, certificate: Certificate) -> RobotModel:
@@ -179,16 +229,21 @@ def _robot(options: argparse.Namespace, certificate: Certificate) -> RobotModel:
     return load_robot(name, **overrides)
 
 
-def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> LogBook:
-    """Logs that were named, and those beside the certificates; these may also be other files."""
+def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> tuple[LogBook, LogBook]:
+    """Logs of runs and of tares: named, or beside the certificates, where other files may lie as well.
+
+    Which log is of the empty hand is the user's word, or the name ``tare_log.npz``; never a certificate's.
+    """
     from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
     from safe_sysid.logs.log import LogError
     from safe_sysid.logs.npz import read_log
 
-    logs = []
-    for name in (*options.log, *options.tare_log):
-        log = read_log(name)
-        logs.append(NamedLog(str(name), log.joint_names, log.measurements))
+    logs: list[NamedLog] = []
+    tares: list[NamedLog] = []
+    for names, book in ((options.log, logs), (options.tare_log, tares)):
+        for name in names:
+            log = read_log(name)
+            book.append(NamedLog(str(name), log.joint_names, log.measurements))
     arrays = {path.with_suffix(".npz") for path in paths}
     for folder in dict.fromkeys(path.parent for path in paths):
         for candidate in sorted(folder.glob("*.npz")):
@@ -198,25 +253,57 @@ def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> LogBook:
                 log = read_log(candidate)
             except LogError:
                 continue
-            logs.append(NamedLog(str(candidate), log.joint_names, log.measurements))
-    return LogBook(logs)
+            book = tares if candidate.name == "tare_log.npz" else logs
+            book.append(NamedLog(str(candidate), log.joint_names, log.measurements))
+    return LogBook(logs), LogBook(tares)
+
+
+def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
+    """What a PASS rests on besides the errors of measurement, in words."""
+    payload, tare = model.settings.payload, model.settings.tare
+    low, high = model.hand_prior
+    lines = [
+        "one payload in one grasp throughout each epoch's log "
+        f"({', '.join(dict.fromkeys(v.log for v in verdicts))})",
+        "kinematics, and every parameter of the arm within the prior of the robot's file",
+        f"mass of the last link with the empty hand in [{low[0]:.6g}, {high[0]:.6g}] kg (and its other nine parameters)",
+        f"friction: Coulomb's law constant outside of {model.friction_transition_velocity:g} rad/s, viscous, constant",
+    ]
+    opening = [float(x) for x in payload.hand_opening]
+    lines.append(f"opening the hand changes its parameters by at most {opening}")
+    if payload.box is not None:
+        lines.append(f"payload inside its box: {payload.box}")
+    if payload.density is not None:
+        lines.append(f"density of the payload: {payload.density} kg/m^3")
+    for name in dict.fromkeys(v.tare_log for v in verdicts if v.tare_log):
+        lines.append(f"hand empty in {name}")
+        lines.append(f"drift of friction and offsets since the tare: {tare.drift}")
+    return lines
 
 
 def _report(
-    console: Console, model: RobotModel, certificates: Sequence[Certificate], verdicts: Sequence[Verdict]
+    console: Console,
+    model: RobotModel,
+    certificates: Sequence[Certificate],
+    verdicts: Sequence[Verdict],
+    wrong: str | None,
 ) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("certificate", "samples", "equations", "cuts", "result", "time, s"):
-        table.add_column(title, justify="left" if title in ("certificate", "result") else "right")
+    for title in ("certificate", "samples", "equations", "cuts", "result", "time, s", "log"):
+        table.add_column(title, justify="left" if title in ("certificate", "result", "log") else "right")
     for v in verdicts:
         result = "proved" if v.passed else "NOT PROVED"
-        table.add_row(v.identity, str(v.samples), str(v.rows), str(v.cuts), result, f"{v.seconds:.2f}")
+        counts = (str(v.samples), str(v.rows), str(v.cuts))
+        table.add_row(v.identity, *counts, result, f"{v.seconds:.2f}", Path(v.log).name)
     console.print(table)
     last = verdicts[-1]
     if not last.passed:
         console.print(f"FAIL: {last.path.name}: {last.reason}", markup=False)
+        return
+    if wrong is not None:
+        console.print(f"FAIL: {wrong}", markup=False)
         return
     final = certificates[len(verdicts) - 1]
     bounds = Table(box=None, header_style="bold", pad_edge=False)
@@ -232,6 +319,8 @@ def _report(
         if name != "n" and not isinstance(value, bool) and value is not None
     )
     console.print(f"Declared, not proved (largest of the joints): {stated}", markup=False)
+    for line in _assumed(model, verdicts):
+        console.print(f"assumed: {line}", markup=False)
     console.print(
         f"PASS: {len(verdicts)} certificate{'s' if len(verdicts) > 1 else ''} of {model.name}: what the logs say and "
         f"what is declared imply these bounds of the last link with hand and payload",

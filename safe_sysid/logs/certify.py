@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safe_sysid.identification.certificates.file import CertificateContext, write_certificate
+from safe_sysid.identification.bounds.proof import UpdateProof
+from safe_sysid.identification.certificates.file import (
+    CertificateContext,
+    CertificateError,
+    write_certificate,
+)
 from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
@@ -12,6 +17,10 @@ from safe_sysid.identification.identifier import UpdateResult
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CertificateWriter"]
+
+
+#: Certificates that are kept while none can be written; about 0.3 MB each.
+_MOST_WAITING = 64
 
 
 class CertificateWriter:
@@ -39,6 +48,8 @@ class CertificateWriter:
         self._digest = LogDigest(model.joint_names)
         self.last: Path | None = None
         self.written = 0
+        self._waiting: list[tuple[UpdateProof, CertificateContext]] = []
+        self._lost = False
 
     @property
     def log_sha256(self) -> str:
@@ -58,6 +69,10 @@ class CertificateWriter:
 
         Args:
             result: of the update that followed the samples so far.
+
+        Raises:
+            CertificateError: it cannot be written: it is kept, and written before the next one, as each certificate
+                rests on the one before it. If too many wait, this epoch gets no more.
         """
         if result.proof is None:
             return
@@ -72,5 +87,23 @@ class CertificateWriter:
             tare_sha256=None if self._tare is None else self._tare[0],
             tare_samples=0 if self._tare is None else self._tare[1],
         )
-        self.last = write_certificate(self._directory, result.proof, context, self.last)
-        self.written += 1
+        if self._lost or len(self._waiting) >= _MOST_WAITING:
+            self._lost = True
+            self.flush()
+            raise CertificateError(
+                f"{self._directory}: {_MOST_WAITING} certificates could not be written: later ones of epoch "
+                f"{context.epoch} would rest on what is missing and are left out"
+            )
+        self._waiting.append((result.proof, context))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what could not be written before, oldest first.
+
+        Raises:
+            CertificateError: it still cannot be.
+        """
+        while self._waiting:
+            self.last = write_certificate(self._directory, *self._waiting[0], self.last)
+            self._waiting.pop(0)
+            self.written += 1

@@ -72,7 +72,7 @@ class Log:
         missing = [name for name in wanted if name not in self.joint_names]
         if missing:
             raise LogError(
-                f"joint {missing[0]!r} is not in the log: expected all of {', '.join(wanted)}; "
+                f"{missing[0]!r} is not in the log: expected all of {', '.join(wanted)}; "
                 f"the log has {', '.join(self.joint_names)}"
             )
         index = np.array([self.joint_names.index(name) for name in wanted])

@@ -233,8 +233,14 @@ class IdentifierSession:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write the samples of the epoch, so that its certificates can be verified."""
+        """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait.
+
+        Raises:
+            CertificateError: they still cannot be written.
+        """
         self._save_log()
+        if self._writer is not None:
+            self._writer.flush()
 
     def _save_log(self) -> None:
         if self._log_directory is None or not self._parts:

@@ -173,7 +173,15 @@ def identify(options: IdentifyOptions) -> int:
     screen = _Screen(options.quiet)
     begin = time.perf_counter()
     overrides = robot_overrides(options)
-    model = load_robot(options.robot, **overrides)
+    try:
+        model = load_robot(options.robot, **overrides)
+    except ConfigError as error:
+        if options.density is None or options.payload_box is not None or "payload.box" not in error.expected:
+            raise
+        text = ",".join(f"{x:g}" for x in options.density)
+        raise ConfigError(
+            "--density", "value", text, "--payload-box too: without a box it says nothing"
+        ) from None
     errors = MeasurementErrors.from_model(model)
     log = _read(options, model, screen)
     tare, dated = _tare(options, model, errors, log)

@@ -48,7 +48,7 @@ GUARANTEES = {
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ r.robot }}: {{ title }}</title><style>
+<title>{{ title }}: {{ r.log.path }}</title><style>
 body { font: 16px/1.45 system-ui, sans-serif; color: #22272e; max-width: 52rem; margin: 0 auto; padding: 0.8rem; }
 h1 { font-size: 1.4rem; margin: 0.4rem 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.4rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
@@ -94,7 +94,8 @@ here.{% endif %}</p>
 <h2>What is guaranteed</h2><ul>{% for line in guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
 <h2>What is not</h2><ul>{% for line in not_guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
 <h2>Declared</h2><div class="scroll"><table>{% for key, value in r.declared.items() %}<tr><td>{{ key }}</td>
-<td>{{ value }}</td></tr>{% endfor %}</table></div>
+<td>{{ "not declared" if value is none else value|replace("^2", "²")|replace("^3", "³") }}</td></tr>{% endfor %}
+</table></div>
 <h2>Check it yourself</h2>
 <p>{% if r.certificate %}<code>{{ command }}</code> recomputes every bound from the log, with
 code that shares no solver with the identification.{% else %}There is no certificate.{% endif %}</p>
@@ -119,7 +120,7 @@ def identification_html(
     return environment.from_string(_PAGE).render(
         r=result,
         title=f"Payload of {result.robot}",
-        verdict=verdict,
+        verdict=verdict.rpartition("; see ")[0] or verdict,  # this is what one would see
         verdict_class=classes[result.status],
         pictures=[(caption, base64.b64encode(data).decode("ascii")) for caption, data in pictures.items()],
         guaranteed=_lines(result, kind),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +33,16 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["assemble_result", "print_result", "write_all"]
+
+_UNITS = {
+    "rate_hz": "Hz", "torque_abs": "N m", "torque_bias": "N m", "torque_drift": "N m", "position_error": "rad",
+    "velocity_error": "rad/s", "stamp_error_s": "s", "torque_delay_s": "s", "torque_jitter_s": "s",
+    "gravity_angle": "rad", "torque_rate": "N m/s", "jerk": "rad/s^3", "max_age_s": "s", "max_age_h": "h",
+    "acceleration_bound": "rad/s^2", "friction_transition_velocity": "rad/s", "mass": "kg", "first_moment": "kg m",
+    "inertia": "kg m^2", "coulomb": "N m", "viscous": "N m s/rad", "rotor_inertia": "kg m^2", "offset": "N m",
+    "center": "m", "size": "m", "density": "kg/m^3", "hand_opening": "(kg, kg m, kg m^2)",
+    "max_temperature_difference": "K",
+}  # fmt: skip
 
 
 def assemble_result(
@@ -91,7 +102,7 @@ def assemble_result(
             sha256=certificates.log_sha256 if certificates is not None and not run.empty else None,
         ),
         tare=tare,
-        declared=_declared(model),
+        declared=_declared(model, tare is not None),
         parameters=[
             ParameterEntry(
                 name=name,
@@ -139,15 +150,37 @@ def assemble_result(
     )
 
 
-def _declared(model: RobotModel) -> dict[str, str]:
-    """The assumptions that the intervals stand on, as texts."""
-    out = {f"measurement.{key}": str(value) for key, value in model.settings.measurement}
-    out["identification.acceleration_bound"] = str(model.settings.identification.acceleration_bound)
-    out["uncertainty"] = str(model.settings.uncertainty)
-    out["friction_transition_velocity"] = str(model.friction_transition_velocity)
+def _declared(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
+    """The assumptions that the intervals stand on, as texts with units; None: not declared."""
+    settings, payload = model.settings, model.settings.payload
+    out: dict[str, str | None] = {}
+    _flatten(out, "measurement", settings.measurement)
+    _flatten(out, "identification.acceleration_bound", settings.identification.acceleration_bound)
+    _flatten(out, "uncertainty", settings.uncertainty)
+    _flatten(out, "friction_transition_velocity", model.friction_transition_velocity)
     for key in ("box", "density", "hand_opening"):
-        out[f"payload.{key}"] = str(getattr(model.settings.payload, key, None))
+        _flatten(out, f"payload.{key}", getattr(payload, key))
+    if with_tare:
+        _flatten(out, "tare", settings.tare)
     return out
+
+
+def _flatten(out: dict[str, str | None], key: str, value: object) -> None:
+    """Add a setting, or all that it consists of."""
+    if isinstance(value, BaseModel):
+        for name, part in value:
+            _flatten(out, f"{key}.{name}", part)
+        return
+    unit = (
+        "" if key in ("tare.drift.coulomb", "tare.drift.viscous") else _UNITS.get(key.rpartition(".")[2], "")
+    )
+    if value is None:
+        out[key] = None
+    elif isinstance(value, (str, bool)):
+        out[key] = str(value)
+    else:
+        numbers = ", ".join(f"{x:.10g}" for x in np.atleast_1d(np.asarray(value, float)))
+        out[key] = f"{numbers} {unit}".rstrip()
 
 
 def write_all(
@@ -212,10 +245,10 @@ def _verdict(result: IdentificationResult, out: Path) -> str:
         return f"CONTRADICTION: {result.message}; see {out / 'report.html'}"
     if result.status == "no_data":
         return f"NOTHING FOUND: {result.message}; see {out / 'report.html'}"
-    word = "guaranteed" if result.guaranteed else "estimated, not guaranteed"
+    first, word = ("OK", "guaranteed") if result.guaranteed else ("ESTIMATE", "not guaranteed")
     return (
-        f"OK: payload {alone.nominal[0]:.4g} kg, in [{alone.lower[0]:.4g}, {alone.upper[0]:.4g}] kg, with hand and "
-        f"last link in [{mass.lower:.4g}, {mass.upper:.4g}] kg, {word}; see {out / 'report.html'}"
+        f"{first}: payload {alone.nominal[0]:.4g} kg, in [{alone.lower[0]:.4g}, {alone.upper[0]:.4g}] kg, "
+        f"with hand and last link in [{mass.lower:.4g}, {mass.upper:.4g}] kg, {word}; see {out / 'report.html'}"
     )
 
 

@@ -124,7 +124,7 @@ class IdentificationResult(_Model):
     exit_status: int
     log: LogEntry
     tare: str | None
-    declared: dict[str, str]
+    declared: dict[str, str | None]
     parameters: Annotated[list[ParameterEntry], Field(min_length=10, max_length=10)]
     nominal_consistent: bool
     payload: PayloadAlone

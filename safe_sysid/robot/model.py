@@ -153,7 +153,10 @@ class RobotModel:
 
     @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:
-        """Bounds (10,), (10,) of the last link with the *empty* hand: its nominal within the declared uncertainty.
+        """Bounds (10,), (10,) of the last link with the *empty* hand, at any opening.
+
+        Its nominal within the declared uncertainty, and within what opening the hand changes: the nominal is that of
+        one opening, a tare may be taken at another, and a payload be held at a third.
 
         The prior box's own theta_e block cannot serve: it is that of hand and payload together.
         """
@@ -162,7 +165,8 @@ class RobotModel:
         floors = np.array([floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6])
         nominal = self.theta_nominal[10 * (self.n - 1) : 10 * self.n]
         # One part in 10^15 more: a truth at exactly the declared 5 % must not fall out by rounding.
-        radius = (uncertainty.relative * np.abs(nominal) + floors) * (1.0 + 1e-15)
+        opening = np.asarray(self.settings.payload.hand_opening, float)
+        radius = (uncertainty.relative * np.abs(nominal) + floors + opening) * (1.0 + 1e-15)
         lower, upper = np.nextafter(nominal - radius, -np.inf), np.nextafter(nominal + radius, np.inf)
         lower[0] = max(lower[0], 0.0)
         return frozen_array(lower, (10,), "hand_prior"), frozen_array(upper, (10,), "hand_prior")

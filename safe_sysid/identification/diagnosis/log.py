@@ -30,6 +30,7 @@ _LEAST_SAMPLES = 50
 _MEDIAN = 0.6745  # of |x| over the standard deviation, of noise
 _NOISY = 0.8  # of the declared bound: noise inside it has a smaller standard deviation
 _WHITE = 0.2  # by how much estimates of noise may differ
+_NAMED = 2  # joints
 _PEAK = 1.2  # times the largest error that is seen for certain
 _SLOPE = 0.01  # a scale error of velocities below which nothing is said
 
@@ -70,6 +71,7 @@ def diagnose_log(
         for i, explanation in enumerate((*scatter, *found.explanations))
     ]
     tell(1.0)
+    tried = [e for i, e in enumerate(tried) if i >= len(scatter) or e.checked]
     # What was tried and did not help stays in the list, behind what did or was not tried.
     tried.sort(key=lambda e: (e.checked is False, e.rank))
     return with_remarks(replace(found, explanations=tuple(tried)), remarks)
@@ -171,10 +173,14 @@ def _scatter(model: RobotModel, errors: MeasurementErrors, measurements: Measure
         velocity = np.where(
             noisy, np.maximum(size * np.maximum(peak, third), errors.velocity), errors.velocity
         )
+        joints = np.flatnonzero(noisy)
         parts = [
-            f"{model.joint_names[j]} from {errors.velocity[j]:.3g} to {velocity[j]:.3g} rad/s"
-            for j in np.flatnonzero(noisy)
+            f"{model.joint_names[j]} from {errors.velocity[j]:.3g} to {velocity[j]:.3g} rad/s" for j in joints
         ]
+        if joints.size > _NAMED:
+            parts = [
+                f"{joints.size} joints to {np.min(velocity[joints]):.3g} .. {np.max(velocity[joints]):.3g} rad/s"
+            ]
         text = (
             f"velocity_error of {', '.join(parts)}: velocities scatter by {np.max(third[noisy]):.2g} rad/s from sample "
             "to sample; are they differences of positions?"

@@ -43,7 +43,8 @@ FloatArray = NDArray[np.float64]
 _PROGRAMS = 40  # explanations that are computed exactly
 _SHOWN = 4
 _BLUNDERS = {
-    False: "wrong robot, units or signs, a wrong effort, or a payload that is not rigid, or touches something?",
+    False: "wrong robot, units or signs, a wrong effort, a payload that is not rigid or touches something,"
+    " or more than one false declaration?",
     True: "was the hand empty? else wrong robot, units or signs, a wrong effort, or something touched the arm?",
 }
 _LARGE = 10.0  # times what is declared: a change beyond it explains nothing

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
+from safe_sysid.identification.bounds.dual_bounds import is_proved_empty
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
@@ -317,7 +318,7 @@ def make_tare(
         if more is not None:
             rows = MomentumRows.concatenate([rows, _useful(more, wide)])
         if len(rows) > _CANDIDATES:
-            rows = rows.take(_agreeing(model, rows, select_rows(rows, wide, payload, drift)).order)
+            rows = rows.take(_agreeing(model, rows, wide, select_rows(rows, wide, payload, drift)).order)
         tell(0.2 * min(1.0, (start + _PIECE) / len(measurements)))
     if not len(rows):
         raise TareError(
@@ -325,7 +326,7 @@ def make_tare(
             "expected a motion of at least 0.1 s without gaps"
         )
     selection = _agreeing(
-        model, rows, select_rows(rows, wide, payload, drift, lambda share: tell(0.2 + 0.8 * share))
+        model, rows, wide, select_rows(rows, wide, payload, drift, lambda share: tell(0.2 + 0.8 * share))
     )
     return Tare(
         log_rows=rows.take(np.sort(selection.order[:max_rows])),
@@ -349,9 +350,16 @@ def _useful(rows: MomentumRows, box: ParameterBox) -> MomentumRows:
     return rows.take(reach > rows.slack)
 
 
-def _agreeing(model: RobotModel, rows: MomentumRows, selection: Selection) -> Selection:
+def _agreeing(model: RobotModel, rows: MomentumRows, box: ParameterBox, selection: Selection) -> Selection:
     if selection.margin > 0.0:
         return selection
+    lower = np.nextafter(rows.target - rows.slack, -np.inf)
+    upper = np.nextafter(rows.target + rows.slack, np.inf)
+    if not is_proved_empty(rows.matrix, lower, upper, box.lower, box.upper, selection.multipliers / rows.slack):
+        raise TareError(
+            "tare: the solver found no arm that agrees with all equations, nor a proof that there is none: expected a "
+            "motion that excites more, or errors declared larger"
+        )
     worst = int(np.argmax(np.abs(selection.multipliers)))
     raise TareError(
         "tare: no parameters of an arm with the empty hand agree with all measurements: a declared assumption is false "
