@@ -323,3 +323,28 @@ def test_one_error_is_one(tmp_path, capsys):
     write_log(tmp_path / "log.npz", JOINTS, Measurements(1e3 * m.stamps, m.q, m.qd, m.effort))
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out") == 2
     assert "error: 1 error in " in capsys.readouterr().err
+
+
+def test_a_scale_in_the_mapping_turns_signs_and_units_and_is_recorded(tmp_path):
+    m = piece()
+    q, qd, effort = np.array(m.q), np.array(m.qd), np.array(m.effort)
+    q[:, 1], qd[:, 1], effort[:, 1] = -q[:, 1], -qd[:, 1], -1000.0 * effort[:, 1]
+    write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps, q, qd, effort))
+    part = {"position": -1, "velocity": -1, "effort": -0.001}
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": {"joint_2": part}}))
+    command = [tmp_path / "log.npz", "--out", tmp_path / "o", "--quiet", "--map", tmp_path / "map.yaml"]
+    assert run_identify(*command, "--to", "0.75") == 0
+    result = json.loads((tmp_path / "o" / "result.json").read_text())
+    assert holds(result, true_log()[0])
+    assert "joint_2.effort times -0.001" in result["log"]["scaled"]
+    assert "joint_2.effort times -0.001" in (tmp_path / "o" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "scale", [{"elbow": {"effort": 2}}, {"joint_1": {"effort": 0}}, {"joint_1": {"mass": 2}}]
+)
+def test_scales_that_cannot_be(tmp_path, capsys, scale):
+    write_log(tmp_path / "log.npz", JOINTS, piece()[:50])
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": scale}))
+    assert run_identify(tmp_path / "log.npz", "--map", tmp_path / "map.yaml", "--quiet") == 2
+    assert "scale" in capsys.readouterr().err

@@ -279,3 +279,37 @@ def test_no_text_gets_past_as_anything_but_one_line(tmp_path_factory, data):
     path.write_bytes(bytes(content))
     log, reason = outcome(load_log, path, JOINTS)
     assert reason if log is None else log.joint_names == JOINTS
+
+
+def written(path, change):
+    """A table of 50 samples with its text changed, and its measurements."""
+    m = random_measurements(np.random.default_rng(3))
+    write_csv(path, m.stamps, csv_columns(m, STYLES["dotted"]))
+    path.write_text(change(path.read_text()))
+    return m
+
+
+def test_an_incomplete_last_line_is_left_out_wherever_it_ends(tmp_path):
+    path = tmp_path / "a.csv"
+    for cut in (1, 3, 40, 300):
+        m = written(path, lambda text, cut=cut: text[:-cut])
+        log = read_csv(path, JOINTS)
+        assert np.array_equal(log.measurements.effort, m.effort[:49])
+        assert log.columns["cut"]
+    written(path, lambda text: text)
+    assert len(read_csv(path, JOINTS)) == 50
+    assert "cut" not in read_csv(path, JOINTS).columns
+
+
+@pytest.mark.parametrize("before", ["# robot: mine, date\n#\n", "# one\n\n", "#"])
+def test_leading_comments_are_skipped_and_names_in_one_are_found(tmp_path, before):
+    m = written(tmp_path / "a.csv", lambda text: before + text)
+    assert np.array_equal(read_csv(tmp_path / "a.csv", JOINTS).measurements.q, m.q)
+    written(tmp_path / "b.csv", lambda text: "# robot: mine\n# " + text)
+    assert np.array_equal(read_csv(tmp_path / "b.csv", JOINTS).measurements.q, m.q)
+
+
+def test_a_table_separated_by_blanks_is_named_as_such(tmp_path):
+    written(tmp_path / "a.csv", lambda text: text.replace(",", " "))
+    with pytest.raises(LogError, match="separated by blanks"):
+        read_csv(tmp_path / "a.csv", JOINTS)

@@ -168,7 +168,7 @@ def _check_identification(paths: Sequence[Path], options: argparse.Namespace, co
             verdicts.append(verdict)
             bar.update(task, completed=len(verdicts))
     wrong = None
-    if verdicts[-1].passed and all(Path(name).is_dir() for name in options.files):
+    if verdicts[-1].passed and paths[0].parent in [Path(name) for name in options.files]:
         wrong = _published(paths[0].parent, verdicts[-1])
     _report(console, model, certificates, verdicts, wrong)
     return wrong is None and all(verdict.passed for verdict in verdicts)
@@ -186,7 +186,7 @@ def _published(folder: Path, last: Verdict) -> str | None:
             continue
         try:
             content = json.loads(path.read_text("utf-8")) if path.suffix == ".json" else read_yaml(path)
-            entries = content.get(section) if isinstance(content, dict) else None
+            entries: Any = content.get(section) if isinstance(content, dict) else None
             if entries is None and name == "result.json":
                 continue  # of another command
             if isinstance(entries, list):
@@ -266,8 +266,8 @@ def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
         "one payload in one grasp throughout each epoch's log "
         f"({', '.join(dict.fromkeys(v.log for v in verdicts))})",
         "kinematics, and every parameter of the arm within the prior of the robot's file",
-        f"mass of the last link with the empty hand in [{low[0]:.6g}, {high[0]:.6g}] kg (and its other nine parameters)",
-        f"friction: Coulomb's law constant outside of {model.friction_transition_velocity:g} rad/s, viscous, constant",
+        f"mass of last link and empty hand in [{low[0]:.6g}, {high[0]:.6g}] kg (and its other nine parameters)",
+        f"friction constant; its sign known outside of {model.friction_transition_velocity:g} rad/s",
     ]
     opening = [float(x) for x in payload.hand_opening]
     lines.append(f"opening the hand changes its parameters by at most {opening}")

@@ -238,7 +238,7 @@ class Identifier:
         text = "no single window stands out"
         if row >= 0:
             text = (
-                f"largest part in the proof: joint {self._model.joint_names[int(rows.joint[row])]}, "
+                f"largest part in the proof: {self._model.joint_names[int(rows.joint[row])]}, "
                 f"window {rows.start[row]:.4f} .. {rows.end[row]:.4f} s"
             )
         what = [_CUT_WORDS[kind] for kind in bounds.kinds]

@@ -36,6 +36,17 @@ def check_log(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Fi
                 "base to tip is assumed: say which is which with --column or --map",
             )
         )
+    if log.columns.get("cut"):
+        out.append(
+            Finding(
+                "warning",
+                "cut_off",
+                log.column("stamps", 0),
+                "the last line of the file has no end",
+                "a line break after every sample",
+                "it may have been cut off and is left out",
+            )
+        )
     if log.columns.get("lacking"):
         count = int(log.columns["lacking"][0])
         out.append(

@@ -91,15 +91,14 @@ class _Table:
         time_unit: str | None,
     ) -> None:
         self.path, self._file, self._joints = path, file, tuple(joint_names)
-        first = ""
-        self._line = 0
-        while not first.strip():  # some tools begin with an empty line
-            text = file.readline()
-            if not text:
-                raise LogError(f"{path}: is empty: expected a line of column names and one line per sample")
-            self._line += 1
-            first = text
+        self._line, self._pending = 0, ""
+        first = self._first_line(path, file)
         self._delimiter = max(",;\t", key=first.count)
+        if not first.count(self._delimiter) and len(first.split()) > 3:
+            raise LogError(
+                f"{path}: line {self._line}: {len(first.split())} words separated by blanks: expected commas, "
+                f"semicolons or tabs between the columns"
+            )
         header = next(csv.reader([first.lstrip("#").strip("\r\n")], delimiter=self._delimiter))
         self._header = [name.strip() for name in header]
         if all(_is_number(name) for name in self._header):
@@ -121,12 +120,38 @@ class _Table:
         self._stamps: list[FloatArray] = []
         self.rows = 0
         self.characters = 0
+        self.cut = False
+
+    def _first_line(self, path: Path, file: TextIO) -> str:
+        """The line of names: the first that is no comment, or the comment before the first numbers."""
+        comment = ""
+        while True:
+            text = file.readline()
+            if not text and not comment:
+                raise LogError(f"{path}: is empty: expected a line of column names and one line per sample")
+            if not text:
+                return comment
+            self._line += 1
+            if not text.strip():  # some tools begin with an empty line
+                continue
+            if text.lstrip().startswith("#"):
+                comment = text
+                continue
+            cells = text.strip("\r\n").split(max(",;\t", key=text.count))
+            if comment and all(_is_number(cell) for cell in cells):
+                self._line, self._pending = self._line - 1, text
+                return comment
+            return text
 
     def block(self) -> bool:
         """Read some more lines; false at the end of the file."""
         lines = self._file.readlines(_BLOCK)
+        if self._pending:
+            lines, self._pending = [self._pending, *lines], ""
         if not lines:
             return False
+        if not lines[-1].endswith(("\n", "\r")):  # the end of the file: the last number may be cut off, too
+            self.cut = bool(lines.pop().strip())
         self.characters += sum(map(len, lines))
         at = self._line
         self._line += len(lines)
@@ -229,6 +254,8 @@ class _Table:
         names["stamps"] = [self._header[self._columns.time.index]]
         if self._columns.by_index:
             names["order"] = ["assumed"]
+        if self.cut:
+            names["cut"] = ["last line"]
         origin = 0 if self._origin is None else int(self._origin) * 10**9
         return Log(self._joints, Measurements(stamps, q, qd, effort), origin, names)
 

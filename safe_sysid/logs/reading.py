@@ -32,6 +32,7 @@ class Reading:
         rename: ``{name in the log: name of the robot's joint}``, for bags and npz.
         angles: "rad" or "deg", of positions and velocities; None: as the file says, else rad.
         time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
+        scale: ``{"joint_1.effort": -0.001, ...}``: what the log's numbers are multiplied by, after ``angles``.
         start, end: stamps to cut to, s after the first sample; None: not cut.
     """
 
@@ -40,6 +41,7 @@ class Reading:
     rename: Mapping[str, str] = field(default_factory=dict)
     angles: str | None = None
     time_unit: str | None = None
+    scale: Mapping[str, float] = field(default_factory=dict)
     start: float | None = None
     end: float | None = None
 
@@ -48,14 +50,15 @@ def read_mapping(path: str | Path) -> Reading:
     """Read a mapping file (docs/identify.md).
 
     Args:
-        path: of a YAML file with keys ``time``, ``time_unit``, ``angles``, ``topic``, ``rename``, ``joints``.
+        path: of a YAML file with keys ``time``, ``time_unit``, ``angles``, ``topic``, ``rename``, ``joints``,
+            ``scale``.
 
     Raises:
         ConfigError: not a YAML file.
         LogError: an unknown key, or a value of the wrong kind.
     """
     data = read_yaml(path)
-    known = ("time", "time_unit", "angles", "topic", "rename", "joints")
+    known = ("time", "time_unit", "angles", "topic", "rename", "joints", "scale")
 
     def text(key: str, value: Any) -> str:
         if not isinstance(value, str) or not value:
@@ -85,7 +88,16 @@ def read_mapping(path: str | Path) -> Reading:
         if key in data and data[key] not in units:
             raise LogError(f"{path}: {key} = {data[key]!r}: expected one of {', '.join(units)}")
     topic = text("topic", data["topic"]) if "topic" in data else None
-    return Reading(topic, columns, rename, data.get("angles"), data.get("time_unit"))
+    scale: dict[str, float] = {}
+    for joint, entry in mapping("scale", data.get("scale", {})).items():
+        for word, factor in mapping(f"scale.{joint}", entry).items():
+            key = f"{joint}.{word}"
+            if word not in QUANTITIES.values():
+                raise LogError(f"{path}: scale.{key}: expected one of {', '.join(QUANTITIES.values())}")
+            if type(factor) not in (int, float) or not 1e-12 < abs(factor) < 1e12:
+                raise LogError(f"{path}: scale.{key} = {factor!r}: expected a number, not 0")
+            scale[key] = float(factor)
+    return Reading(topic, columns, rename, data.get("angles"), data.get("time_unit"), scale)
 
 
 def load_log(
@@ -145,8 +157,28 @@ def load_log(
     return _finish(path, replace(log, measurements=m), joint_names, reading)
 
 
+def _scaled(path: Path, log: Log, joint_names: tuple[str, ...], scale: Mapping[str, float]) -> Log:
+    """Columns times their factors; ``columns["scaled"]`` tells which."""
+    if not scale:
+        return log
+    m = log.measurements
+    arrays = {name: np.array(getattr(m, name)) for name in QUANTITIES}
+    words = {word: name for name, word in QUANTITIES.items()}
+    for key, factor in scale.items():
+        joint, _, word = key.rpartition(".")
+        if joint not in joint_names:
+            raise LogError(
+                f"{path}: scale of {joint!r}: expected joints of the robot: {', '.join(joint_names)}"
+            )
+        arrays[words[word]][:, joint_names.index(joint)] *= factor
+    told = [f"{key} times {factor:g}" for key, factor in scale.items()]
+    measurements = Measurements(m.stamps, arrays["q"], arrays["qd"], arrays["effort"])
+    return replace(log, measurements=measurements, columns={**log.columns, "scaled": told})
+
+
 def _finish(path: Path, log: Log, joint_names: tuple[str, ...], reading: Reading) -> Log:
     """Robot's names, cut in time, and no number that no arm has."""
+    log = _scaled(path, log, joint_names, reading.scale)
     m = log.measurements
     if reading.start is not None or reading.end is not None:
         finite = m.stamps[np.isfinite(m.stamps)]

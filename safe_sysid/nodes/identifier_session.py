@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
+from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import check_velocities
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
@@ -172,7 +174,7 @@ class IdentifierSession:
         Args:
             epoch: its number.
         """
-        self._save_log()
+        self.close()
         self._recorder = None
         self.state = IDENTIFYING
         self._begin(epoch)
@@ -233,14 +235,11 @@ class IdentifierSession:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait.
-
-        Raises:
-            CertificateError: they still cannot be written.
-        """
+        """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait."""
         self._save_log()
         if self._writer is not None:
-            self._writer.flush()
+            with contextlib.suppress(CertificateError):  # said when it was to be written first
+                self._writer.flush()
 
     def _save_log(self) -> None:
         if self._log_directory is None or not self._parts:

@@ -21,6 +21,7 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import diagnose_log
 from safe_sysid.identification.diagnosis.rows import format_diagnosis
+from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.file import load_tare, read_tare
 from safe_sysid.identification.tare.tare import Tare, TareError
@@ -30,6 +31,7 @@ from safe_sysid.logs.checks import check_log
 from safe_sysid.logs.filtering import low_pass
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log, LogError
+from safe_sysid.logs.npz import read_log, write_log
 from safe_sysid.logs.reading import Reading, load_log, read_mapping
 from safe_sysid.logs.run import LogRun, run_log
 from safe_sysid.report.identification_output import assemble_result, print_result, write_all
@@ -233,7 +235,10 @@ def identify(options: IdentifyOptions) -> int:
         seconds=seconds,
         diagnosis=diagnosis,
     )
-    command = _verify_command(options, overrides, out, tare)
+    kept = tare is None or _keep_tare_log(Path(options.tare or model.settings.tare.file or ""), tare, out)
+    command = _verify_command(options, overrides, out, None if kept else tare)
+    if not kept:
+        screen.say(f"the tare's log is not beside it: to verify, say where it is, as in: {command}")
     verdict = write_all(out, result, model, log, done, kind, command)
     if options.json_file is not None:
         write_result(options.json_file, result)
@@ -245,6 +250,25 @@ def identify(options: IdentifyOptions) -> int:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _keep_tare_log(file: Path, tare: Tare, out: Path) -> bool:
+    """Copy the log that a tare was made from to the certificates, if it lies beside the tare.
+
+    Args:
+        file: of the tare.
+        tare: read from it; it says what its log's digest is.
+        out: directory of the certificates.
+    """
+    for path in (file.with_name(f"{file.stem}_log.npz"), file.with_name("tare_log.npz")):
+        try:
+            log = read_log(path)
+        except LogError:
+            continue
+        if log_digest(log.joint_names, log.measurements) == tare.log_hash:
+            write_log(out / "tare_log.npz", log.joint_names, log.measurements, log.origin_ns)
+            return True
+    return False
 
 
 def _clear(out: Path, used: Sequence[Path | None]) -> None:

@@ -61,7 +61,8 @@ li.error { color: #a40e26; } code { font-size: 0.9em; overflow-wrap: anywhere; }
 </style></head><body>
 <h1>{{ title }}</h1>
 <p class="muted">{{ r.robot }}, {{ r.log.path }}: {{ r.log.samples }} samples,
-{{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s; method {{ r.method }};
+{{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s
+{%- if r.log.scaled %}, {{ r.log.scaled|join(", ") }}{% endif %}; method {{ r.method }};
 safe_sysid {{ r.version }}</p>
 <p class="verdict {{ verdict_class }}">{{ verdict }}</p>
 {% if r.diagnosis %}<h2>{{ "Diagnosis" if r.status == "empty_set" else "Excitation" }}</h2>

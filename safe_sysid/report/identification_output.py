@@ -99,6 +99,7 @@ def assemble_result(
             start_s=float(stamps.min()) if stamps.size else 0.0,
             end_s=float(stamps.max()) if stamps.size else 0.0,
             origin_ns=log.origin_ns,
+            scaled=list(log.columns.get("scaled", ())),
             sha256=certificates.log_sha256 if certificates is not None and not run.empty else None,
         ),
         tare=tare,

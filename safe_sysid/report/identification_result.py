@@ -107,6 +107,7 @@ class LogEntry(_Model):
     start_s: FiniteFloat
     end_s: FiniteFloat
     origin_ns: int
+    scaled: list[str]
     sha256: str | None
 
 

@@ -53,8 +53,9 @@ class PayloadExtent:
             return out
         parts, outside = [], []
         for i, (axis, (low, high)) in enumerate(zip("xyz", self.centre, strict=True)):
-            part = f"{axis} in [{low:.3f}, {high:.3f}]"
-            parts.append(part)
+            # Outward, and no minus before a zero.
+            shown = np.floor(1e3 * low) / 1e3 + 0.0, np.ceil(1e3 * high) / 1e3 + 0.0
+            parts.append(f"{axis} in [{shown[0]:.3f}, {shown[1]:.3f}]")
             if box is not None:
                 edges = box.center[i] + 0.5 * box.size[i] * np.array([-1.0, 1.0])
                 if low > edges[1] or high < edges[0]:

@@ -47,6 +47,7 @@ _BLUNDERS = {
     " or more than one false declaration?",
     True: "was the hand empty? else wrong robot, units or signs, a wrong effort, or something touched the arm?",
 }
+_ALSO = {False: " and with what is declared of hand and payload", True: ""}
 _LARGE = 10.0  # times what is declared: a change beyond it explains nothing
 
 
@@ -245,7 +246,8 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
     if not d.empty:
         if d.margin < 1.0 or not lines:
             lines.append(
-                f"equations agree with each other; the declared errors could be {100 * d.margin:.2g} % smaller, no more"
+                f"equations agree with each other{_ALSO[d.tare]}; "
+                f"the declared errors could be {100 * d.margin:.2g} % smaller, no more"
             )
         return lines
     if d.contradictions:

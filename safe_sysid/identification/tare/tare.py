@@ -363,7 +363,7 @@ def _agreeing(model: RobotModel, rows: MomentumRows, box: ParameterBox, selectio
     worst = int(np.argmax(np.abs(selection.multipliers)))
     raise TareError(
         "tare: no parameters of an arm with the empty hand agree with all measurements: a declared assumption is false "
-        f"(errors would have to be {1.0 - selection.margin:.3g} times as large as declared; largest part: joint "
+        f"(errors would have to be {1.0 - selection.margin:.3g} times as large as declared; largest part: "
         f"{model.joint_names[int(rows.joint[worst])]}, window {rows.start[worst]:.4f} .. {rows.end[worst]:.4f} s). "
         "Was the hand empty?",
         rows,
