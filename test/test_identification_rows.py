@@ -9,7 +9,11 @@ from identification_plant import noisy, random_arm, random_consistent_box, simul
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations import momentum
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
+from safe_sysid.identification.equations.measurement_errors import (
+    MeasurementErrors,
+    sensor_prior,
+    torque_interval,
+)
 from safe_sysid.identification.equations.measurements import Measurements, Screen
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds

@@ -344,3 +344,12 @@ def test_a_wrong_unit_is_one_line_and_not_also_an_acceleration():
     scaled = [f for f in findings(changed(m, qd=np.rad2deg(m.qd))) if f.level == "error"]
     assert len(scaled) == 1
     assert "(all 7 joints)" in scaled[0].text
+
+
+def test_decimals_of_seconds_since_1970_as_floating_point_ask_for_its_rounding():
+    jitter = np.random.default_rng(0).uniform(0.0, 2e-5, 1500)
+    stamps = np.round(np.array(measured().stamps[:1500]) + jitter, 7)
+    log = Log(JOINTS, changed(measured()[:1500], stamps=stamps), 1_700_000_000 * 10**9)
+    found = check_log(log, robot(), MeasurementErrors.from_model(robot()))
+    (advice,) = (f.suggestion for f in found if f.code == "stamp_resolution")
+    assert float(advice.rpartition("=")[2]) > 0.5 * np.spacing(1.7e9)

@@ -151,6 +151,9 @@ def _resolution(log: Log, stamps: NDArray[np.float64], error_s: float, column: s
     usual = max(float(np.median(steps)), 1.0)
     if np.mean(np.abs(steps - usual * np.rint(steps / usual)) > 0.5) <= 0.01:
         return []  # a clock that ticks on the grid
+    # Decimals as fine as floating point has them since 1970 may have come from there, which rounds more coarsely.
+    double = float(np.spacing(1e-9 * abs(log.origin_ns) + float(np.max(np.abs(stamps)))))
+    rounding = 0.5 * max(grid, double if grid <= double else 0.0)
     return [
         Finding(
             "warning",
@@ -159,7 +162,7 @@ def _resolution(log: Log, stamps: NDArray[np.float64], error_s: float, column: s
             f"irregular steps, all of them multiples of {grid:g} s",
             f"digits down to the declared stamp_error_s = {error_s:g}",
             "write all digits; if the rest was rounded off, --set measurement.stamp_error_s="
-            f"{_rounded_up(0.5 * grid + error_s)}",
+            f"{_rounded_up(rounding + error_s)}",
         )
     ]
 

@@ -355,7 +355,9 @@ def _agreeing(model: RobotModel, rows: MomentumRows, box: ParameterBox, selectio
         return selection
     lower = np.nextafter(rows.target - rows.slack, -np.inf)
     upper = np.nextafter(rows.target + rows.slack, np.inf)
-    if not is_proved_empty(rows.matrix, lower, upper, box.lower, box.upper, selection.multipliers / rows.slack):
+    if not is_proved_empty(
+        rows.matrix, lower, upper, box.lower, box.upper, selection.multipliers / rows.slack
+    ):
         raise TareError(
             "tare: the solver found no arm that agrees with all equations, nor a proof that there is none: expected a "
             "motion that excites more, or errors declared larger"
