@@ -69,14 +69,25 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare
     from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
+    from safe_sysid.logs.log import LogError
     from safe_sysid.logs.npz import write_log
     from safe_sysid.logs.reading import load_log
+    from safe_sysid.logs.stamp_checks import check_stamps
+    from safe_sysid.logs.state_checks import check_states
     from safe_sysid.robot.loading import load_robot
 
     model = load_robot(options.robot)
     errors = MeasurementErrors.from_model(model)
     path = options.log / "log.npz" if (options.log / "log.npz").is_file() else options.log
     log = load_log(path, model.joint_names)
+    # Efforts judge themselves: what contradicts an empty hand is diagnosed below.
+    findings = check_stamps(log, model.settings.measurement.rate_hz, errors.stamp)
+    if not any(finding.level == "error" for finding in findings):
+        findings += check_states(log, model, errors)
+    wrong = [finding for finding in findings if finding.level == "error"]
+    if wrong:
+        more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise LogError(f"{path}: {wrong[0].text}{more}")
     created = _recorded(options.recorded, path, log.origin_ns, log.measurements.stamps)
     console = Console(stderr=True)
     columns = (TextColumn("equations of the empty arm"), BarColumn(), TimeElapsedColumn())
