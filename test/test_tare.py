@@ -218,3 +218,20 @@ def test_no_file_and_no_archive(tmp_path):
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(TareError, match="cannot be read"):
         read_tare(tmp_path / "text.npz")
+
+
+def test_a_session_lets_go_of_a_tare_that_has_aged_meanwhile(model, errors, arm, tmp_path):
+    from safe_sysid.nodes.identifier_session import IdentifierSession
+
+    path = tmp_path / "tare.npz"
+    write_tare(path, arm[3])
+    session = IdentifierSession(model, tare_file=path)
+    assert session.tare is not None
+    session.reset(1)
+    assert session.tare is not None
+    session.tare = dataclasses.replace(session.tare, created=datetime.now(timezone.utc) - timedelta(days=3))
+    session.reset(2)
+    assert session.tare is None
+    assert "not used any more" in session.tare_text
+    assert "max_age_h" in session.tare_text
+    assert session.core.box.epoch == 2

@@ -80,6 +80,10 @@ class IdentifierSession:
         self._begin(0)
 
     def _begin(self, epoch: int) -> None:
+        if self.tare is not None:  # it has aged since the node started
+            reason = self.tare.refusal(self.model, self.errors, temperature=self._temperature)
+            if reason is not None:
+                self.tare, self.tare_text = None, f"not used any more: {reason}"
         options: Mapping[str, Any] = {} if self.tare is None else self.tare.options()
         try:
             self.core = Identifier(self.model, self.errors, epoch=epoch, method=self._method, **options)
