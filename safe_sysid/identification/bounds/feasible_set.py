@@ -33,7 +33,7 @@ __all__ = ["FeasibleSet"]
 
 FloatArray = NDArray[np.float64]
 # Simplex iterations of one update, and what starting the solver counts for: a budget that is the same on any machine.
-_WORK = {"lp": 3000, "sdp": 12_000}
+_WORK = {"lp": 4000, "sdp": 12_000}
 _BATCH = 6  # broken rows that one program may bring in at once
 _PATIENCE = {"lp": 4, "sdp": 6}  # rounds before a small improvement ends a program
 _IMPROVEMENT = {"lp": 0.01, "sdp": 0.003}  # of an unknown's width: less is small
