@@ -18,6 +18,7 @@ PACKAGE = ROOT / "safe_sysid"
 ROOMS = (
     "errors",
     "resources",
+    "whole_files",
     "intervals",
     "robot",
     "trajectories",

@@ -22,11 +22,11 @@ from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
 from safe_sysid.demo.summarise import draw_pictures, summarise
 from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report import summary as schema
-from safe_sysid.report.files import replacing, write_text
 from safe_sysid.report.summary import Exit, Summary, write_summary
 from safe_sysid.report.table import print_report
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.robot.scene import Scene
+from safe_sysid.whole_files import replacing, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +18,7 @@ from safe_sysid.robot.fields import StrictModel, problem
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox, frozen_array
 from safe_sysid.robot.yaml_file import read_yaml, validate
+from safe_sysid.whole_files import write_text
 
 __all__ = ["SCHEMA", "Bounds", "bounds_box", "prior_digest", "read_bounds", "write_bounds"]
 
@@ -140,16 +139,10 @@ def write_bounds(path: str | Path, bounds: Bounds) -> None:
         data[name] = getattr(bounds, name)
     data["bounds"] = entries
     text = _HEAD.format(joint=bounds.joint) + yaml.safe_dump(data, sort_keys=False, width=120)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, text)
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def read_bounds(path: str | Path) -> Bounds:

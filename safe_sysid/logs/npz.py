@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.header import TIME_UNITS
 from safe_sysid.logs.log import Log, LogError
+from safe_sysid.whole_files import replacing
 
 __all__ = ["SCHEMA", "read_log", "write_log"]
 
@@ -46,21 +45,15 @@ def write_log(
     """
     log = Log(tuple(joint_names), measurements, origin_ns)
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     m = log.measurements
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with replacing(path) as temporary, temporary.open("wb") as file:
             arrays: dict[str, Any] = {name: np.asarray(getattr(m, name), "<f8") for name in _ARRAYS}
             arrays["joint_names"] = np.array(log.joint_names, dtype=np.str_)
             arrays["schema"], arrays["origin_ns"] = np.int64(SCHEMA), np.int64(origin_ns)
             np.savez(file, **arrays)
-        temporary.replace(path)
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def read_log(path: str | Path, time_unit: str | None = None) -> Log:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from safe_sysid.report.files import write_text
 from safe_sysid.report.identification_result import IdentificationResult
+from safe_sysid.whole_files import write_text
 
 __all__ = ["GUARANTEES", "identification_html", "write_html"]
 

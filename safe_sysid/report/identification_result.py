@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from safe_sysid.report.files import write_text
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import (
     PAYLOAD_NAMES,
@@ -19,6 +18,7 @@ from safe_sysid.robot.parameters import (
     pseudo_inertia_to_theta,
     transform_inertial,
 )
+from safe_sysid.whole_files import write_text
 
 __all__ = [
     "FindingEntry",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from safe_sysid.report.files import write_text
 from safe_sysid.report.identification_result import PayloadAlone
 from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.whole_files import write_text
 
 __all__ = ["payload_urdf", "write_urdf"]
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from safe_sysid.report.files import replacing
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.whole_files import replacing
 
 __all__ = ["plot_bounds", "plot_safety", "plot_torques"]
 

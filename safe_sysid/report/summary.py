@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from safe_sysid.report.files import write_text
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.whole_files import write_text
 
 __all__ = [
     "VIOLATION_KINDS",

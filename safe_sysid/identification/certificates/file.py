@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import tokenize
 import zipfile
@@ -26,6 +25,7 @@ from safe_sysid.identification.certificates.robot_identity import errors_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.whole_files import replacing, write_text
 
 if TYPE_CHECKING:
     from safe_sysid.identification.bounds.proof import UpdateProof
@@ -162,18 +162,15 @@ def write_certificate(
         directory.mkdir(parents=True, exist_ok=True)
         before = None if previous is None else hashlib.sha256(Path(previous).read_bytes()).hexdigest()
         data = directory / f"{stem}.npz"
-        temporary = data.with_name(f".{data.name}.{os.getpid()}")
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        temporary.replace(data)
+        with replacing(data) as temporary:
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **arrays)
+            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
         header = _header(proof, context, before, digest)
         path = directory / f"{stem}.json"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         text = json.dumps(header, indent=1, allow_nan=False)
         text = _LIST.sub(lambda found: "[" + " ".join(found.group(1).split()) + "]", text)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, text + "\n")
     except OSError as error:
         raise CertificateError(f"{directory}/{stem}: cannot be written: {error.strerror or error}") from error
     return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 import zlib
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.tare.tare import Tare, TareError, drift_of
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
+from safe_sysid.whole_files import replacing
 
 __all__ = ["load_tare", "read_tare", "write_tare"]
 
@@ -51,16 +51,11 @@ def write_tare(path: str | Path, tare: Tare) -> None:
     }  # fmt: skip
     arrays: dict[str, Any] = {name: getattr(tare.log_rows, name) for name in _ARRAYS}
     arrays |= {"drift": tare.drift, "before": tare.before, "after": tare.after}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, json=np.array(json.dumps(head)), **arrays)
-        temporary.replace(path)
     except OSError as error:
         raise TareError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_tare(path: str | Path) -> Tare:
