@@ -40,6 +40,7 @@ TEST = [
     "hypothesis>=6.98",
     "pytest>=7.4,<9",  # pytest 9 breaks the plugin of launch_testing
     "pytest-timeout>=2.2",
+    "pytest-xdist>=3.0",
 ]
 
 setup(

@@ -84,8 +84,23 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"safe_sysid: slow tests {slow}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """With `-n auto` two to four workers: every one compiles and holds kernels of its own."""
+    return min(max(2, os.cpu_count() or 2), 4)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep tests of one file together where there are several workers: they share fixtures.
+
+    Those that start nodes come one after the other in one worker: two sets of nodes would only slow each other down.
+    """
+    alone = item.get_closest_marker("ros") is not None
+    item.add_marker(pytest.mark.xdist_group("ros" if alone else item.path.name))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for by `--all`, by `-m`, by name or by CI."""
+    """Leave out slow tests unless asked for by `--all`, by `-m`, by name or by CI; those with nodes begin."""
+    items.sort(key=lambda item: item.get_closest_marker("ros") is None)
     if _runs_slow(config):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -77,7 +77,10 @@ def main(arguments: list[str]) -> int:
         return 130
     if testing:
         os.chdir(ROOT)
-        command = [str(venv / "bin" / "python"), "-m", "pytest", *arguments[1:]]
+        # The whole suite runs on all cores, what is asked for by name in one process, where --pdb works.
+        whole = set(arguments[1:]) <= {"--all", "-q", "-v", "-x"}
+        workers = ["--numprocesses", "auto", "--dist", "loadgroup"] if whole else []
+        command = [str(venv / "bin" / "python"), "-m", "pytest", *workers, *arguments[1:]]
     else:
         command = [str(venv / "bin" / "safe-sysid"), *arguments]
     sys.stdout.flush()
