@@ -59,8 +59,10 @@ setup(
         "highspy>=1.7,<2",
         "Jinja2>=3.0",
         "matplotlib>=3.6",
+        "mpmath>=1.3",  # rounding under attack, in many digits
         "numba>=0.59",
         "numpy>=1.26,<3",
+        "osqp>=1.0,<2",
         "pin>=3.4,<5",
         "pydantic>=2.5,<3",
         "PyYAML>=6.0",
@@ -90,7 +92,6 @@ setup(
             "colcon-ros>=0.5",
             "cvxpy>=1.5",  # second opinion on semidefinite programs
             "distributed>=2024.2",
-            "mpmath>=1.3",  # second opinion on interval kinematics
             "mypy>=1.11",
             "ruff>=0.9",
             "setuptools>=68",

@@ -19,6 +19,10 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.reachability.cells import TrackingSet, time_cells
+from safe_sysid.reachability.clearance import enclose_clearance
+from safe_sysid.reachability.swept import swept_boxes
+from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import (
@@ -112,7 +116,15 @@ def main() -> None:
         start = scene.start_for(model)
         trajectory = QuinticTrajectory.to_rest(np.stack([start, 0 * start, 0 * start]), start + 0.1, 3.0)
         plan = Plan(trajectory, 0.0, 1.5, box.identity, 0, np.zeros(n))
-        certificate = median(lambda p=plan, s=scene: verify_plan(p, model, box, s, gains), options.runs)  # type: ignore[misc]
+        certificates = {
+            threads: median(
+                lambda p=plan, s=scene, t=threads: verify_plan(  # type: ignore[misc]
+                    p, model, box, s, gains, splits=0, threads=t
+                ),
+                options.runs,
+            )
+            for threads in (1, 2)
+        }
 
         def sampled(t: QuinticTrajectory = trajectory) -> None:
             # What a plan costs to *sample*: 1000 instants, inverse dynamics at the nominal only, no obstacles.
@@ -120,14 +132,19 @@ def main() -> None:
                 x = t.state(float(s))
                 pin.rnea(peer, data, x[0], x[1], x[2])
 
-        rows.append(
-            (
-                f"certificate of a plan, {name}",
-                certificate,
-                "1000 samples of rnea",
-                median(sampled, options.runs),
-            )
-        )
+        beside = median(sampled, options.runs)
+        for threads, seconds in certificates.items():
+            rows.append((f"certificate, {name}, {threads} threads", seconds, "1000 samples of rnea", beside))
+        cells, tracking = time_cells(trajectory, model.settings.planner.intervals), TrackingSet.of(gains, n)
+        parts = {
+            "its torque": lambda c=cells, t=tracking: enclose_torque(  # type: ignore[misc]
+                kin, box, c, t, gains.K_d, gains.inertia_lower, model.friction_transition_velocity
+            ),
+            "its clearance": lambda c=cells, t=tracking, s=scene: enclose_clearance(model, s, c, t),  # type: ignore[misc]
+            "swept boxes": lambda c=cells, t=tracking: swept_boxes(model, c, t),  # type: ignore[misc]
+        }
+        for part, function in parts.items():
+            rows.append((f"{part}, {name}", median(function, options.runs), "1000 samples of rnea", beside))
     table = Table(title=f"{options.robot}, medians of {options.runs} runs")
     for column in ("ours", "time", "beside it", "time", "ratio"):
         table.add_column(column)

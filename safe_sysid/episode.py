@@ -7,6 +7,10 @@ Schedule, in seconds of simulated time from the start, with t_p and t_f of the p
 plan j begins at ``T_j = (j + 1) t_p`` and is made for the box announced by ``T_{j-1}`` (plans 0 and 1: the prior, or
 whatever the standing arm has taught by then); batch m of data ends at ``m U``, its bounds are taken ``take_after_s``
 later and announced when they are blended in.
+
+With waypoints a task follows, for the payload as identified: when the arm is at rest and the last bounds are in force,
+a :class:`~safe_sysid.planning.task.TaskPlanner` makes one plan after another, each while the one before is tracked,
+until the last waypoint is reached or refused.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import design_gains
@@ -30,10 +34,12 @@ from safe_sysid.planning.planner import (
     bounds_stopped_improving,
     hand_over_state,
 )
+from safe_sysid.planning.task import TaskPlanner, TaskStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.plant import Plant
+from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["Episode", "EpisodeResult"]
 
@@ -53,7 +59,10 @@ class EpisodeResult:
         uncertainty: (K,) S.
         updates: (time, result) of every identification.
         announced: (time, box) of every box that the controller announced.
-        plans: every answer of the planner.
+        plans: every answer of the planner while it identified.
+        task_plans: every answer to the task: (box it was asked for, answer).
+        task: how the task ended; None without waypoints, or if it was not begun.
+        task_reasons: why it was given up.
         refusals: plans or boxes that the controller refused, with reasons; empty in a healthy run.
     """
 
@@ -66,6 +75,9 @@ class EpisodeResult:
     updates: list[tuple[float, UpdateResult]] = field(default_factory=list)
     announced: list[tuple[float, ParameterBox]] = field(default_factory=list)
     plans: list[PlannerResult] = field(default_factory=list)
+    task_plans: list[tuple[ParameterBox, PlannerResult]] = field(default_factory=list)
+    task: TaskStatus | None = None
+    task_reasons: tuple[str, ...] = ()
     refusals: list[str] = field(default_factory=list)
 
 
@@ -83,6 +95,8 @@ class Episode:
         progress: Callable[[str], None] | None = None,
         identifier: Identifier | None = None,
         sensed: Callable[[Measurements], Measurements] | None = None,
+        waypoints: ArrayLike | None = None,
+        box: ParameterBox | None = None,
     ) -> None:
         """Prepare.
 
@@ -90,12 +104,17 @@ class Episode:
             model: what controller, planner and identifier believe.
             plant: the arm; it alone knows the truth.
             scene: obstacles that the planner knows.
-            plans: exciting trajectories; None for the configuration's.
+            plans: exciting trajectories; None for the configuration's; 0 for none: only the task.
             seed: of the planner.
             options: of the planner.
             progress: called with a line now and then.
             identifier: None for one with the configuration's errors.
             sensed: what the identifier gets for what was measured (a study of worse sensors than the controller's).
+            waypoints: (W, n) rad, to go to after the identification, each reached at rest; None for no task.
+            box: that is known to hold the truth, inside the prior; blended in before the task. None for the prior.
+
+        Raises:
+            PlanError: malformed waypoints, or nothing to do.
         """
         self.model, self.plant = model, plant
         self._planner_settings, self._id_settings = model.settings.planner, model.settings.identification
@@ -105,6 +124,12 @@ class Episode:
         self.identifier = identifier or Identifier(model)
         self._sensed = sensed or (lambda data: data)
         self.planner = Planner(model, scene, self.gains, options=options, seed=seed)
+        self._task = None if waypoints is None else TaskPlanner(self.planner, waypoints, seed=seed)
+        if self._plans < 1 and self._task is None:
+            raise PlanError(f"plans = {self._plans}: expected at least 1 where there are no waypoints")
+        self._known = box
+        self._under_way: Plan | None = None  # of the task
+        self._identified, self._sequence = not self._plans, 0
         self._say = progress or (lambda line: None)
         self.result = EpisodeResult(self.gains)
 
@@ -122,20 +147,24 @@ class Episode:
         reasons = controller.start(measurement.stamp, measurement.q, measurement.qd)
         if reasons:
             raise PlanError("start refused: " + "; ".join(reasons))
-        start = measurement.stamp
+        start, rest = measurement.stamp, measurement.q.copy()
         # The first plan is made while the arm stands, so that it can begin at T_0.
-        self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
+        if self._plans:
+            self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
         log: dict[str, list] = {key: [] for key in ("stamp", "q", "qd", "effort", "reference", "energy", "S")}
-        pending: list[ParameterBox] = []
+        pending: list[ParameterBox] = [] if self._known is None else [self._known]
         k = 0
         while True:
             if k > 0:
                 for key in ("q", "qd", "effort"):
                     log[key].append(getattr(measurement, key).copy())
                 log["stamp"].append(measurement.stamp)
-                self._offer_plan_if_due(k, per_plan, start, period)
-                if k % per_batch == 0:
-                    pending += self._identify(log, per_batch)
+                if out.task is not None:
+                    self._advance_task(measurement.stamp, rest)
+                elif not self._identified:
+                    self._offer_plan_if_due(k, per_plan, start, period)
+                    if k % per_batch == 0:
+                        pending += self._identify(log, per_batch)
                 if pending and k % per_batch == take % per_batch:
                     self._take_box(pending.pop(0), measurement.stamp)
                 step = controller.step(measurement.stamp, measurement.q, measurement.qd)
@@ -148,7 +177,8 @@ class Episode:
                 if controller.state is ControllerState.FAULT:
                     out.refusals.append(controller.reason)
                     break
-                if k % per_batch == 0 and self._finished(k, per_plan):
+                rest = step.reference[0].copy()
+                if self._is_over(k, per_plan, per_batch, bool(pending)):
                     break
                 measurement = self.plant.step(step.torque)
             else:
@@ -158,10 +188,52 @@ class Episode:
         out.energy, out.uncertainty = np.array(log["energy"]), np.array(log["S"])
         return out
 
-    def _finished(self, k: int, per_plan: int) -> bool:
-        return (
-            k > per_plan and self.controller.state is ControllerState.HOLDING and self.controller.plan is None
+    def _is_over(self, k: int, per_plan: int, per_batch: int, pending: bool) -> bool:
+        """Whether the run ends here; begins the task when the arm rests and its last bounds are in force."""
+        controller, out = self.controller, self.result
+        at_rest = controller.state is ControllerState.HOLDING and controller.plan is None
+        if not self._identified and k > per_plan and k % per_batch == 0 and at_rest:
+            self._identified = True  # with the data of this very batch
+        if not (self._identified and at_rest):
+            return False
+        if self._task is None:
+            return True
+        if out.task is None and not (pending or controller.blending):
+            out.task, self._sequence = TaskStatus.MOVING, len(out.plans)
+        return out.task in (TaskStatus.ARRIVED, TaskStatus.REFUSED)
+
+    def _advance_task(self, now: float, rest: FloatArray) -> None:
+        """Offer the task's next plan as soon as the last one is under way, or the arm is at rest (at ``rest``)."""
+        task, controller = self._task, self.controller
+        if task is None or controller.pending_plan is not None:
+            return
+        resting = controller.state is ControllerState.HOLDING and controller.plan is None
+        if resting:
+            previous, time, state = None, now, np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
+        else:
+            previous = controller.plan
+            begun = controller.state is ControllerState.TRACKING and previous is not self._under_way
+            self._under_way = previous
+            if previous is None or not begun or task.ends_at_waypoint(previous):
+                return
+            time, state = task.start_of_next(previous)
+        answer = task.next(state, time, controller.box, self._sequence, previous)
+        # A task has ended when the arm rests: until then it is on its way, if only to stop.
+        self.result.task = task.status if resting and answer.plan is None else TaskStatus.MOVING
+        self.result.task_reasons = task.reasons
+        if resting and task.status is TaskStatus.ARRIVED:
+            return
+        self.result.task_plans.append((controller.box, answer))
+        if answer.plan is None:
+            self._say(f"{now:.1f} s: task: {answer.status.value}: {'; '.join(answer.reasons)}")
+            return
+        self._sequence += 1
+        self._say(
+            f"{now:.1f} s: task: plan {answer.plan.sequence} ends {task.distance:.2f} rad before the goal"
         )
+        reason = controller.offer_plan(answer.plan, now)
+        if reason is not None:
+            self.result.refusals.append(f"plan {answer.plan.sequence}: {reason}")
 
     def _plan(
         self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None

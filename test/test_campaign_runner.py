@@ -181,7 +181,7 @@ def test_exit_status_tells_what_was_found(here, monkeypatch, capsys):
     monkeypatch.setattr(runner, "run_chunk", found)
     assert run_command("--trials", 2) == 1
     text = capsys.readouterr().out
-    assert "--seed 0 --only 1" in text
+    assert "--seed 0 --trial 1" in text
     assert run_command("--trials", 2, "--beyond", 1.05) == 0  # there it is what is looked for
 
 

@@ -18,6 +18,7 @@ from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.trajectories import QuinticTrajectory
+from safe_sysid.trajectories.extrema import derivative_range
 
 START = np.array([1.28159, 0.8, -2.6481, -2.3484, 2.55565, -0.83406, 2.05712])
 
@@ -100,7 +101,8 @@ def exciting_trajectory(rng: np.random.Generator, gains: ControllerGains, q: np.
     while True:
         goal = q + rng.choice([-1, 1], q.size) * rng.uniform(0.4, 1.0, q.size)
         trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), goal, rng.uniform(2.0, 3.5))
-        ranges = np.abs(trajectory.ranges(np.linspace(0, trajectory.duration, 65))).max(axis=(0, 3))
+        whole = [derivative_range(trajectory, order, 0.0, trajectory.duration) for order in range(4)]
+        ranges = np.abs(whole).max(axis=2)
         a = gains.assumptions
         if np.all(ranges[1] + gains.de_bound < a.velocity) and np.all(ranges[2:4] < [a.acceleration, a.jerk]):
             return trajectory

@@ -21,6 +21,7 @@ from safe_sysid.demo.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.demo.shared_memory import mapped_segments
 from safe_sysid.report.summary import Summary
 from safe_sysid.resources import resource_path
+from safe_sysid.robot import load_robot
 
 pytestmark = [
     pytest.mark.ros,
@@ -69,7 +70,7 @@ class Demo:
         return "".join(self.lines)
 
     def nodes(self) -> dict[str, int]:
-        """Living processes that this demo has started, by name."""
+        """Living processes that this demo has started, by name; "solver" is the planner's own."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -79,7 +80,9 @@ class Demo:
             except (OSError, ValueError):
                 continue
             if f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode() in environment and not zombie:
-                found[words[words.index(b"safe_sysid.demo.child") + 1].decode()] = int(entry.name)
+                child = b"safe_sysid.demo.child" in words
+                name = words[words.index(b"safe_sysid.demo.child") + 1].decode() if child else "solver"
+                found[name] = int(entry.name)
         return found
 
     def left(self) -> set[str]:
@@ -117,11 +120,14 @@ def start(tmp_path: Path) -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
-    """A short run from beginning to end."""
+    """A short run from beginning to end, and on to a goal nearby."""
     directory = tmp_path_factory.mktemp("demo")
+    scene = {"name": "near", "goal": [0.1, *load_robot("kinova_gen3").settings.home[1:]], "boxes": []}
+    (directory / "near.yaml").write_text(yaml.safe_dump(scene))
     demo = Demo(
-        directory, "--plans", "2", "--payload", "6lb", "--seed", "5", "--out", "here", "--json", "also.json"
-    )
+        directory, "--plans", "2", "--payload", "6lb", "--seed", "5", "--out", "here", "--json", "also.json",
+        "--scene", "near.yaml", "--then-goal",
+    )  # fmt: skip
     status = demo.finish()
     assert status == 0, demo.output
     return demo, directory
@@ -130,7 +136,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
 def test_the_run_succeeds_and_says_what_it_does(run: tuple[Demo, Path]) -> None:
     demo, _ = run
     for words in (
-        "kinova_gen3 grips '6lb' in scene open; uniform noise, seed 5, lock-step",
+        "kinova_gen3 grips '6lb' in scene near.yaml; uniform noise, seed 5, lock-step",
         "starting controller, planner, identifier",
         "plant is ready",
         "arm is holding",
@@ -141,6 +147,8 @@ def test_the_run_succeeds_and_says_what_it_does(run: tuple[Demo, Path]) -> None:
         "bounds 0:1 at",
         "arm is tracking",
         "arm is braking",
+        "step to the goal",
+        "way to the goal",
         "every bound held, nothing was violated",
     ):
         assert words in demo.output, demo.output
@@ -152,10 +160,13 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
     out = directory / "here"
     names = {path.name for path in out.iterdir()}
     certificates = {name for name in names if name.startswith("certificate_")}
+    plans = {name for name in names if name.startswith("plan_")}
+    assert plans == {f"plan_{i:05d}.json" for i in range(len(plans))}
+    assert len(plans) >= 3
     assert {
         "summary.json", "plant.npz", "controller.npz", "identifier.json", "planner.json", "log.npz",
         "bounds.png", "torques.png", "safety.png", "log", "parameters",
-    } == names - certificates  # fmt: skip
+    } == names - certificates - plans  # fmt: skip
     updates = json.loads((out / "identifier.json").read_text())["updates"]
     narrowed = [update["identity"] for update in updates if update["status"] == "OK"]
     assert len(narrowed) >= 2
@@ -164,7 +175,8 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
         for identity in narrowed
         for kind in ("json", "npz")
     }
-    assert main(["verify", str(out)]) == 0, "what the nodes published follows from their log"
+    scene = str(directory / "near.yaml")
+    assert main(["verify", str(out), "--scene", scene]) == 0, "what the nodes published can be shown again"
     assert {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"} == {
         path.name for path in (out / "log").iterdir()
     }
@@ -179,7 +191,10 @@ def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
     assert summary.exit.status == 0
     assert summary.violations.total == 0
     assert (summary.payload, summary.seed, summary.mode) == ("6lb", 5, "lockstep")
-    assert [plan.status for plan in summary.plans] == ["planned", "planned"]
+    assert {plan.status for plan in summary.plans} == {"planned"}
+    assert [plan.purpose for plan in summary.plans[:3]] == ["excitation", "excitation", "task"]
+    assert summary.goal.reached
+    assert summary.goal.distance_rad < 5e-3
     for plan in summary.plans:
         assert all(m.smallest is None or m.smallest >= 0.0 for m in plan.margins.values())
     evidence = summary.safety.evidence
@@ -270,7 +285,7 @@ def test_a_killed_process_fails_the_run_with_its_name_and_last_lines(
 def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo = start()
     demo.read_until("all four work")
-    assert len(demo.nodes()) == 4
+    assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
     assert wait_for(lambda: not demo.nodes(), 10.0)
 

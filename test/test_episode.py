@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from safe_sysid.control import ControllerState
+from safe_sysid.demo.episode_logs import logs_of_episode
+from safe_sysid.demo.evaluation import evaluate
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.identifier import UpdateStatus
+from safe_sysid.planning.task import TaskStatus
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import load_scene
@@ -99,3 +102,42 @@ def test_start_that_may_be_too_heavy_is_refused_and_held(model: RobotModel) -> N
     assert answer.plan is None
     assert any("joint_2" in reason and "N m" in reason for reason in answer.reasons)
     assert np.max(np.abs(plant.truth()["q"] - q0)) < np.max(result.gains.e_bound)
+
+
+def test_a_task_follows_with_the_identified_box(model: RobotModel) -> None:
+    """Identify on the way out, then go back: certified for the last bounds, driven, judged by the truth."""
+    scene = load_scene("six_boxes")
+    plant = build_plant(model, payload_from_spec("6lb"), scene, 11, actuator="adversarial")
+    start = scene.start_for(model)
+    result = Episode(model, plant, scene, plans=1, seed=11, waypoints=start).run()
+    assert result.refusals == []
+    assert result.task is TaskStatus.ARRIVED, result.task_reasons
+    last = result.announced[-1][1]
+    assert last.seq >= 1
+    assert {box.identity for box, _ in result.task_plans} == {last.identity}
+    assert np.abs(plant.truth()["q"][-1] - start).max() <= 1e-3 + result.gains.e_bound.max()
+    judged = evaluate(logs_of_episode(result, plant), model, result.gains, plant.clearance)
+    assert judged.ok, (judged.violations, judged.gaps)
+    assert judged.safety.evidence.plans == 1 + len(result.task_plans)
+
+
+def test_a_task_alone_needs_no_identification(model: RobotModel) -> None:
+    plant = build_plant(model, payload_from_spec("5lb"), load_scene("open"), 2)
+    goal = np.array(model.settings.home) + 0.1
+    known = model.arm_prior.with_payload(model.arm_prior.payload_lower, model.arm_prior.payload_upper, 1)
+    result = Episode(model, plant, load_scene("open"), plans=0, waypoints=goal, box=known).run()
+    assert result.task is TaskStatus.ARRIVED
+    assert result.updates == []
+    assert [box.identity for box, _ in result.task_plans] == ["0:1"] * len(result.task_plans)
+    assert np.abs(plant.truth()["q"][-1] - goal).max() <= 1e-3 + result.gains.e_bound.max()
+
+
+def test_a_task_that_cannot_be_is_refused_and_the_arm_stands(model: RobotModel) -> None:
+    scene = load_scene("six_boxes")
+    plant = build_plant(model, payload_from_spec("5lb"), scene, 2)
+    result = Episode(model, plant, scene, plans=0, waypoints=model.settings.home).run()
+    assert result.task is TaskStatus.REFUSED
+    assert any("post_middle" in reason for reason in result.task_reasons)
+    assert np.max(np.abs(plant.truth()["q"] - scene.start)) < np.max(result.gains.e_bound)
+    with pytest.raises(PlanError, match="no waypoints"):
+        Episode(model, plant, scene, plans=0)

@@ -9,9 +9,9 @@ from itertools import combinations, product
 import numpy as np
 import pinocchio as pin
 import pytest
+from geometry_support import hull_distance
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import nnls
 from scipy.spatial.transform import Rotation
 from urdf_factory import random_arm, random_inertial, write_arm
 
@@ -29,16 +29,6 @@ from safe_sysid.robot.geometry import ROUNDING, _without_redundant
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def hull_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Distance of the convex hulls of two point sets, by non-negative least squares (good to about 1e-9 here)."""
-    weight = 1e3
-    ones = np.zeros((2, len(a) + len(b)))
-    ones[0, : len(a)] = ones[1, len(a) :] = weight
-    x, _ = nnls(np.vstack([np.hstack([a.T, -b.T]), ones]), np.array([0, 0, 0, weight, weight]))
-    left, right = x[: len(a)], x[len(a) :]
-    return float(np.linalg.norm(left @ a / left.sum() - right @ b / right.sum()))
 
 
 def surface_points(shape: ET.Element, rng: np.random.Generator) -> np.ndarray:
@@ -184,7 +174,7 @@ def clearances(arm, q, scene):
         b.name: (b.points if b.joint < 0 else b.points @ rotations[b.joint].T + positions[b.joint], b.radius)
         for b in arm.bodies
     }
-    boxes = {box.name: (box.corners, 0.0) for box in scene.boxes}
+    boxes = {box.name: (box.corners, 0.0) for box in scene.obstacles}
     pairs = [*combinations(placed.items(), 2), *product(placed.items(), boxes.items())]
     return {
         frozenset((one, two)): hull_distance(p, r) - s - t
@@ -331,7 +321,7 @@ start: [0, 0, 0, 0, 0, 0, 0]
         ("size: [1, 1, 1]", "size: [1, 1]", "boxes[0].size", "3 numbers"),
         ("xyz: [1, 0, 0]", "xyz: [1, .nan, 0]", "boxes[0].xyz[1]", "finite"),
         ("xyz: [1, 0, 0], ", "", "boxes[0].xyz", "required"),
-        ("name: wall", "name: table", "boxes[1].name", "no other box"),
+        ("name: wall", "name: table", "boxes[1].name", "no other obstacle"),
         ("name: wall, ", "", "boxes[1].name", "required"),
         ("rpy", "yaw", "boxes[1].yaw", "only known ones"),
         ("boxes:", "boxs:", "boxes", "required"),
@@ -361,12 +351,12 @@ def test_scene_without_start_starts_at_home_and_its_arrays_are_read_only(tmp_pat
     arm = load_robot("kinova_gen3")
     np.testing.assert_array_equal(Scene("empty").start_for(arm), arm.settings.home)
     scene = load_scene("six_boxes")
-    assert [box.name for box in scene.boxes if re.match("post", box.name)] == [
+    assert [box.name for box in scene.obstacles if re.match("post", box.name)] == [
         "post_middle",
         "post_right",
         "post_left",
     ]
-    for array in [scene.start, scene.goal, *(box.xyz for box in scene.boxes)]:
+    for array in [scene.start, scene.goal, *(box.xyz for box in scene.obstacles)]:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
     scene.start_for(arm)[0] = 5.0  # a copy: the caller's own

@@ -18,6 +18,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError
 from safe_sysid.nodes import messages as m
+from safe_sysid.nodes.payload_message import payload_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, transform_inertial
 from safe_sysid.trajectories import Plan, QuinticTrajectory
@@ -415,7 +416,7 @@ def test_any_bounds_are_read_or_refused(dim: list[Any], offset: int, data: list[
 def test_the_payload_message_is_the_nominal_in_the_tool_frame() -> None:
     model = load_robot("kinova_gen3")
     theta = np.array(model.theta_nominal[60:70])
-    message = m.payload_message(model, theta, 12)
+    message = payload_message(model, theta, 12)
     i = message.inertia
     mass, com, inertia = com_and_inertia(theta)
     rotation, position = model.flange
@@ -432,4 +433,4 @@ def test_the_payload_message_is_the_nominal_in_the_tool_frame() -> None:
 
 
 def test_a_nominal_without_mass_is_not_announced() -> None:
-    assert m.payload_message(load_robot("kinova_gen3"), np.zeros(10), 1) is None
+    assert payload_message(load_robot("kinova_gen3"), np.zeros(10), 1) is None

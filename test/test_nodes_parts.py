@@ -183,8 +183,8 @@ def test_the_recorder_keeps_every_row_beyond_its_first_capacity(tmp_path: Path) 
 def test_obstacles_and_plans_can_be_looked_at() -> None:
     model, scene = load_robot("kinova_gen3"), load_scene("six_boxes")
     cubes = scene_markers(scene).markers
-    assert [cube.scale.x for cube in cubes] == [box.size[0] for box in scene.boxes]
-    for cube, box in zip(cubes, scene.boxes, strict=True):
+    assert [cube.scale.x for cube in cubes] == [box.size[0] for box in scene.obstacles]
+    for cube, box in zip(cubes, scene.obstacles, strict=True):
         o = cube.pose.orientation
         np.testing.assert_allclose(
             Rotation.from_quat([o.x, o.y, o.z, o.w]).as_matrix(), box.rotation, atol=1e-12

@@ -19,8 +19,8 @@ from safe_sysid.planning import (
     hand_over_state,
     verify_plan,
 )
-from safe_sysid.planning.optimise import Verdict
 from safe_sysid.planning.planner import verdict_of
+from safe_sysid.planning.verdicts import Verdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -121,6 +121,63 @@ def test_start_that_cannot_be_held_is_refused_with_joint_and_torque(
     result = Planner(model, load_scene("open"), gains).plan_next(at_rest(stretched), 0.0, model.arm_prior, 0)
     assert result.status is PlanStatus.START_REFUSED
     assert any("joint_2" in reason and "N m" in reason for reason in result.reasons)
+
+
+def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    """Without time to search a moving arm still gets a plan: the certified tail, then rest (real certificate)."""
+    scene = load_scene("six_boxes")
+    planner, box = Planner(model, scene, gains), model.arm_prior
+    first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0)
+    assert first.plan is not None
+    assert np.abs(first.plan.k).max() > 0.3
+    state, since = hand_over_state(first.plan), first.plan.hand_over_time
+    second = planner.plan_next(state, since, shrunk(box, 0.9, 1), 1, first.plan, budget=Budget(0, 1))
+    assert second.status is PlanStatus.PLANNED, second.reasons
+    assert second.plan is not None
+    assert np.array_equal(second.plan.k, np.zeros(model.n))
+    t = np.linspace(0.0, 3.0, 50)
+    gap = second.plan.trajectory.states(t)[:, :3] - first.plan.trajectory.states(t + first.plan.t_plan)[:, :3]
+    assert np.abs(gap).max() < 1e-11
+    # At rest by then: the next one starts from rest, where the same pose is held.
+    assert not np.any(hand_over_state(second.plan)[1:])
+    # A third from there is a plan again, and moves.
+    third = planner.plan_next(
+        hand_over_state(second.plan),
+        second.plan.hand_over_time,
+        box,
+        2,
+        second.plan,
+        calibration=second.calibration,
+    )
+    assert third.plan is not None
+    assert np.abs(third.plan.k).max() > 0.1
+
+
+def test_goal_scene_and_improvements_of_one_call(model: RobotModel, gains: ControllerGains) -> None:
+    """One call with a goal, its own cost and scene: every improvement told is certified there, the last is returned."""
+    scene, empty = load_scene("six_boxes"), load_scene("open")
+    planner = Planner(model, empty, gains, options=PlannerOptions(starts=6, keep=2))
+    start, told = scene.start_for(model), []
+    goal = start + np.array([-0.2, 0.0, 0.1, 0.1, 0.0, 0.2, 0.3])
+    result = planner.plan_next(
+        at_rest(start), 0.0, model.arm_prior, 0, goal=goal, cost="goal", on_certified=told.append, scene=scene
+    )
+    assert result.status is PlanStatus.PLANNED, result.reasons
+    assert planner.scene is empty
+    assert len(told) >= 2
+    assert [r.cost for r in told] == sorted((r.cost for r in told), reverse=True)
+    assert told[-1].plan is not None
+    assert result.plan is not None
+    assert np.array_equal(told[-1].plan.k, result.plan.k)
+    for answer in told:
+        assert answer.status is PlanStatus.PLANNED
+        assert verify_plan(answer.plan, model, model.arm_prior, scene, gains).ok
+    assert np.abs(result.plan.trajectory.knots[-1, 0] - goal).max() < 0.01
+    assert 0.0 < result.first_time <= result.wall_time
+    with pytest.raises(PlanError, match="goal"):
+        planner.plan_next(at_rest(start), 0.0, model.arm_prior, 0, cost="goal")
 
 
 def planner_with(model: RobotModel, gains: ControllerGains, certified: bool) -> Planner:
@@ -248,7 +305,17 @@ def test_stop_rule(model: RobotModel) -> None:
         bounds_stopped_improving([prior], updates=0)
 
 
-@pytest.mark.parametrize("changes", [{"cost": "speed"}, {"starts": 0}, {"keep": -1}, {"certificates": 0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cost": "speed"},
+        {"starts": 0},
+        {"keep": -1},
+        {"certificates": 0},
+        {"patience": 0},
+        {"reserve_s": -1.0},
+    ],
+)
 def test_options_are_checked(changes: dict[str, object]) -> None:
-    with pytest.raises(PlanError, match=f"planner {next(iter(changes))}"):
+    with pytest.raises(PlanError, match=next(iter(changes))):
         PlannerOptions(**changes)

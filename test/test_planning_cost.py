@@ -9,10 +9,14 @@ import pytest
 from arm_factory import random_arm
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.cost import ConditionCost, payload_scale
-from safe_sysid.planning.excitation import payload_regressor, payload_regressor_gradient, regressor_gradient
+from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
+from safe_sysid.planning.costs.excitation import (
+    payload_regressor,
+    payload_regressor_gradient,
+    regressor_gradient,
+)
+from safe_sysid.planning.costs.joint_set import KINDS, InformationCost
 from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.information import InformationCost
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
@@ -173,25 +177,54 @@ def information_cost(model: RobotModel, rng: np.random.Generator, **changes: obj
     return dataclasses.replace(cost, **changes)
 
 
-@pytest.mark.parametrize("kind", ["information", "width"])
-def test_information_cost_is_the_posterior_of_the_equations(gen3: RobotModel, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_joint_set_costs_are_those_of_the_equations(gen3: RobotModel, kind: str) -> None:
+    """Rows from means over windows; errors from the torque's root mean square over the box, by sampling its moments."""
     rng = np.random.default_rng(9)
-    cost = information_cost(gen3, rng, kind=kind, row_weight=0.3)
+    prior = gen3.arm_prior
+    half = rng.uniform(0.2, 1.0, 10) * 0.5 * (prior.payload_upper - prior.payload_lower)
+    middle = 0.5 * (prior.payload_upper + prior.payload_lower)
+    box = prior.with_payload(middle - half, middle + half)
+    cost = information_cost(gen3, rng, kind=kind, row_weight=0.3, box=box)
     k = rng.uniform(-1, 1, 7)
     m = gen3.settings.measurement
     t = (np.arange(60) + 0.5) * 1.5 / 60
     x = cost.family.trajectory(k).states(t)
-    mean = torque_regressor(gen3.kinematics, x[:, 0], x[:, 1], x[:, 2]).reshape(15, 4, 7, 98).mean(axis=1)
-    error = m.torque_abs + m.torque_rel * np.abs(mean @ gen3.arm_prior.mid)
-    rows = (mean / error[..., None]).reshape(-1, 98)
-    radius = np.maximum(gen3.arm_prior.rad, 1e-9)
-    information = np.diag(radius**-2.0) + cost.executed + 0.3 * rows.T @ rows
-    block = np.linalg.inv(information * np.outer(radius, radius))[60:70, 60:70]
-    expected = 0.05 * (np.linalg.slogdet(block)[1] if kind == "information" else np.log(np.diag(block)).sum())
-    assert cost.value(k) == pytest.approx(expected, rel=1e-8)
+    regressor = torque_regressor(gen3.kinematics, x[:, 0], x[:, 1], x[:, 2])
+    square = np.einsum(
+        "kjp,pq,kjq->kj", regressor, np.outer(box.mid, box.mid) + np.diag(box.rad**2) / 3, regressor
+    )
+    error = m.torque_abs + m.torque_rel * np.sqrt(square).reshape(15, 4, 7).mean(axis=1)
+    rows = (regressor.reshape(15, 4, 7, 98).mean(axis=1) / error[..., None]).reshape(-1, 98)
+    radius = np.maximum(prior.rad, 1e-9)
+    information = (np.diag(radius**-2.0) + cost.executed + 0.3 * rows.T @ rows) * np.outer(radius, radius)
+    block, known = np.linalg.inv(information)[60:70, 60:70], information[60:70, 60:70]
+    now = box.rad[60:70] / radius[60:70]
+    if kind == "smallest_eigenvalue":
+        exact = -0.5 * np.log(np.linalg.eigvalsh(known * np.outer(now, now))[0])
+        assert exact - 1e-6 <= cost.value(k) <= exact + np.log(10.0) / 16
+        return
+    expected = {
+        "width": 0.5 * np.log(np.mean(np.diag(block) * radius[60:70] ** 2 / cost.box.rad[60:70] ** 2)),
+        "information": 0.05 * np.linalg.slogdet(block)[1],
+        "log_determinant": -0.05 * np.linalg.slogdet(known * np.outer(now, now))[1],
+    }[kind]
+    assert cost.value(k) == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["information", "width"])
+def test_errors_do_not_vanish_where_the_torque_of_the_middle_does(gen3: RobotModel) -> None:
+    """Information is not to be had by trusting that the unknown payload weighs what the box's middle says."""
+    box = gen3.arm_prior
+    e = box.payload_slice
+    cost = information_cost(gen3, np.random.default_rng(3), executed=np.zeros((98, 98)))
+    k = np.zeros(7)
+    certain = dataclasses.replace(cost, box=box.with_payload(box.mid[e] - 1e-9, box.mid[e] + 1e-9))
+    gained = certain.information(k) - cost.information(k)
+    assert np.linalg.eigvalsh(gained)[0] > -1e-9 * np.linalg.norm(gained)
+    assert np.trace(certain.information(k)) > 1.1 * np.trace(cost.information(k))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_information_gradient(gen3: RobotModel, kind: str) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -202,6 +235,22 @@ def test_information_gradient(gen3: RobotModel, kind: str) -> None:
         assert np.allclose(
             gradient, differences(cost.value, k, 1e-5), rtol=1e-4, atol=1e-5 * np.abs(gradient).max()
         )
+
+
+def test_width_turns_to_the_interval_that_is_still_wide(gen3: RobotModel) -> None:
+    """With nine intervals known ten times better than the tenth, the tenth's predicted width is the cost."""
+    box = gen3.arm_prior
+    half = 0.5 * (box.payload_upper - box.payload_lower)
+    middle = box.payload_lower + half
+    for wide in (0, 5):
+        now = np.full(10, 10.0)
+        now[wide] = 0.01
+        cost = information_cost(gen3, np.random.default_rng(1), executed=np.zeros((98, 98)))
+        other = dataclasses.replace(cost, box=box.with_payload(middle - half * now, middle + half * now))
+        ks = np.random.default_rng(2).uniform(-1, 1, (10, 7))
+        radius = np.maximum(box.rad, 1e-9)
+        left = [np.linalg.inv(np.diag(radius**-2.0) + other.information(k))[60 + wide, 60 + wide] for k in ks]
+        assert np.array_equal(np.argsort([other.value(k) for k in ks]), np.argsort(left))
 
 
 def test_more_data_never_costs_more(gen3: RobotModel) -> None:
@@ -236,5 +285,5 @@ def test_senseless_settings_are_refused(changes: dict[str, object], words: str) 
 
 
 def test_unknown_kind_is_refused(gen3: RobotModel) -> None:
-    with pytest.raises(PlanError, match="information or width"):
+    with pytest.raises(PlanError, match="expected one of width"):
         information_cost(gen3, np.random.default_rng(0), kind="volume")

@@ -1,4 +1,4 @@
-"""Quintic segments: exact knots, ranges that hold at every instant, clear refusals."""
+"""Quintic segments: exact knots, clear refusals."""
 
 import numpy as np
 import pytest
@@ -27,37 +27,11 @@ def test_knots_are_met_and_derivatives_agree(seed: int, knots: int) -> None:
     np.testing.assert_allclose(numeric[:3], exact[1:], atol=1e-4 * (1 + np.abs(exact).max()))
 
 
-@given(st.integers(0, 2**31), st.integers(1, 40))
-def test_ranges_hold_at_every_instant(seed: int, cells: int) -> None:
-    trajectory = random_trajectory(seed)
-    rng = np.random.default_rng(seed)
-    grid = np.unique(np.r_[0.0, np.sort(rng.uniform(0, trajectory.duration, cells)), trajectory.duration])
-    ranges = trajectory.ranges(grid)
-    for m in range(len(grid) - 1):
-        for t in np.r_[grid[m], rng.uniform(grid[m], grid[m + 1], 5), grid[m + 1]]:
-            state = trajectory.state(min(t, trajectory.duration * (1 - 1e-15)))
-            assert np.all(ranges[m, :4, :, 0] <= state + 1e-12 * (1 + np.abs(state)))
-            assert np.all(state <= ranges[m, :4, :, 1] + 1e-12 * (1 + np.abs(state)))
-
-
-def test_ranges_are_tight_for_short_cells() -> None:
-    trajectory = random_trajectory(3)
-    grid = np.linspace(0, trajectory.duration, 257)
-    ranges = trajectory.ranges(grid)
-    for m in range(256):
-        samples = trajectory.states(np.linspace(grid[m], grid[m + 1] * (1 - 1e-12), 30))
-        hull = samples.max(axis=0) - samples.min(axis=0)
-        width = ranges[m, :3, :, 1] - ranges[m, :3, :, 0]
-        assert np.all(width <= 1.2 * hull[:3] + 0.02)
-
-
 def test_after_the_end_it_rests() -> None:
     trajectory = random_trajectory(1)
     state = trajectory.state(trajectory.duration + 5)
     np.testing.assert_array_equal(state[0], trajectory.knots[-1, 0])
     np.testing.assert_array_equal(state[1:], 0.0)
-    tail = trajectory.ranges(np.array([trajectory.duration, trajectory.duration + 1]))
-    np.testing.assert_array_equal(tail[0, 0, :, 0], trajectory.knots[-1, 0])
 
 
 def test_malformed_trajectories_are_refused() -> None:
@@ -68,10 +42,6 @@ def test_malformed_trajectories_are_refused() -> None:
         QuinticTrajectory(np.array([0.0, 0.0]), good)
     with pytest.raises(PlanError, match="expected 0 first"):
         QuinticTrajectory(np.array([1.0, 2.0]), good)
-    with pytest.raises(PlanError, match="straddle"):
-        random_trajectory(0, 3).ranges(
-            np.array([0.0, 100.0]) * 0 + np.array([0.0, random_trajectory(0, 3).duration])
-        )
 
 
 def test_plans_are_validated() -> None:

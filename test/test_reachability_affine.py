@@ -104,7 +104,7 @@ def do_mul(n, groups, rng):
         y = x * float(rng.choice([-2.0, 1.0]))
         y[-1] = abs(y[-1])
     out = np.empty_like(x)
-    affine.mul(x, y, n, out)
+    affine.dot(x[None], y[None], n, out)
     return (x, y), lambda a, b: a * b, out
 
 
@@ -243,7 +243,7 @@ def test_products_of_errors_in_a_ball_do_not_count_n_squared_times() -> None:
     n = 7
     x = np.concatenate([[0.0, 0.0], np.ones(n), [0.0]])
     out = np.empty_like(x)
-    affine.mul(x, x, n, out)
+    affine.dot(x[None], x[None], n, out)
     lo, hi = affine.affine_range(out, n)
     # (sum eps)^2 over the unit ball is [0, n]; a box would give n^2.
     assert lo >= -1e-6

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from arm_factory import random_arm
+from geometry_support import random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reachability_support import random_tracking, random_trajectory
 
+from safe_sysid.errors import PlanError
+from safe_sysid.reachability import clearance
 from safe_sysid.reachability.attack import attack_clearance, body_distance, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
@@ -18,8 +22,9 @@ from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.reachability.separation import separation_kernel
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body
+from safe_sysid.robot.obstacles import SceneBox, SceneSphere
 from safe_sysid.robot.regressors import forward_kinematics
-from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -94,7 +99,7 @@ def test_verified_bounds_stay_below_the_distance(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 7))
     kin, _, _ = random_arm(n, rng)
-    model, scene = stand_in(kin, bodies_of(n, rng)), Scene("test", (SCENE_BOX,))
+    model, scene = stand_in(kin, bodies_of(n, rng)), Scene("test", (SCENE_BOX, *random_obstacles(rng)))
     trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
     cells = time_cells(trajectory, 24)
     found = enclose_clearance(model, scene, cells, tracking, near=float(rng.choice([0.0, 0.1, 10.0])))
@@ -164,7 +169,7 @@ def test_pairs_that_count() -> None:
     assert frozenset(("payload", "forearm_link")) in names
     assert not names & set(model.allowed_pairs)
     joint = {s.name: s.joint for s in shapes}
-    boxes = {box.name for box in scene.boxes}
+    boxes = {box.name for box in scene.obstacles}
     # Everything else is there: every two bodies of different joints, every body with every box, no two boxes.
     bodies = [b.name for b in model.bodies]
     expected = {frozenset((a, b)) for a in bodies for b in bodies if joint[a] != joint[b]}
@@ -192,3 +197,144 @@ def test_no_pairs_no_bounds() -> None:
     cells = time_cells(random_trajectory(1, rng), 4)
     found = enclose_clearance(stand_in(kin, ()), Scene("open"), cells, random_tracking(1, rng))
     assert found.bounds.shape == (cells.count, 0)
+
+
+# --- directions: re-used, re-checked, lied about ---
+
+
+def gen3_case(seed: int, cells: int = 64) -> tuple:
+    """The Gen3 among obstacles of all kinds, along some motion."""
+    model = load_robot("kinova_gen3")
+    rng = np.random.default_rng(seed)
+    scene = Scene("all kinds", (*load_scene("six_boxes").obstacles, *random_obstacles(rng)))
+    tracking = TrackingSet(rng.uniform(0.005, 0.02, 7), np.full(7, 0.06), np.full(7, 5.0))
+    q = np.asarray(load_scene("six_boxes").start)
+    trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + rng.uniform(-0.6, 0.6, 7), 3.0)
+    return model, scene, time_cells(trajectory, cells), tracking, trajectory
+
+
+def test_directions_make_the_bounds_again_without_coal_and_threads_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, scene, cells, tracking, _ = gen3_case(0)
+    found = enclose_clearance(model, scene, cells, tracking)
+    assert found.directions.shape == (cells.count, len(found.pairs), 3)
+    two = enclose_clearance(model, scene, cells, tracking, threads=2)
+    np.testing.assert_array_equal(two.bounds, found.bounds)
+    np.testing.assert_array_equal(two.directions, found.directions)
+    monkeypatch.setattr(clearance, "_propose", None)  # calling it would fail
+    again = enclose_clearance(model, scene, cells, tracking, directions=found.directions)
+    np.testing.assert_array_equal(again.bounds, found.bounds)
+    with pytest.raises(PlanError, match="expected"):
+        enclose_clearance(model, scene, cells, tracking, directions=found.directions[:, :-1])
+
+
+def test_asking_coal_rarely_gives_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3):
+        model, scene, cells, tracking, _ = gen3_case(seed)
+        asked = []
+        propose = clearance._propose
+        monkeypatch.setattr(clearance, "_propose", lambda *a: asked.append(len(a[1])) or propose(*a))  # noqa: B023
+        few = enclose_clearance(model, scene, cells, tracking)
+        rarely, asked[:] = sum(asked), []
+        monkeypatch.setattr(clearance, "_STRIDE", 1)
+        all_ = enclose_clearance(model, scene, cells, tracking)
+        monkeypatch.undo()
+        assert rarely < 0.4 * sum(asked)
+        close = all_.bounds < 0.05
+        assert np.any(close)
+        assert np.all((all_.bounds - few.bounds)[close] < 2e-3)
+        assert np.all((all_.bounds > 0.0) <= (few.bounds > -1e-3))
+
+
+def test_far_pairs_never_reach_coal(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, cells, tracking, _ = gen3_case(0)
+    far = Scene(
+        "far", tuple(SceneBox(f"b{i}", np.array([3.0, i, 0.0]), np.zeros(3), np.ones(3)) for i in range(3))
+    )
+    seen = set()
+    propose = clearance._propose
+    monkeypatch.setattr(clearance, "_propose", lambda *a: seen.update(a[0]) or propose(*a))
+    found = enclose_clearance(model, far, cells, tracking)
+    assert seen
+    assert min(seen) >= len(far.obstacles)
+    assert np.all(found.bounds[:, ~found.is_self] > clearance.NEAR)
+
+
+def test_lies_about_directions_only_weaken_bounds() -> None:
+    model, scene, cells, tracking, _ = gen3_case(1, 16)
+    found = enclose_clearance(model, scene, cells, tracking, near=10.0)
+    rng = np.random.default_rng(0)
+    lies = {
+        "noise": rng.normal(size=found.directions.shape),
+        "other way": -found.directions,
+        "of other pairs": np.roll(found.directions, 1, axis=1),
+        "of other cells": np.roll(found.directions, 3, axis=0),
+        "nan": np.full(found.directions.shape, np.nan),
+        "huge": np.full(found.directions.shape, 1e200),
+        "tiny": 1e-200 * found.directions,
+    }
+    for name, lie in lies.items():
+        told = enclose_clearance(model, scene, cells, tracking, near=10.0, directions=lie)
+        # coal's direction is the best at the middle of a cell; another may be better over the whole of it, a little.
+        assert np.all(told.bounds <= np.maximum(found.bounds, 0.0) + 2e-2), name
+        assert not np.any(np.isnan(told.bounds)), name
+
+
+MUTATIONS = ("nothing", "no tracking error", "radii lost", "one obstacle moved", "cells swapped")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_broken_clearances_are_found_by_descent(mutation: str) -> None:
+    """What an implementation may get wrong: the attack of the certificate must see it."""
+    model, scene, cells, tracking, trajectory = gen3_case(4)
+    told = (model, scene, cells, tracking)
+    if mutation == "no tracking error":
+        told = (model, scene, cells, TrackingSet(1e-6 * tracking.e, tracking.r, tracking.k_r))
+    elif mutation == "radii lost":
+        thin = tuple(Body(b.name, b.joint, b.points, 0.9 * b.radius, b.kind) for b in model.bodies)
+        told = (dataclasses.replace(model, bodies=thin), scene, cells, tracking)
+    elif mutation == "one obstacle moved":
+        moved = (
+            *scene.obstacles[:1],
+            dataclasses.replace(scene.obstacles[1], xyz=[0.7, 0.0, -0.005]),
+            *scene.obstacles[2:],
+        )
+        told = (model, Scene("moved", moved), cells, tracking)
+    found = enclose_clearance(*told)
+    if mutation == "cells swapped":
+        found = dataclasses.replace(found, bounds=np.roll(found.bounds, 8, axis=0))
+    worst, _ = attack_clearance(
+        model, scene, trajectory, cells, tracking, found, np.random.default_rng(0), which=[10, 50], nearest=16,
+        samples=4, steps=6,
+    )  # fmt: skip
+    assert (worst > 10 * COAL) == (mutation != "nothing"), worst
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS)
+def test_spheres_alone_are_bounded_soundly(seed: int) -> None:
+    """Bodies that are balls: what culling says is all there is, and it is attacked at its own border."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 7))
+    kin, _, _ = random_arm(n, rng)
+    bodies = [Body("base", -1, rng.normal(scale=0.2, size=(1, 3)), 0.05, "base")]
+    bodies += [Body(f"b{j}", j, rng.normal(scale=0.2, size=(1, 3)), 0.02) for j in range(n)]
+    model, scene = stand_in(kin, tuple(bodies)), Scene("s", (SceneSphere("ball", rng.normal(size=3), 0.1),))
+    trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 24)
+    found = enclose_clearance(model, scene, cells, tracking, near=-np.inf)  # everything is culled
+    tight = enclose_clearance(model, scene, cells, tracking, near=np.inf)
+    assert np.all(found.bounds <= tight.bounds + 1e-9)
+    shapes, pairs = clearance_pairs(model, scene)
+    for cell in rng.integers(cells.count, size=3):
+        x = sample_symbols(60, n, rng)
+        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (60, 1)), tracking, x)[0]
+        r, p = forward_kinematics(kin, q)
+        centre = [
+            np.tile(s.points[0], (60, 1)) if s.joint < 0 else r[:, s.joint] @ s.points[0] + p[:, s.joint]
+            for s in shapes
+        ]
+        for column, (a, b) in enumerate(pairs):
+            true = np.linalg.norm(centre[a] - centre[b], axis=1).min() - shapes[a].radius - shapes[b].radius
+            assert tight.bounds[cell, column] <= true + 1e-12

@@ -13,8 +13,9 @@ from reachability_support import random_box, random_tracking, random_trajectory
 
 from safe_sysid.errors import ParameterError, PlanError
 from safe_sysid.reachability.attack import attack_torque, sample_symbols, states_of
-from safe_sysid.reachability.cells import TrackingSet, time_cells
+from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
+from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -65,6 +66,63 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
         scale = ROUNDING * (1.0 + np.abs(w))
         assert np.all(found.regressor[cell, ..., 0] <= w + scale)
         assert np.all(w <= found.regressor[cell, ..., 1] + scale)
+
+
+def steepest(
+    kin: Kinematics,
+    trajectory: QuinticTrajectory,
+    borders: np.ndarray,
+    tracking: TrackingSet,
+    v_c: float,
+    sign: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols where each entry of W_s is largest (or smallest) to first order: (n, 14 n, 1 + 2 n), and W_s there.
+
+    Gradients by differences of the regressor in floats; an entry's own worst point is found in one step, which sums
+    over parameters would hide.
+    """
+    n = len(kin.axis)
+
+    def regressor(x: np.ndarray) -> np.ndarray:
+        motion = states_of(trajectory, np.tile(borders, (len(x), 1)), tracking, x)
+        return slotine_li_regressor(kin, *motion[:4], v_c)
+
+    h = 1e-4
+    steps = h * np.concatenate([np.eye(1 + 2 * n), -np.eye(1 + 2 * n)])
+    up, down = np.split(regressor(steps), 2)
+    slope = np.moveaxis(up - down, 0, -1)
+    x = np.empty_like(slope)
+    for part in (slice(0, 1), slice(1, n + 1), slice(n + 1, None)):
+        length = np.linalg.norm(slope[..., part], axis=-1, keepdims=True)
+        x[..., part] = sign * slope[..., part] / np.maximum(length, 1e-300) * (1.0 - 1e-12)
+    found = regressor(x.reshape(-1, 1 + 2 * n)).reshape(n, 14 * n, n, 14 * n)
+    return x, np.einsum("jpjp->jp", found)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_every_entry_is_held_at_its_own_worst_error(n: int, size: float) -> None:
+    rng = np.random.default_rng(40 + n)
+    for _ in range(3):
+        kin, theta, damping, inertia, v_c = setting(n, rng)
+        trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
+        tracking = TrackingSet(size * tracking.e, size * tracking.r, tracking.k_r)
+        start = float(rng.uniform(0.0, 0.9))
+        borders = np.array([[start, start + 0.01 * size]])
+        cells = cells_between(trajectory, borders)
+        found = enclose_torque(
+            kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True
+        ).regressor[0]
+        low, high = (steepest(kin, trajectory, borders[0], tracking, v_c, s)[1] for s in (-1.0, 1.0))
+        over = np.maximum(found[..., 0] - low, high - found[..., 1])
+        assert np.all(over <= ROUNDING * (1.0 + np.abs(high)))
+        # Coulomb's sign is no smooth function.
+        inertial = np.arange(14 * n) // n != 10
+        width, hull = np.ptp(found, axis=-1)[:, inertial], (high - low)[:, inertial]
+        # To first order every entry is exact: small errors leave nothing else. A range that is wrong but wide is found.
+        second = 1e-6 * (1.0 + np.abs(high[:, inertial]))
+        slack = width - hull - (second if size < 1.0 else 0.0)
+        assert np.mean(slack <= (0.25 if size == 1.0 else 0.01) * hull) >= (0.5 if size == 1.0 else 1.0)
 
 
 @settings(max_examples=8, deadline=None)

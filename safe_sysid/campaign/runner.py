@@ -19,10 +19,27 @@ from typing import Any
 
 from safe_sysid.campaign.results import CampaignError
 
-__all__ = ["KINDS", "THREAD_VARIABLES", "Campaign", "in_dask", "in_processes", "in_this_process", "run_chunk"]
+__all__ = [
+    "KINDS",
+    "SUMMARIES",
+    "THREAD_VARIABLES",
+    "Campaign",
+    "in_dask",
+    "in_processes",
+    "in_this_process",
+    "run_chunk",
+]
 
 #: Kinds of trial: module and function.
-KINDS = {"identification": ("safe_sysid.campaign.trial", "run_trial")}
+KINDS = {
+    "identification": ("safe_sysid.campaign.trial", "run_trial"),
+    "reachability": ("safe_sysid.campaign.reachability.trial", "run_trial"),
+}
+#: For each kind, the module that sums up: ``is_sound``, ``complaint``, ``summarise``, ``as_json`` and ``table``.
+SUMMARIES = {
+    "identification": "safe_sysid.campaign.summary",
+    "reachability": "safe_sysid.campaign.reachability.summary",
+}
 #: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Trials handed over at once: few where Ctrl-C has to wait for them, more where a network lies between.
@@ -63,6 +80,10 @@ class Campaign:
             importlib.import_module(module), name
         )
         return function
+
+    def summary(self) -> Any:
+        """The module that sums up its results."""
+        return importlib.import_module(SUMMARIES[self.kind])
 
 
 def run_chunk(campaign: Campaign, indices: Sequence[int]) -> list[Result]:

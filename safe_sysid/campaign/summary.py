@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-__all__ = ["CATEGORIES", "as_json", "is_sound", "summarise", "table"]
+__all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
 
 #: Settings by which the table of an identification campaign is broken down.
 CATEGORIES = (
@@ -23,11 +23,17 @@ CATEGORIES = (
     "prior",
     "simulated",
 )
+_WRONG = ("error", "exclusions", "empty", "broken_rows", "faults")
 
 
 def is_sound(trial: dict[str, Any]) -> bool:
     """Whether nothing is wrong with a trial."""
-    return not any(trial.get(key) for key in ("error", "exclusions", "empty", "broken_rows", "faults"))
+    return not any(trial.get(key) for key in _WRONG)
+
+
+def complaint(trial: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong with a trial, in short."""
+    return {key: value for key, value in trial.items() if key in _WRONG and value}
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,21 @@ bounds, many of them in the worst direction, lets the identifier answer, and loo
 that it published, any equation is broken, or the set is declared empty. Exit status: 0 nothing of this happened, 1
 something did, 2 wrong arguments, 130 interrupted. With assumptions broken on purpose: 0, and the table says how many
 were noticed."""
-#: As in safe_sysid.campaign.noise and .breaks, which are not imported before they are needed; a test compares them.
+_REACHABILITY = """Each trial makes up an arm, a motion, a box of parameters, tracking and measurement errors, bodies
+and obstacles, has everything enclosed and the plan certified, and climbs, from many starts, towards states, errors and
+parameters that leave an enclosure or break a margin; what floats cannot decide is computed in 40 digits. Some 95
+enclosures each. Exit status: 0 nothing was violated, 1 something was, 2 wrong arguments, 130 interrupted. With --break:
+0, and the table says in how many trials it was noticed."""
+#: As in safe_sysid.campaign.noise, .breaks and .reachability.breaks, not imported before they are needed; tests
+#: compare them.
 _NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
+_NOTICED = {
+    "identification": "an empty set or the truth outside",
+    "reachability": "a violated enclosure or margin",
+}
+_TOLD_WRONGLY = (
+    "tracking", "measurement", "actuator", "box", "coulomb", "axis", "gravity", "radius", "payload", "inertia",
+)  # fmt: skip
 _BREAKS = ("bias", "coulomb", "slip", "acceleration", "delay", "gravity", "inertia")
 
 
@@ -48,14 +61,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     teeth.add_argument("--break", dest="broken", choices=_BREAKS, help="docs/campaign.md says by how much")
     identification.add_argument(
+        "--save-log", type=Path, metavar="FILE.npz", help="with --trial: its measurements, with the truth"
+    )
+    identification.add_argument(
         "--noise",
         metavar="KIND",
         help="only trials with this kind of errors: " + ", ".join(_NOISES),
     )
+    reachability = actions.add_parser(
+        "reachability",
+        help="does anything that can happen leave an enclosure or break a certificate?",
+        description=_REACHABILITY,
+    )
+    _add_common(reachability, trials=250)
+    reachability.add_argument(
+        "--break", dest="broken", choices=_TOLD_WRONGLY,
+        help="tell the enclosures something wrong, to see whether it is noticed; docs/campaign.md says what",
+    )  # fmt: skip
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trials", type=at_least(1), default=100, metavar="N", help="(default: %(default)s)")
+def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
+    parser.add_argument(
+        "--trials", type=at_least(1), default=trials, metavar="N", help="(default: %(default)s)"
+    )
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
     where = parser.add_argument_group("where it runs").add_mutually_exclusive_group()
     where.add_argument(
@@ -69,43 +97,50 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="results as they come, one line each (default: that of --json, ending in .jsonl)",
     )  # fmt: skip
     files.add_argument("--resume", action="store_true", help="go on with the results there are")
-    repeat = parser.add_argument_group("one trial again")
-    repeat.add_argument(
-        "--only", type=at_least(0), metavar="INDEX", help="repeat one trial and tell all about it"
-    )
-    repeat.add_argument("--save-log", type=Path, metavar="FILE.npz", help="its measurements, with the truth")
+    parser.add_argument(
+        "--trial", "--only", dest="only", type=at_least(0), metavar="INDEX",
+        help="repeat one trial and tell all about it",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a campaign, or repeat one of its trials."""
-    from safe_sysid.campaign.results import CampaignError
     from safe_sysid.campaign.runner import THREAD_VARIABLES, Campaign
 
     for name in THREAD_VARIABLES:  # read when numpy is imported, a few lines from here
         os.environ.setdefault(name, "1")
-    settings: dict[str, Any] = {}
-    if options.beyond != 1.0:
-        settings["beyond"] = options.beyond
-    if options.broken:
-        settings["break"] = options.broken
-    if options.noise:
-        from safe_sysid.campaign.noise import NOISES
-
-        if options.noise not in NOISES:
-            raise CampaignError(f"--noise = {options.noise!r}: expected one of {', '.join(NOISES)}")
-        settings["fixed"] = {"noise": options.noise}
+    settings = _settings(options)
     campaign = Campaign(options.action, options.seed, settings)
     if options.only is not None:
         return _repeat(campaign, options)
     return _run(campaign, options)
 
 
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Options of the kind of trial that the command line asks for."""
+    settings: dict[str, Any] = {}
+    if options.broken:
+        settings["break"] = options.broken
+    if options.action != "identification":
+        return settings
+    if options.beyond != 1.0:
+        settings["beyond"] = options.beyond
+    if options.noise:
+        from safe_sysid.campaign.noise import NOISES
+        from safe_sysid.campaign.results import CampaignError
+
+        if options.noise not in NOISES:
+            raise CampaignError(f"--noise = {options.noise!r}: expected one of {', '.join(NOISES)}")
+        settings["fixed"] = {"noise": options.noise}
+    return settings
+
+
 def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from safe_sysid.campaign.results import CampaignError, ResultFile, write_summary
-    from safe_sysid.campaign.summary import as_json, is_sound, summarise, table
 
+    summary = campaign.summary()
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
     if options.resume and out is None:
         raise CampaignError("--resume: expected --out FILE or --json FILE, to say what to go on with")
@@ -118,7 +153,9 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
         if file is not None:
             trials |= {i: trial for i, trial in file.done.items() if i < options.trials}
         missing = [i for i in range(options.trials) if i not in trials]
-        for results in _shown(_executed(campaign, missing, options), options.trials, len(trials)):
+        for results in _shown(
+            _executed(campaign, missing, options), summary.is_sound, options.trials, len(trials)
+        ):
             if file is not None:
                 file.append(results)
             trials |= {result["index"]: result for result in results}
@@ -129,24 +166,24 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
             file.__exit__(None, None, None)
     found = [trials[i] for i in sorted(trials)]
     if options.json is not None:
-        write_summary(options.json, as_json(campaign.header(), found))
+        write_summary(options.json, summary.as_json(campaign.header(), found))
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     _tell(console, campaign, found)
     if found:
         told = campaign.options or "no options"
-        console.print(table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {told}"))
+        console.print(summary.table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {told}"))
     attacked = "beyond" in campaign.options or "break" in campaign.options
     if attacked:
-        noticed = summarise(found)["noticed"]
+        noticed = summary.summarise(found)["noticed"]
         share = 100.0 * noticed / max(len(found), 1)
         console.print(
-            f"noticed in {noticed} of {len(found)} trials ({share:.0f} %): an empty set or the truth outside"
+            f"noticed in {noticed} of {len(found)} trials ({share:.0f} %): {_NOTICED[campaign.kind]}"
         )
     if interrupted:
         told = f"; go on with --resume (results in {out})" if out else ""
         console.print(f"interrupted after {len(found)} of {options.trials} trials{told}", soft_wrap=True)
         return 130
-    wrong = [trial for trial in found if "error" in trial or not (attacked or is_sound(trial))]
+    wrong = [trial for trial in found if "error" in trial or not (attacked or summary.is_sound(trial))]
     return 1 if wrong else 0
 
 
@@ -186,7 +223,9 @@ def _executed(
     return in_processes(campaign, indices, min(jobs, len(indices)))
 
 
-def _shown(parts: Iterator[list[dict[str, Any]]], total: int, done: int) -> Iterator[list[dict[str, Any]]]:
+def _shown(
+    parts: Iterator[list[dict[str, Any]]], is_sound: Callable[[dict[str, Any]], bool], total: int, done: int
+) -> Iterator[list[dict[str, Any]]]:
     """Pass results on and show how far things are; closes the source in any case, so that workers end."""
     from rich.console import Console
     from rich.progress import (
@@ -197,8 +236,6 @@ def _shown(parts: Iterator[list[dict[str, Any]]], total: int, done: int) -> Iter
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
-
-    from safe_sysid.campaign.summary import is_sound
 
     columns = (
         BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
@@ -225,20 +262,16 @@ def _shown(parts: Iterator[list[dict[str, Any]]], total: int, done: int) -> Iter
 
 def _tell(console: Console, campaign: Campaign, trials: list[dict[str, Any]], most: int = 20) -> None:
     """The trials in which something was wrong, and how to repeat them; not those that were made to be wrong."""
-    from safe_sysid.campaign.summary import is_sound
-
+    summary = campaign.summary()
     if campaign.options.keys() & {"beyond", "break"}:
         wrong = [trial for trial in trials if "error" in trial]
     else:
-        wrong = [trial for trial in trials if not is_sound(trial)]
+        wrong = [trial for trial in trials if not summary.is_sound(trial)]
     for trial in wrong[:most]:
-        what = {
-            k: v
-            for k, v in trial.items()
-            if k in ("error", "exclusions", "empty", "broken_rows", "faults") and v
-        }
-        repeat = f"safe-sysid campaign {campaign.kind} --seed {campaign.seed} --only {trial['index']}"
-        console.print(f"trial {trial['index']}: {what}  ({repeat})", soft_wrap=True, markup=False)
+        repeat = f"safe-sysid campaign {campaign.kind} --seed {campaign.seed} --trial {trial['index']}"
+        console.print(
+            f"trial {trial['index']}: {summary.complaint(trial)}  ({repeat})", soft_wrap=True, markup=False
+        )
     if len(wrong) > most:
         console.print(f"and {len(wrong) - most} more")
 
@@ -246,11 +279,12 @@ def _tell(console: Console, campaign: Campaign, trials: list[dict[str, Any]], mo
 def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
     import json
 
-    from safe_sysid.campaign.trial import repeat_trial
+    if campaign.kind == "identification":
+        from safe_sysid.campaign.trial import repeat_trial
 
-    _check_outputs(**{"--save-log": options.save_log})
-    result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
+        _check_outputs(**{"--save-log": options.save_log})
+        result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
+    else:
+        result = campaign.function()(campaign.seed, options.only, campaign.options)
     print(json.dumps(result, indent=1))
-    from safe_sysid.campaign.summary import is_sound
-
-    return 0 if is_sound(result) or campaign.options else 1
+    return 0 if campaign.summary().is_sound(result) or campaign.options else 1

@@ -33,6 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     task.add_argument(
         "--plans", type=at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)"
     )
+    task.add_argument(
+        "--then-goal",
+        action="store_true",
+        help="afterwards drive to the scene's goal with what is known of the payload then (of the packaged: six_boxes)",
+    )
     world = parser.add_argument_group("what the nodes do not know")
     world.add_argument(
         "--seed", type=at_least(0), default=0, metavar="N", help="of every random choice (default: 0)"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,29 @@ if TYPE_CHECKING:
     from safe_sysid.identification.certificates.row_check import LogBook
     from safe_sysid.robot.model import RobotModel
 
-__all__ = ["DESCRIPTION", "HELP", "configure", "run"]
+__all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
-HELP = "re-check published bounds from their certificates and the logs"
-DESCRIPTION = """Rebuilds every equation of a chain of certificates from the logs, in interval arithmetic and without
-Pinocchio or a solver, evaluates what their multipliers prove, and walks from the prior to the last bounds. Prints
-PASS, or the first thing that is not proved. Exit status: 0 everything is proved, 1 something is not, 2 it could not
-be checked (a log is missing, another robot, wrong arguments)."""
+HELP = "re-check published bounds and plans from their certificates"
+FORMATTER = argparse.RawDescriptionHelpFormatter
+DESCRIPTION = """Believes nothing that a file claims, and prints PASS, or the first thing that is not proved.
+
+Certificates of bounds (of `identify`, or of a run): rebuilds every equation of the chain from the logs, in interval
+arithmetic and without Pinocchio or a solver, evaluates what their multipliers prove, and walks from the prior to the
+last bounds.
+
+Plans (plan_NNNNN.json, of `plan`, or of a run): synthesises the controller's gains anew, encloses positions,
+velocities, torques and distances along the motion again, for every instant, tracking error and parameter of the box,
+and compares all margins with what is claimed. In a directory: also that motions hand over to each other, and that
+their boxes hold the bounds that the certificates beside them prove.
+
+Exit status: 0 everything is proved, 1 something is not, 2 it could not be checked (a log is missing, another robot or
+scene than the packaged ones, wrong arguments).
+
+examples:
+  safe-sysid verify runs/20260504-identify-run
+  safe-sysid verify runs/20260504-plan-six_boxes/plan_00002.json
+  safe-sysid verify runs/20260504-plan-cell --scene cell.yaml --robot my_arm.yaml
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="a certificate (.json; those before it are looked for beside it) or a directory with a chain",
+        help="a certificate (.json; those before it are looked for beside it), a plan, or a directory with any of them",
     )
     parser.add_argument(
         "--log",
@@ -53,6 +70,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="trusted description (default: the packaged one of the same name)",
     )
     parser.add_argument(
+        "--scene",
+        metavar="NAME|FILE",
+        help="trusted scene of the plans (default: the packaged one of the same name); `stated` to believe the "
+        "obstacles that the plan itself states",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -66,49 +89,100 @@ def run(options: argparse.Namespace) -> int:
     """Check all files; the worst result counts."""
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
-    checks: Mapping[str, Callable[[Sequence[Path], argparse.Namespace, Console], bool]] = {
-        "safe_sysid/identification-certificate/1": _check_identification,
-    }
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=True)
     good = True
     for name in options.files:
-        schema, paths = _collect(Path(name), tuple(checks))
-        good &= checks[schema](paths, options, console)
-        if good and Path(name).is_dir():
-            good &= _no_strays(Path(name), console)
+        proved: dict[str, Any] = {}
+        for schema, paths in _collect(Path(name)):
+            if schema == _BOUNDS:
+                good &= _check_identification(paths, options, console, proved)
+                if good and Path(name).is_dir():
+                    good &= _no_strays(Path(name), console)
+            else:
+                good &= _check_plans(paths, options, console, proved)
     return 0 if good else 1
 
 
-def _collect(path: Path, schemas: Sequence[str]) -> tuple[str, list[Path]]:
-    """Schema of what was named, and all files of it that belong together, in any order.
+_BOUNDS, _PLAN = "safe_sysid/identification-certificate/1", "safe_sysid/plan/1"
+#: What files of a schema are called: one that cannot be read says so by its name, and reading it will say why.
+_NAMED = {_BOUNDS: "certificate_", _PLAN: "plan_"}
+
+
+def _collect(path: Path) -> list[tuple[str, list[Path]]]:
+    """What was named by schema, bounds first: all files that belong together, in any order.
 
     Raises:
         CertificateError: nothing there that can be checked.
     """
     from safe_sysid.identification.certificates.file import CertificateError, read_header
 
-    expected = f"expected a certificate or a directory with some ({', '.join(schemas)})"
+    expected = f"expected a certificate or a directory with some ({', '.join(_NAMED)})"
     if path.is_dir():
-        found: dict[str, list[Path]] = {}
+        found: dict[str, list[Path]] = {schema: [] for schema in _NAMED}
         for candidate in sorted(path.glob("*.json")):
-            try:
-                schema = read_header(candidate)[0].get("schema")
-            except CertificateError:
-                schema = None
-            if schema not in schemas and candidate.name.startswith("certificate_"):
-                schema = schemas[0]  # it says that it is one: reading it will say what is wrong
-            if isinstance(schema, str) and schema in schemas:
-                found.setdefault(schema, []).append(candidate)
-        if not found:
+            schema = _schema(candidate)
+            if schema not in _NAMED:
+                schema = next((s for s, name in _NAMED.items() if candidate.name.startswith(name)), None)
+            if schema is not None:
+                found[schema].append(candidate)
+        if not any(found.values()):
             raise CertificateError(f"{path}: no certificate in it: {expected}")
-        return next(iter(found.items()))
+        return [(schema, paths) for schema, paths in found.items() if paths]
     if not path.is_file():
         raise CertificateError(f"{path}: no such file: {expected}")
+    schema = _schema(path)
+    if schema == _PLAN:
+        return [(_PLAN, [path])]
     header, _ = read_header(path)
-    schema = header.get("schema")
-    if schema not in schemas:
+    if schema not in _NAMED:
         raise CertificateError(f"{path}: schema = {schema!r}: {expected}")
-    return str(schema), [*_before(path, header), path]
+    return [(_BOUNDS, [*_before(path, header), path])]
+
+
+def _schema(path: Path) -> str | None:
+    """What a file says that it is; None if it says nothing."""
+    from safe_sysid.planning.plan_file import PlanFileError, read_content
+
+    try:
+        schema = read_content(path).get("schema")
+    except PlanFileError:
+        return None
+    return schema if isinstance(schema, str) else None
+
+
+def _check_plans(
+    paths: Sequence[Path], options: argparse.Namespace, console: Console, proved: Mapping[str, Any]
+) -> bool:
+    from rich.console import Console as AnyConsole
+    from rich.progress import track
+
+    from safe_sysid.planning.plan_chain import box_problem, chain_problem
+    from safe_sysid.planning.plan_check import PlanChecker
+    from safe_sysid.report.plan_verdict import print_verdict
+    from safe_sysid.robot.loading import load_robot
+    from safe_sysid.robot.scene import load_scene
+
+    stated = options.scene == "stated"
+    overrides = _overrides(options)
+    if overrides and options.robot is None:
+        options.robot = _named_robot(paths[0])
+    robot = None if options.robot is None else load_robot(options.robot, **overrides)
+    scene = None if options.scene is None or stated else load_scene(options.scene)
+    checker = PlanChecker(robot, scene, stated)
+    reports = []
+    for path in track(paths, "certifying plans", console=AnyConsole(stderr=True), transient=True):
+        reports.append(checker.check(path))
+        if not reports[-1].passed:
+            break
+    wrong, assumed = None, []
+    if all(report.passed for report in reports):
+        wrong = chain_problem(reports) if len(paths) > 1 else None
+        for report in reports:
+            problem, assumption = box_problem(report, checker.robot_of(report), proved)
+            wrong = wrong or (None if problem is None else f"{report.path.name}: {problem}")
+            assumed += [] if assumption is None else [assumption]
+    print_verdict(console, reports, wrong, assumed)
+    return wrong is None and all(report.passed for report in reports)
 
 
 def _no_strays(folder: Path, console: Console) -> bool:
@@ -138,7 +212,10 @@ def _before(path: Path, header: Mapping[str, Any]) -> list[Path]:
     return chain
 
 
-def _check_identification(paths: Sequence[Path], options: argparse.Namespace, console: Console) -> bool:
+def _check_identification(
+    paths: Sequence[Path], options: argparse.Namespace, console: Console, proved: dict[str, Any]
+) -> bool:
+    """Check a chain; ``proved`` gets the bounds of every certificate that is proved, by the identity of its box."""
     from rich.console import Console as AnyConsole
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -167,6 +244,8 @@ def _check_identification(paths: Sequence[Path], options: argparse.Namespace, co
         for verdict in checker.check(certificates):
             verdicts.append(verdict)
             bar.update(task, completed=len(verdicts))
+            if verdict.passed:
+                proved[verdict.identity] = (verdict.proved_lower, verdict.proved_upper)
     wrong = None
     if verdicts[-1].passed and paths[0].parent in [Path(name) for name in options.files]:
         wrong = _published(paths[0].parent, verdicts[-1])
@@ -205,20 +284,10 @@ def _published(folder: Path, last: Verdict) -> str | None:
 
 def _robot(options: argparse.Namespace, certificate: Certificate) -> RobotModel:
     """The trusted description. A certificate may only name a packaged one, never a file."""
-    import yaml
-
     from safe_sysid.identification.certificates.file import CertificateError
     from safe_sysid.robot.loading import load_robot
 
-    overrides = {}
-    for text in options.set:
-        key, equals, value = text.partition("=")
-        try:
-            overrides[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            equals = ""
-        if not (equals and key.strip()):
-            raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")
+    overrides = _overrides(options)
     name = options.robot
     if name is None:
         name = str(certificate.header["robot"].get("name"))
@@ -227,6 +296,34 @@ def _robot(options: argparse.Namespace, certificate: Certificate) -> RobotModel:
                 f"{certificate.path}: robot.name = {name!r}: say with --robot which file describes it"
             )
     return load_robot(name, **overrides)
+
+
+def _named_robot(path: Path) -> str:
+    """The packaged robot that a plan names."""
+    from safe_sysid.planning.plan_file import PlanFileError, read_plan
+
+    name = read_plan(path).robot_name
+    if not name.isidentifier():
+        raise PlanFileError(f"{path}: robot.name = {name!r}: say with --robot which file describes it")
+    return name
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """Settings of ``--set``."""
+    import yaml
+
+    from safe_sysid.identification.certificates.file import CertificateError
+
+    found = {}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        try:
+            found[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not (equals and key.strip()):
+            raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")
+    return found
 
 
 def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> tuple[LogBook, LogBook]:

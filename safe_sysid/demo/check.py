@@ -9,7 +9,7 @@ from safe_sysid.demo.options import start_reasons
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, config_path, load_scene
+from safe_sysid.robot.scene import SECTIONS, Scene, config_path, count_obstacles, load_scene
 from safe_sysid.robot.yaml_file import read_yaml
 
 __all__ = ["check_file"]
@@ -29,7 +29,7 @@ def check_file(file: str, robot: str, say: Callable[[str], None]) -> list[str]:
     if _is_scene(file):
         scene, model = load_scene(file), load_robot(robot)
         scene.check(model)
-        say(f"scene {scene.name}: {len(scene.boxes)} boxes, {len(scene.allowed_pairs)} allowed pairs")
+        say(f"scene {scene.name}: {count_obstacles(scene)}, {len(scene.allowed_pairs)} allowed pairs")
     else:
         model, scene = load_robot(file), Scene("nothing around")
         joints = ", ".join(
@@ -51,7 +51,7 @@ def _judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[
 
 
 def _is_scene(file: str) -> bool:
-    """Scenes have boxes; a name is looked up among the robots first."""
+    """Scenes have obstacles; a name is looked up among the robots first."""
     try:
         path = config_path(file, "config")
     except ConfigError as error:
@@ -60,4 +60,4 @@ def _is_scene(file: str) -> bool:
         except ConfigError:
             raise error from None
         return True
-    return "boxes" in read_yaml(path)
+    return bool(set(SECTIONS.values()) & set(read_yaml(path)))

@@ -108,6 +108,7 @@ class PlanEntry:
     duration: float | None = None
     margins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    purpose: str = "excitation"
 
     @property
     def planned(self) -> bool:
@@ -117,13 +118,14 @@ class PlanEntry:
 
 @dataclass(frozen=True, eq=False)
 class RunLogs:
-    """All logs of a run; what a node did not leave is None or empty, and ``missing`` says so."""
+    """All logs of a run; what a node did not leave is None or empty, and ``missing`` says so. ``task``: its outcome."""
 
     plant: PlantLog | None
     controller: ControllerLog | None
     updates: tuple[UpdateEntry, ...]
     plans: tuple[PlanEntry, ...]
     missing: tuple[str, ...] = ()
+    task: str = ""
 
 
 def read_logs(run_dir: str | Path, n: int) -> RunLogs:
@@ -151,7 +153,11 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     controller = attempt("controller.npz", lambda path: _controller(path, n, zero))
     updates = attempt("identifier.json", lambda path: _updates(path, n, zero))
     plans = attempt("planner.json", lambda path: _plans(path, zero))
-    return RunLogs(plant, controller, updates or (), plans or (), tuple(missing))
+    known = len(missing)
+    task = attempt(
+        "planner.json", lambda path: str(json.loads(path.read_text(encoding="utf-8")).get("task", ""))
+    )
+    return RunLogs(plant, controller, updates or (), plans or (), tuple(missing[:known]), task or "")
 
 
 def _columns(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
@@ -256,6 +262,7 @@ def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
                 _optional(entry.get("planning_s")),
                 entry.get("margins") or {},
                 tuple(str(reason) for reason in entry.get("reasons") or ()),
+                str(entry.get("purpose", "excitation")),
             )
         )
     return tuple(plans)

@@ -40,6 +40,7 @@ class DemoOptions:
     velocity_error: float | None = None
     position_error: float | None = None
     lockstep: bool = True
+    then_goal: bool = False
     json_file: Path | None = None
     out: Path | None = None
     quiet: bool = False
@@ -87,6 +88,10 @@ def prepare(options: DemoOptions) -> Setup:
     model = load_robot(options.robot, **options.overrides)
     scene = load_scene(options.scene)
     start = scene.start_for(model)
+    if options.then_goal and scene.goal is None:
+        raise UsageError(
+            f"--then-goal: scene {scene.name} has no goal: expected a scene with one, as six_boxes"
+        )
     payload = payload_from_spec(options.payload)
     hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
     check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)

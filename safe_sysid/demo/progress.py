@@ -86,18 +86,24 @@ class Progress:
         """Plans come by their own topic; what the certificate says follows on another, a moment later."""
         for plan in state.plans[self._plans :]:
             number, told = self._plans + 1, state.nodes.get("planner", _SILENT).text
-            certificate = state.value("planner", f"plan {self._plans}")
+            sequence = sum(earlier.end is not None for earlier in state.plans[: self._plans])
+            certificate = state.value("planner", f"plan {sequence}")
             there = certificate if plan.end is not None else told and not told.startswith("planning")
             if not there:
                 self._patience = self._patience or time.monotonic() + _PATIENCE
                 if time.monotonic() < self._patience:
                     return
             if plan.end is None:
-                self.say(f"no trajectory from {plan.start:.2f} s on, the arm brakes as certified: {told}")
+                self.say(
+                    f"no trajectory from {plan.start:.2f} s on, the arm brakes as certified, or rests: {told}"
+                )
             else:
                 margins = certificate.partition("]: ")[2] or told
+                what = f"plan {sequence + 1} of {state.plans_wanted}"
+                if certificate.startswith("task"):
+                    what = "step to the goal"
                 self.say(
-                    f"plan {number} of {state.plans_wanted}, {plan.start:.2f} to {plan.end:.2f} s, certified for "
+                    f"{what}, {plan.start:.2f} to {plan.end:.2f} s, certified for "
                     f"box {plan.box} with margins: {margins}"
                 )
             self._plans, self._patience = number, 0.0

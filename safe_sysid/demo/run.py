@@ -18,10 +18,10 @@ from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.state import RunState
-from safe_sysid.demo.summarise import draw_pictures, summarise, timing_notes
+from safe_sysid.demo.summarise import draw_pictures, goal_of, summarise, timing_notes
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.report.summary import VIOLATION_KINDS, Exit, write_summary
+from safe_sysid.report.summary import VIOLATION_KINDS, Exit, Goal, write_summary
 from safe_sysid.report.table import print_report
 
 __all__ = ["run_demo"]
@@ -100,7 +100,7 @@ def _run(setup: Setup, console: Console) -> int:
         evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
         pictures = _draw(setup, logs, evaluation, progress)
     notes = timing_notes(logs, setup.gains, options.lockstep)
-    reason = _reason(trouble, evaluation)
+    reason = _reason(trouble, evaluation, goal_of(setup, logs))
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
     summary = summarise(setup, logs, evaluation, clock, state.warnings + notes, end)
     write_summary(setup.run_dir / "summary.json", summary)
@@ -142,7 +142,7 @@ def _draw(setup: Setup, logs: RunLogs, evaluation: Evaluation, progress: Progres
         return []
 
 
-def _reason(trouble: str, evaluation: Evaluation) -> str:
+def _reason(trouble: str, evaluation: Evaluation, goal: Goal | None) -> str:
     """Why the run is no success; empty if it is one. First line: in one line."""
     if trouble:
         return trouble
@@ -150,4 +150,7 @@ def _reason(trouble: str, evaluation: Evaluation) -> str:
     broken = [f"{getattr(counts, kind)} {kind}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
     if broken:
         return f"violations: {', '.join(broken)} ({evaluation.safety.findings[0]})"
-    return "; ".join(evaluation.gaps)
+    gaps = list(evaluation.gaps)
+    if goal is not None and not goal.reached:
+        gaps.append(f"the goal was not reached: {goal.text}")
+    return "; ".join(gaps)

@@ -30,7 +30,7 @@ class BoxSeen:
 
 @dataclass(frozen=True)
 class PlanSeen:
-    """A published plan: start and end, s on the plant's clock; ``end`` None: there is no certified plan."""
+    """A published plan: start and end, s on the plant's clock; ``end`` None: there is none for that hand-over."""
 
     start: float
     end: float | None
@@ -83,7 +83,10 @@ class RunState:
 
     @property
     def planning_is_over(self) -> bool:
-        """Whether no further trajectory will come."""
+        """Whether no further trajectory will come: as the planner says, else as its plans look."""
+        phase = self.value("planner", "phase")
+        if phase:
+            return phase == "over"
         return len(self.trajectories) >= self.plans_wanted or (
             bool(self.plans) and self.plans[-1].end is None
         )
@@ -94,7 +97,7 @@ class RunState:
         if not self.planning_is_over:
             return None
         ends = [plan.end for plan in self.trajectories if plan.end is not None]
-        return max(ends, default=self.plans[-1].start)
+        return max(ends, default=self.plans[-1].start if self.plans else 0.0)
 
     @property
     def at_rest(self) -> bool:

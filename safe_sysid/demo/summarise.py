@@ -16,6 +16,7 @@ from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report.summary import (
     Durations,
     Exit,
+    Goal,
     Loop,
     Margin,
     Noise,
@@ -27,7 +28,7 @@ from safe_sysid.report.summary import (
 )
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
-__all__ = ["draw_pictures", "summarise", "timing_notes"]
+__all__ = ["draw_pictures", "goal_of", "summarise", "timing_notes"]
 
 FloatArray = NDArray[np.float64]
 
@@ -56,6 +57,29 @@ def summarise(
         mode=options.mode,
         warnings=warnings,
         exit=end,
+        goal=goal_of(setup, logs),
+    )
+
+
+def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:
+    """Whether the arm is where it was to go: by the plant's record, and by what the planner says; None: not asked."""
+    goal, plant = setup.scene.goal, logs.plant
+    if not setup.options.then_goal or goal is None:
+        return None
+    distance = None
+    if plant is not None and plant.time.size:
+        gap = plant.q[-1] - goal
+        gap = np.where(setup.model.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
+        distance = float(np.abs(gap).max())
+    steps = [plan for plan in logs.plans if plan.planned and plan.purpose == "task"]
+    # The plan ends there to a milliradian; beyond that the arm is where it should be but for its tracking error.
+    near = distance is not None and distance <= float(setup.gains.e_bound.max()) + 2e-3
+    return Goal(
+        reached=near and logs.task == "arrived",
+        distance_rad=distance,
+        steps=len(steps),
+        end_s=steps[-1].end if steps else None,
+        text=logs.task or "not begun",
     )
 
 
@@ -95,6 +119,7 @@ def _plan(plan: PlanEntry) -> PlanRow:
         planning_s=plan.duration,
         margins={name: _margin(margin) for name, margin in plan.margins.items()},
         reasons=list(plan.reasons),
+        purpose=plan.purpose,
     )
 
 

@@ -58,7 +58,7 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
         arm = _ARMS.get(options.arm, options.arm)
         parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
     elif node == "planner":
-        parameters |= {"plans": options.plans}
+        parameters |= {"plans": options.plans, "then_goal": options.then_goal}
     if not options.lockstep:
         parameters["priority"] = _PRIORITIES[node]
     return parameters

@@ -121,7 +121,7 @@ class Watcher:
     def _on_plan(self, message: JointTrajectory) -> None:
         start = self._seconds(message.header.stamp)
         end = None
-        if message.points:
+        if len(message.points) > 1:  # a single one announces when the next plan will begin
             last = message.points[-1].time_from_start
             end = start + last.sec + 1e-9 * last.nanosec
         self.state.plans.append(PlanSeen(start, end, message.header.frame_id))

@@ -110,6 +110,29 @@ class BaseNode(Node):
 
         self.create_service(Trigger, f"~/{name}", handle)
 
+    def serve_later(self, name: str, action: Callable[[Callable[[bool, str], None]], None]) -> None:
+        """Offer ``~/name``, answered when ``action`` calls what it is given with success and message, once."""
+
+        def call(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            return response
+
+        service = self.create_service(Trigger, f"~/{name}", call)
+        send = service.send_response
+
+        # The executor sends what a callback returns, at once, and knows no other way: so the sending is put off.
+        def hold(response: Trigger.Response, header: Any) -> None:
+            def answer(success: bool, message: str) -> None:
+                response.success, response.message = success, message
+                self.say(f"~/{name}: {message}")
+                send(response, header)
+
+            try:
+                action(answer)
+            except Exception as error:
+                answer(False, f"{type(error).__name__}: {error}")
+
+        service.send_response = hold
+
     # -- telling ------------------------------------------------------------------------------------------------
 
     def refuse(self, source: str, reason: str, text: str) -> None:

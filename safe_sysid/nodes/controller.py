@@ -125,7 +125,7 @@ class ControllerNode(BaseNode):
             return
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
-            self._offer_plan(plan, now)
+            self._offer_plan(plan, now, sample.stamp_ns)
         if self._core.state in _INACTIVE:
             self._gate.forget_plans(sample.stamp_ns)  # there is no motion to plan
         if self._gate.missing(sample.stamp_ns):
@@ -147,14 +147,18 @@ class ControllerNode(BaseNode):
         self._gate.give_up(self._waiting.stamp_ns)
         self._go_on()
 
-    def _offer_plan(self, answer: PlanAnswer, now: float) -> None:
+    def _offer_plan(self, answer: PlanAnswer, now: float, stamp_ns: int) -> None:
         if answer.trajectory is None:
-            self.say(f"no certified plan for the hand-over at {self._time.seconds(answer.start_ns):.3f} s")
-            self._gate.settle_plan(answer, taken=False)
+            following = ""
+            if answer.next_ns is not None:
+                following = f"; the next is for {self._time.seconds(answer.next_ns):.3f} s"
+            start = self._time.seconds(answer.start_ns)
+            self.say(f"no certified plan for the hand-over at {start:.3f} s{following}")
+            self._gate.settle_plan(answer, False, stamp_ns)
             return
         t_plan, start = self.model.settings.planner.t_p, self._time.seconds(answer.start_ns)
         reason = self._core.offer_plan(answer.plan(start, t_plan, self._plans), now)
-        self._gate.settle_plan(answer, taken=reason is None)
+        self._gate.settle_plan(answer, reason is None, stamp_ns)
         if reason is not None:
             self.refuse("plan", "not accepted", reason)
             return

@@ -23,6 +23,7 @@ from safe_sysid.nodes.base import ERROR, LATCHED, OK, WARN, BaseNode, measuremen
 from safe_sysid.nodes.identifier_session import IdentifierSession
 from safe_sysid.nodes.messages import JointSample
 from safe_sysid.nodes.parameters import choice, declare
+from safe_sysid.nodes.payload_message import payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
@@ -182,9 +183,7 @@ class IdentifierNode(BaseNode):
         nominal = box.mid.copy()
         nominal[box.payload_slice] = result.nominal
         self._bounds.publish(messages.bounds_message(box, nominal, batch))
-        payload = messages.payload_message(
-            self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds
-        )
+        payload = payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
         if payload is not None:
             self._payload.publish(payload)
         self._latest = result

@@ -17,6 +17,7 @@ class LockstepGate:
     def __init__(self, times: tuple[int, ...], await_plans: bool = True, await_bounds: bool = True) -> None:
         """``times``: first hand-over, time from one to the next, length of a batch, from its end to its answer."""
         first_plan, self._t_plan, self._update, self._take_after = times
+        self._await_plans = await_plans
         self._hand_over: int | None = first_plan if await_plans else None
         self._batch: int | None = 1 if await_bounds else None
         self._plans: list[PlanAnswer] = []
@@ -41,8 +42,12 @@ class LockstepGate:
         self._plans = [answer for answer in self._plans if answer not in due]
         return due
 
-    def settle_plan(self, answer: PlanAnswer, taken: bool) -> None:
-        """A plan was taken, or refused; an answer without a trajectory says that none will follow."""
+    def settle_plan(self, answer: PlanAnswer, taken: bool, stamp: int = 0) -> None:
+        """A plan was taken, or refused at this tick; one without a trajectory says that none will follow, or when."""
+        idle = self._hand_over is None and self._await_plans
+        if answer.next_ns is not None and (idle or answer.start_ns == self._hand_over):
+            self._hand_over = answer.next_ns if answer.next_ns > stamp else None
+            return
         if answer.start_ns != self._hand_over:
             return
         if answer.trajectory is None:

@@ -4,31 +4,56 @@ from __future__ import annotations
 
 import numpy as np
 from geometry_msgs.msg import Point
+from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.reachability.swept import SweptVolume
+from safe_sysid.robot.hulls import hull_triangles
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneCapsule, SceneSphere
 from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["path_markers", "scene_markers"]
+__all__ = ["path_markers", "scene_markers", "swept_markers"]
 
 _STEPS = 40
 
 
 def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
-    """One box for each obstacle."""
+    """One marker for each obstacle; a capsule needs three, hulls are drawn as triangles."""
     array = MarkerArray()
-    for i, box in enumerate(scene.boxes):
-        marker = _marker(frame, "obstacles", i, Marker.CUBE, (0.6, 0.6, 0.6, 0.5))
-        p = marker.pose.position
-        p.x, p.y, p.z = (float(x) for x in box.xyz)
-        x, y, z, w = _quaternion(box.rpy)
-        o = marker.pose.orientation
-        o.x, o.y, o.z, o.w = x, y, z, w
-        marker.scale.x, marker.scale.y, marker.scale.z = (float(s) for s in box.size)
-        array.markers.append(marker)
+    for obstacle in scene.obstacles:
+        turn = Rotation.from_matrix(obstacle.rotation).as_quat()
+        for kind, offset, scale in _solids(obstacle):
+            marker = _marker(frame, "obstacles", len(array.markers), kind, (0.6, 0.6, 0.6, 0.5))
+            p, o = marker.pose.position, marker.pose.orientation
+            if kind == Marker.TRIANGLE_LIST:
+                marker.points = [_point(corner) for corner in hull_triangles(obstacle.points).reshape(-1, 3)]
+            elif kind == Marker.LINE_STRIP:
+                marker.points = [_point(corner) for corner in (obstacle.points[0], obstacle.points[-1])]
+            else:
+                p.x, p.y, p.z = (float(x) for x in obstacle.xyz + obstacle.rotation @ offset)
+                o.x, o.y, o.z, o.w = (float(x) for x in turn)
+            marker.scale.x, marker.scale.y, marker.scale.z = (float(x) for x in scale)
+            array.markers.append(marker)
     return array
+
+
+def _solids(obstacle: Obstacle) -> list[tuple[int, np.ndarray, tuple[float, ...]]]:
+    """Marker types, offsets (3,) in the obstacle's frame and scales that draw an obstacle."""
+    zero, diameter = np.zeros(3), 2.0 * obstacle.radius
+    if isinstance(obstacle, SceneBox):
+        return [(Marker.CUBE, zero, tuple(obstacle.size))]
+    if isinstance(obstacle, SceneSphere):
+        return [(Marker.SPHERE, zero, (diameter,) * 3)]
+    if isinstance(obstacle, SceneCapsule):
+        ends = [np.array([0.0, 0.0, sign * 0.5 * obstacle.length]) for sign in (-1.0, 1.0)]
+        middle = (Marker.CYLINDER, zero, (diameter, diameter, obstacle.length))
+        return [middle, *((Marker.SPHERE, end, (diameter,) * 3) for end in ends)]
+    if len(obstacle.points) < 3:
+        return [(Marker.LINE_STRIP, zero, (max(diameter, 0.01), 0.0, 0.0))]
+    return [(Marker.TRIANGLE_LIST, zero, (1.0, 1.0, 1.0))]
 
 
 def path_markers(model: RobotModel, plan: Plan, frame: str = "world") -> MarkerArray:
@@ -44,6 +69,26 @@ def path_markers(model: RobotModel, plan: Plan, frame: str = "world") -> MarkerA
     return MarkerArray(markers=[way, end])
 
 
+def swept_markers(volume: SweptVolume, frame: str = "world", drawn: int = 0) -> MarkerArray:
+    """A box for each body and stretch of time that the certificate lets it be in; ``drawn`` by the last call."""
+    array = MarkerArray()
+    middle, size = 0.5 * (volume.lower + volume.upper), volume.upper - volume.lower
+    groups = len(volume.times)
+    for i in np.flatnonzero(np.all(np.isfinite(size), axis=-1).ravel()):
+        group, body = divmod(int(i), len(volume.names))
+        share = group / max(groups - 1, 1)
+        marker = _marker(
+            frame, "swept", len(array.markers), Marker.CUBE, (0.9, 0.6 * (1.0 - share), 0.1, 0.06)
+        )
+        p, s = marker.pose.position, marker.scale
+        p.x, p.y, p.z = (float(x) for x in middle[group, body])
+        s.x, s.y, s.z = (float(x) for x in size[group, body])
+        array.markers.append(marker)
+    for number in range(len(array.markers), drawn):
+        array.markers.append(Marker(ns="swept", id=number, action=Marker.DELETE))
+    return array
+
+
 def _marker(frame: str, namespace: str, number: int, kind: int, colour: tuple[float, ...]) -> Marker:
     marker = Marker(ns=namespace, id=number, type=kind, action=Marker.ADD)
     marker.header.frame_id = frame
@@ -54,14 +99,3 @@ def _marker(frame: str, namespace: str, number: int, kind: int, colour: tuple[fl
 
 def _point(p: np.ndarray) -> Point:
     return Point(x=float(p[0]), y=float(p[1]), z=float(p[2]))
-
-
-def _quaternion(rpy: np.ndarray) -> tuple[float, float, float, float]:
-    """x, y, z, w of fixed-axis roll, pitch, yaw."""
-    (sr, sp, sy), (cr, cp, cy) = np.sin(0.5 * rpy), np.cos(0.5 * rpy)
-    return (
-        float(sr * cp * cy - cr * sp * sy),
-        float(cr * sp * cy + sr * cp * sy),
-        float(cr * cp * sy - sr * sp * cy),
-        float(cr * cp * cy + sr * sp * sy),
-    )

@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import InertiaStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError, ParameterError, PlanError
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, frozen_array, transform_inertial
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.trajectories.plan import Plan, parse_identity
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -33,7 +31,7 @@ __all__ = [
     "RefusedError",
     "bounds_message",
     "empty_plan_message",
-    "payload_message",
+    "joint_order",
     "plan_message",
     "read_bounds",
     "read_command",
@@ -47,6 +45,8 @@ FloatArray = NDArray[np.float64]
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
 _MAX_STAMP = (2**31 - 1) * _SECOND
+#: Between two plans that a planner announces, ns.
+_LONGEST_PAUSE = 600 * _SECOND
 
 
 class RefusedError(MessageError):
@@ -224,11 +224,13 @@ class PlanAnswer:
         start_ns: time of the hand-over.
         box_identity: ``epoch:seq`` of the box that the plan is certified for.
         trajectory: None: there is no certified plan, brake.
+        next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
     """
 
     start_ns: int
     box_identity: str
     trajectory: QuinticTrajectory | None
+    next_ns: int | None = None
 
     def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
         """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
@@ -249,12 +251,18 @@ def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int) -> Joint
     return msg
 
 
-def empty_plan_message(start_ns: int, box_identity: str, joint_names: Sequence[str]) -> JointTrajectory:
-    """No points: there is no certified plan for this hand-over, brake."""
+def empty_plan_message(
+    start_ns: int, box_identity: str, joint_names: Sequence[str], next_ns: int | None = None
+) -> JointTrajectory:
+    """No points: there is no certified plan for this hand-over, brake. One, without numbers: the next is for then."""
     msg = JointTrajectory()
     msg.joint_names = list(joint_names)
     write_stamp(msg.header.stamp, start_ns)
     msg.header.frame_id = box_identity
+    if next_ns is not None:
+        point = JointTrajectoryPoint()
+        point.time_from_start.sec, point.time_from_start.nanosec = divmod(next_ns - start_ns, _SECOND)
+        msg.points.append(point)
     return msg
 
 
@@ -269,12 +277,12 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
     _identity(msg.header.frame_id)
     if not msg.points:
         return PlanAnswer(start_ns, msg.header.frame_id, None)
-    names = list(msg.joint_names)
-    if len(names) != len(joint_names) or set(names) != set(joint_names):
-        raise RefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
+    order = joint_order(msg.joint_names, joint_names)
+    if len(msg.points) == 1:
+        return PlanAnswer(start_ns, msg.header.frame_id, None, _next_start(msg.points[0], start_ns))
     if not 2 <= len(msg.points) <= 3:
-        raise RefusedError("wrong length", f"{len(msg.points)} points: expected 0, 2 or 3")
-    order = [names.index(joint) for joint in joint_names]
+        raise RefusedError("wrong length", f"{len(msg.points)} points: expected 0 to 3")
+    names = msg.joint_names
     times, knots = np.empty(len(msg.points)), np.empty((len(msg.points), 3, len(names)))
     for i, point in enumerate(msg.points):
         times[i] = (point.time_from_start.sec * _SECOND + point.time_from_start.nanosec) / 1e9
@@ -295,6 +303,25 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
     if not np.all(np.isfinite(trajectory.coefficients)):
         raise RefusedError("not finite", "coefficients of the trajectory overflow")
     return PlanAnswer(start_ns, msg.header.frame_id, trajectory)
+
+
+def joint_order(names: Sequence[str], joint_names: Sequence[str]) -> list[int]:
+    """Where each joint of the model is in a message that has exactly these."""
+    if len(names) != len(joint_names) or set(names) != set(joint_names):
+        raise RefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
+    return [list(names).index(joint) for joint in joint_names]
+
+
+def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
+    """Of a single point: when the next plan will begin."""
+    after = point.time_from_start.sec * _SECOND + point.time_from_start.nanosec
+    if any(len(getattr(point, field)) for field in ("positions", "velocities", "accelerations", "effort")):
+        raise RefusedError("wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers")
+    if not 0 < after <= _LONGEST_PAUSE:
+        raise RefusedError(
+            "bad pause", f"{after} ns to the next plan: expected above 0, at most {_LONGEST_PAUSE}"
+        )
+    return start_ns + after
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
@@ -358,31 +385,6 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     except (ParameterError, FloatingPointError) as error:
         raise RefusedError("bad bounds", str(error)) from None
     return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch)
-
-
-def payload_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped | None:
-    """The nominal last link with hand and payload, in the tool frame, inertia about its centre of mass."""
-    rotation, position = model.flange
-    theta = transform_inertial(rotation.T, -rotation.T @ position, theta_e)
-    try:
-        mass, com, inertia = com_and_inertia(theta)
-    except ParameterError:
-        return None
-    msg = InertiaStamped()
-    write_stamp(msg.header.stamp, stamp_ns)
-    msg.header.frame_id = model.settings.tool_frame
-    msg.inertia.m = mass
-    msg.inertia.com.x, msg.inertia.com.y, msg.inertia.com.z = (float(x) for x in com)
-    for i, j, name in (
-        (0, 0, "ixx"),
-        (0, 1, "ixy"),
-        (0, 2, "ixz"),
-        (1, 1, "iyy"),
-        (1, 2, "iyz"),
-        (2, 2, "izz"),
-    ):
-        setattr(msg.inertia, name, float(inertia[i, j]))
-    return msg
 
 
 def _identity(text: str) -> tuple[int, int]:

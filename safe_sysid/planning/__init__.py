@@ -1,16 +1,22 @@
 """Planning: excitation costs, fast constraints, the search, and the certificate that decides."""
 
-from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
-from safe_sysid.planning.optimise import Budget
-from safe_sysid.planning.planner import (
-    Calibration,
-    Planner,
-    PlannerOptions,
-    PlannerResult,
-    PlanStatus,
-    bounds_stopped_improving,
-    hand_over_state,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
+    from safe_sysid.planning.optimise import Budget
+    from safe_sysid.planning.planner import (
+        Calibration,
+        Planner,
+        PlannerOptions,
+        PlannerResult,
+        PlanStatus,
+        bounds_stopped_improving,
+        hand_over_state,
+    )
 
 __all__ = [
     "Budget",
@@ -25,3 +31,12 @@ __all__ = [
     "start_check",
     "verify_plan",
 ]
+
+_HOMES = {"Budget": "optimise", **dict.fromkeys(("Certificate", "start_check", "verify_plan"), "certificate")}
+
+
+def __getattr__(name: str) -> Any:
+    # Not before it is asked for: who starts a solver process does so before anything heavy is imported.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'planner')}"), name)

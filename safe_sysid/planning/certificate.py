@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.control.gains import ControllerGains, tracking_margins
+from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
-from safe_sysid.reachability.clearance import Clearance, enclose_clearance
-from safe_sysid.reachability.torque import TorqueEnclosure, enclose_torque
+from safe_sysid.planning.cell_margins import FAMILIES, CellMargins, MarginFinder, thread_count
+from safe_sysid.reachability.cells import time_cells
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -29,9 +28,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = ["FAMILIES", "Certificate", "FamilyMargin", "start_check", "verify_plan"]
 
 FloatArray = NDArray[np.float64]
-FAMILIES = ("position", "velocity", "torque", "clearance", "self_clearance", "tracking")
 _UNITS = dict(zip(FAMILIES, ("rad", "rad/s", "N m", "m", "m", "of the limit"), strict=True))
-_UP = 1.0 + 8 * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,8 @@ class Certificate:
         labels: per family, the names of the constraints.
         grid: (M + 1,) cell borders, s.
         box_identity: the box that it holds for, nested boxes included.
+        witness: (M, P, 3) directions that separate the pairs of bodies, clearance's and self-clearance's in the order
+            of :func:`safe_sysid.reachability.clearance.clearance_pairs`; any direction proves what it proves.
     """
 
     ok: bool
@@ -85,6 +84,7 @@ class Certificate:
     labels: Mapping[str, tuple[str, ...]]
     grid: FloatArray
     box_identity: str
+    witness: FloatArray
 
     def summary(self) -> str:
         """One line for logs: verdict and the smallest margin of each family."""
@@ -101,8 +101,16 @@ def verify_plan(
     *,
     intervals: int | None = None,
     clearance_margin: float | None = None,
+    splits: int = 2,
+    threads: int | None = None,
+    grid: ArrayLike | None = None,
+    directions: ArrayLike | None = None,
 ) -> Certificate:
     """Certify a plan for a box of parameters (and every box nested in it) and for the rest at its end.
+
+    Cells in which a margin is negative are halved and done again. A plan that cannot be saved is given up early: no
+    cell is halved if a constraint fails whose range is exact already, and all others only if the worst cell of
+    each family could be certified.
 
     Args:
         plan: only its trajectory and box identity are used.
@@ -110,26 +118,65 @@ def verify_plan(
         box: that the controller works with, now or until the plan ends.
         scene: what stands around.
         gains: of the controller; its tracking bound is what everything here rests on.
-        intervals: number of time cells; None for the model's setting.
+        intervals: number of time cells to begin with; None for the model's setting.
         clearance_margin: smallest distance asked for, m; None for the model's setting.
+        splits: how often a cell may be halved.
+        threads: to work in; None: one per processor, two at most. The outcome does not depend on it.
+        grid: (M + 1,) times of the cells to begin with instead, s; from 0 to the plan's end, knots included.
+        directions: (M, P, 3) ``witness`` of a certificate on this grid, to do without coal.
 
     Raises:
-        PlanError: plan, model and gains are not of one size.
+        PlanError: plan, model and gains are not of one size, or an argument is not as expected.
     """
     if plan.box_identity != box.identity:
         status = f"not certified: the plan is for box {plan.box_identity}, asked for {box.identity}"
         empty: Mapping[str, Any] = MappingProxyType({})
-        return Certificate(False, status, empty, empty, empty, np.zeros(0), box.identity)
+        none = np.zeros(0)
+        return Certificate(False, status, empty, empty, empty, none, box.identity, none.reshape(0, 0, 3))
     settings = model.settings.planner
-    return _certify(
-        plan.trajectory,
-        model,
-        box,
-        scene,
-        gains,
-        settings.intervals if intervals is None else intervals,
-        settings.clearance_margin if clearance_margin is None else clearance_margin,
-    )[0]
+    borders = _borders(plan.trajectory, settings.intervals if intervals is None else intervals, grid)
+    if not (isinstance(splits, int) and splits >= 0):
+        raise PlanError(f"splits = {splits!r}: expected a number >= 0")
+    margin = settings.clearance_margin if clearance_margin is None else clearance_margin
+    find = _finder(plan.trajectory, model, box, scene, gains, margin, thread_count(threads))
+    if directions is not None:
+        directions = np.ascontiguousarray(directions, dtype=float)
+        if directions.ndim != 3 or len(directions) != len(borders) or directions.shape[2] != 3:
+            raise PlanError(
+                f"directions of shape {directions.shape}: expected ({len(borders)}, P, 3), one per cell and pair"
+            )
+    return _conclude(find.labels, _refined(find, find(borders, directions), splits), box.identity)
+
+
+def _borders(trajectory: QuinticTrajectory, intervals: int, grid: ArrayLike | None) -> FloatArray:
+    """(M, 2) cells to begin with."""
+    if grid is None:
+        return time_cells(trajectory, intervals).borders
+    times = np.array(grid, dtype=float)
+    covers = times.ndim == 1 and len(times) > 1 and times[0] == 0.0 and times[-1] == trajectory.duration
+    if not (covers and np.all(np.diff(times) > 0.0) and np.all(np.isin(trajectory.times, times))):
+        raise PlanError(
+            f"grid of shape {times.shape}: expected increasing times from 0 to {trajectory.duration} s that "
+            f"include the knots {trajectory.times.tolist()}"
+        )
+    return np.stack([times[:-1], times[1:]], axis=1)
+
+
+def _refined(find: MarginFinder, first: CellMargins, splits: int) -> CellMargins:
+    """The cells with the failing ones halved, as far as there is hope."""
+    fails = first.failing()
+    if splits == 0 or not np.any(fails) or not find.can_gain(first):
+        return first
+    # The worst cell of each family first: NaN counts as the worst of all.
+    worst = np.zeros(len(fails), dtype=bool)
+    for values in first.values.values():
+        if values.size and not np.all(values >= 0.0):
+            worst[int(np.argmin(values)) // values.shape[1]] = True
+    probed = find.resolve(first.take(worst), splits)
+    others = first.take(fails & ~worst)
+    if len(others.borders) and not np.any(probed.failing()):
+        others = find.resolve(others, splits)
+    return CellMargins.join([first.take(~fails), probed, others])
 
 
 def start_check(
@@ -148,34 +195,24 @@ def start_check(
     q = np.asarray(q, float)
     if q.shape != (model.n,) or not np.all(np.isfinite(q)):
         return [f"start pose {q.tolist()}: expected {model.n} finite joint angles"]
-    certificate, torque, clearance = _certify(QuinticTrajectory.hold(q), model, box, scene, gains, 1, margin)
+    find = _finder(QuinticTrajectory.hold(q), model, box, scene, gains, margin, 1)
+    margins = find(np.array([[0.0, find.trajectory.duration]])).values
     reasons = []
     for family in FAMILIES:
-        margins = certificate.margins[family]
-        for c in np.flatnonzero(~np.all(margins >= 0.0, axis=0)):
-            name, short = certificate.labels[family][c], float(np.min(margins[:, c]))
-            reasons.append(_reason(family, name, int(c), short, model, q, torque, clearance, margin))
+        for c in np.flatnonzero(~np.all(margins[family] >= 0.0, axis=0)):
+            short = float(np.min(margins[family][:, c]))
+            reasons.append(_reason(family, int(c), short, find, q))
     return reasons
 
 
-def _reason(
-    family: str,
-    name: str,
-    index: int,
-    short: float,
-    model: RobotModel,
-    q: FloatArray,
-    torque: TorqueEnclosure,
-    clearance: Clearance,
-    margin: float,
-) -> str:
-    limits = model.limits
+def _reason(family: str, index: int, short: float, find: MarginFinder, q: FloatArray) -> str:
+    name, limits, margin = find.labels[family][index], find.model.limits, find.clearance_margin
     if family == "position":
         low, high = limits.position_lower[index], limits.position_upper[index]
         return f"{name}: {q[index]:.4f} rad with its tracking error leaves [{low:.4f}, {high:.4f}] by {-short:.4f} rad"
     if family == "torque":
-        low, high = torque.torque[0, index]
-        spread, limit = torque.spread[0, index], limits.torque[index]
+        low, high = find.torque.torque[0, index]
+        spread, limit = find.torque.spread[0, index], limits.torque[index]
         return (
             f"{name}: holding may need {low:.1f} to {high:.1f} N m ({spread:.1f} N m of it from unknown parameters), "
             f"with actuator error {-short:.1f} N m beyond the limit of {limit:.1f} N m"
@@ -187,112 +224,29 @@ def _reason(
     return f"{family}, {name}: margin {short:.4g} {_UNITS[family]}: expected at least 0"
 
 
-@np.errstate(invalid="ignore", over="ignore")  # NaN and inf are answers here: not certified
-def _certify(
+def _finder(
     trajectory: QuinticTrajectory,
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
     gains: ControllerGains,
-    intervals: int,
     clearance_margin: float,
-) -> tuple[Certificate, TorqueEnclosure, Clearance]:
-    n, limits, assume = model.n, model.limits, gains.assumptions
-    if trajectory.n != n or box.n != n:
-        raise PlanError(f"trajectory of {trajectory.n} joints, box of {box.n}: expected {n} as {model.name}")
+    threads: int,
+) -> MarginFinder:
+    """Check the arguments that certificate and start check share."""
+    if trajectory.n != model.n or box.n != model.n:
+        raise PlanError(
+            f"trajectory of {trajectory.n} joints, box of {box.n}: expected {model.n} as {model.name}"
+        )
     if not clearance_margin >= 0.0:
         raise PlanError(f"clearance_margin = {clearance_margin!r}: expected a number >= 0")
-    cells = time_cells(trajectory, intervals)
-    true = TrackingSet.of(gains, n)
-    measured = true.enlarged(
-        np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,))
-    )
-    position, velocity = _widened(cells.ranges(0), gains.e_bound), _widened(cells.ranges(1), gains.de_bound)
-    torque = enclose_torque(
-        model.kinematics,
-        box,
-        cells,
-        measured,
-        gains.K_d,
-        gains.inertia_lower,
-        model.friction_transition_velocity,
-    )
-    clearance = enclose_clearance(model, scene, cells, true)
-
-    speed = np.abs(velocity).max(axis=-1)
-    command = np.abs(torque.torque).max(axis=-1)
-    actual = (command * (1.0 + assume.actuator_rel) * _UP + assume.actuator_abs) * _UP
-    room = np.minimum(position[..., 0] - limits.position_lower, limits.position_upper - position[..., 1])
-    margins = {
-        "position": np.where(np.isnan(room), np.nan, room - 1e-15 * (1.0 + np.abs(position).max(axis=-1))),
-        "velocity": limits.velocity - speed * _UP,
-        "torque": limits.torque - actual * _UP,
-        "clearance": (clearance.bounds - clearance_margin * _UP)[:, ~clearance.is_self],
-        "self_clearance": (clearance.bounds - clearance_margin * _UP)[:, clearance.is_self],
-    }
-    names = [f"{a} - {b}" for a, b in clearance.pairs]
-    labels = dict.fromkeys(("position", "velocity", "torque"), model.joint_names)
-    labels["clearance"] = tuple(name for name, own in zip(names, clearance.is_self, strict=True) if not own)
-    labels["self_clearance"] = tuple(name for name, own in zip(names, clearance.is_self, strict=True) if own)
-    margins["tracking"], labels["tracking"] = _tracking(model, box, gains, cells, position, speed, torque)
-    return _conclude(cells, margins, labels, box.identity), torque, clearance
+    return MarginFinder(trajectory, model, box, scene, gains, clearance_margin, threads)
 
 
-def _widened(ranges: FloatArray, bound: FloatArray) -> FloatArray:
-    """Ranges (M, n, 2) plus an error of at most ``bound`` (n,)."""
-    lower, upper = ranges[..., 0] - bound, ranges[..., 1] + bound
-    slack = 2.0**-51 * (np.abs(lower) + np.abs(upper) + bound)
-    return np.stack([lower - slack, upper + slack], axis=-1)
-
-
-def _tracking(
-    model: RobotModel,
-    box: ParameterBox,
-    gains: ControllerGains,
-    cells: TimeCells,
-    position: FloatArray,
-    speed: FloatArray,
-    torque: TorqueEnclosure,
-) -> tuple[FloatArray, tuple[str, ...]]:
-    """Margins (M, ..) of the tracking theorem's hypotheses along the plan, with their names."""
-    q_mid = position.mean(axis=-1)
-    q_half = np.maximum(position[..., 1] - q_mid, q_mid - position[..., 0]) * _UP
-    found = tracking_margins(
-        gains,
-        model.kinematics,
-        box,
-        q_mid=q_mid,
-        q_half=q_half,
-        qd_abs=speed,
-        qdd_d_abs=np.abs(cells.ranges(2)).max(axis=-1) * _UP,
-        jerk_d_abs=np.abs(cells.ranges(3)).max(axis=-1) * _UP,
-        uncertainty=torque.measure,
-    )
-    n = model.n
-    columns, names = [], []
-    for hypothesis, values in found.items():
-        values = np.asarray(values, float)
-        if values.ndim == 1:
-            columns.append(values[:, None])
-            names.append(hypothesis)
-        else:
-            columns.append(values)
-            names += [f"{hypothesis} of {joint}" for joint in model.joint_names]
-    # The measure was weighted with the gains' inertia: it must be a lower bound for this box, too.
-    rotor = box.lower[12 * n : 13 * n] / gains.inertia_lower - 1.0
-    for j in np.flatnonzero(~(rotor >= 0.0)):
-        columns.append(np.full((cells.count, 1), rotor[j]))
-        names.append(f"rotor inertia of {model.joint_names[j]}")
-    return np.concatenate(columns, axis=1), tuple(names)
-
-
-def _conclude(
-    cells: TimeCells, margins: dict[str, FloatArray], labels: dict[str, tuple[str, ...]], identity: str
-) -> Certificate:
-    families = {}
+def _conclude(labels: dict[str, tuple[str, ...]], cells: CellMargins, identity: str) -> Certificate:
+    families, margins = {}, {}
     for family in FAMILIES:
-        values = margins[family] = np.ascontiguousarray(margins[family])
-        values.setflags(write=False)
+        values = margins[family] = frozen_array(cells.values[family], None, family, finite=False)
         if values.size == 0:
             families[family] = FamilyMargin(family, math.inf, _UNITS[family], 0.0, "none")
             continue
@@ -302,12 +256,16 @@ def _conclude(
             family,
             float(values[cell, column]),
             _UNITS[family],
-            float(cells.grid[cell]),
+            float(cells.borders[cell, 0]),
             labels[family][column],
         )
     bad = [str(f) for f in families.values() if not f.ok]
     status = "certified" if not bad else "not certified: " + ", ".join(bad)
-    grid = cells.grid.copy()
-    grid.setflags(write=False)
     freeze = MappingProxyType
-    return Certificate(not bad, status, freeze(families), freeze(margins), freeze(labels), grid, identity)
+    grid = np.append(cells.borders[:, 0], cells.borders[-1, 1])
+    witness = np.array(cells.directions)
+    for array in (grid, witness):
+        array.setflags(write=False)
+    return Certificate(
+        not bad, status, freeze(families), freeze(margins), freeze(labels), grid, identity, witness
+    )

@@ -1,4 +1,4 @@
-"""Torque and inertia over a whole parameter box at many states, for the optimiser: compiled, no guarantee."""
+"""Torque and inertia over a whole parameter box at many states, with slopes, for the optimiser: no guarantee."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.regressors import cross, slotine_li_kernel
+from safe_sysid.planning.costs.excitation import regressor_gradient
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import cross, kinematics_kernel, slotine_li_kernel, torque_regressor
 
-__all__ = ["box_effort_kernel", "inertia_share_kernel"]
+__all__ = ["box_effort_kernel", "effort_slopes", "inertia_share_kernel", "share_slopes"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_STEP = 1e-6
 
 
 @njit(cache=True)
@@ -133,3 +138,61 @@ def inertia_share_kernel(
                 spread[i, j] *= scale
                 centre[j, i], spread[j, i] = centre[i, j], spread[i, j]
         out[k] = _largest_eigenvalue(centre, x, y) + _largest_eigenvalue(spread, x, y)
+
+
+def effort_slopes(
+    kin: Kinematics,
+    state: tuple[FloatArray, FloatArray, FloatArray],
+    transition: float,
+    box: ParameterBox,
+    inertia_lower: FloatArray,
+    torque_at: IntArray,
+    measure_at: IntArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Derivatives of :func:`box_effort_kernel`'s results by q, qd and qdd, at some of the samples.
+
+    The largest torque of a row is that of one corner of the box, which stays the same near by; so it is linear in the
+    regressor, and the regressor's adjoint does the rest.
+
+    Args:
+        kin: of the arm.
+        state: position, velocity, acceleration, each (N, n).
+        transition: of friction, rad/s.
+        box: of the parameters.
+        inertia_lower: (n,) weights of the measure.
+        torque_at: (B, n) samples at which each joint's torque is asked for.
+        measure_at: (B,) samples at which the measure is asked for.
+
+    Returns:
+        (B, n, 3, n) of the torques and (B, 3, n) of the measure.
+    """
+    blocks, n = torque_at.shape
+    pairs = np.concatenate([torque_at.ravel(), measure_at])
+    q, qd, qdd = (np.ascontiguousarray(x[pairs]) for x in state)
+    regressor = torque_regressor(kin, q, qd, qdd, transition)
+    weight = np.zeros_like(regressor)
+    rows, joints = np.arange(blocks * n), np.tile(np.arange(n), blocks)
+    own = regressor[rows, joints]
+    weight[rows, joints] = np.sign(own @ box.mid)[:, None] * box.mid + np.sign(own) * box.rad
+    last = regressor[blocks * n :]
+    norm = np.sqrt(np.einsum("kjp,kjp,j->kp", last, last, 1.0 / inertia_lower))
+    weight[blocks * n :] = last * (box.rad / np.maximum(norm, 1e-12))[:, None] / inertia_lower[:, None]
+    by_state = regressor_gradient(kin, q, qd, qdd, weight)
+    if transition > 0.0:
+        # The costs take Coulomb's columns as constant; here they may be what limits a slow joint.
+        sliding = (np.abs(qd) < transition) / transition
+        by_state[:, 1] += weight[:, np.arange(n), 10 * n + np.arange(n)] * sliding
+    return by_state[: blocks * n].reshape(blocks, n, 3, n), by_state[blocks * n :]
+
+
+def share_slopes(kin: Kinematics, q: FloatArray, box: ParameterBox, spare: FloatArray) -> FloatArray:
+    """Derivatives (N, n) of :func:`inertia_share_kernel`'s result by q (N, n): forward differences."""
+    count, n = q.shape
+    moved = np.repeat(q, n + 1, axis=0).reshape(count, n + 1, n)
+    moved[:, 1:] += _STEP * np.eye(n)
+    flat = moved.reshape(-1, n)
+    r, p, share = np.empty((len(flat), n, 3, 3)), np.empty((len(flat), n, 3)), np.empty(len(flat))
+    kinematics_kernel(kin.rotation, kin.translation, kin.axis, flat, r, p)
+    inertia_share_kernel(kin.axis, r, p, box.mid, box.rad, spare, share)
+    by_joint = share.reshape(count, n + 1)
+    return np.asarray((by_joint[:, 1:] - by_joint[:, :1]) / _STEP, dtype=np.float64)

@@ -1,8 +1,12 @@
-r"""The trajectories that a plan is chosen from: one quintic per joint from a given state to rest, linear in k.
+r"""The trajectories that a plan is chosen from: one motion to rest per joint from a given state, linear in k.
 
-``q(t; k) = brake(t) + k_range * k * s(t / t_f)`` with ``s(x) = 10 x^3 - 15 x^4 + 6 x^5`` and k in [-1, 1]^n. ``brake``
-is the natural braking motion: of all quintics from the start state to rest the one with the least integral of squared
-jerk, which ends at ``q + v t_f / 2 + a t_f^2 / 12``; so k = 0 asks the least of the arm whatever it is doing now.
+``q(t; k) = base(t) + k_range * k * s(t / t_f)`` with ``s(x) = 10 x^3 - 15 x^4 + 6 x^5`` and k in [-1, 1]^n. The base is
+one of two:
+
+- the natural braking motion: of all quintics from the start state to rest in t_f the one with the least integral of
+  squared jerk, which ends at ``q + v t_f / 2 + a t_f^2 / 12``; so k = 0 asks the least of the arm whatever it is doing;
+- the certified rest of the plan under way, then standing still. Then k = 0 *is* that rest: it is certified already, for
+  a larger box, so from a moving start there always is a plan (a piecewise quintic with one knot more).
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = ["TrajectoryFamily", "shape"]
 
 FloatArray = NDArray[np.float64]
+#: Knots are at least this far apart, s.
+_LEAST = 1e-5
 
 
 def shape(x: ArrayLike) -> FloatArray:
@@ -42,12 +48,14 @@ class TrajectoryFamily:
         start: (3, n) position, velocity, acceleration at hand-over; rad, rad/s, rad/s^2.
         k_range: (n,) rad, how far the end moves per unit of k.
         duration: t_f, s.
+        tail: what k = 0 does, from the start state to rest and no longer than t_f; None: the natural braking motion.
         centre: (n,) where k = 0 ends, rad.
     """
 
     start: FloatArray
     k_range: FloatArray
     duration: float
+    tail: QuinticTrajectory | None = None
     centre: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,9 +75,47 @@ class TrajectoryFamily:
             raise PlanError(f"t_f = {self.duration!r} s: expected a positive time")
         t = self.duration
         centre = start[0] + 0.5 * t * start[1] + t * t / 12.0 * start[2]
+        if self.tail is not None:
+            if self.tail.n != n or not np.array_equal(self.tail.knots[0], start) or self.tail.duration > t:
+                raise PlanError(
+                    f"tail of {self.tail.duration} s: expected it to begin at the start and end by {t} s"
+                )
+            centre = self.tail.knots[-1, 0].copy()
         centre.setflags(write=False)
         for name, value in (("start", start), ("k_range", k_range), ("centre", centre)):
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def along(
+        cls,
+        previous: QuinticTrajectory,
+        start: FloatArray,
+        since: float,
+        k_range: FloatArray,
+        duration: float,
+    ) -> TrajectoryFamily | None:
+        """The family whose k = 0 goes on as ``previous`` does.
+
+        Args:
+            previous: the trajectory under way.
+            start: (3, n) its state at ``since``; rounding may differ.
+            since: s of its own time.
+            k_range: (n,) rad.
+            duration: t_f, s.
+
+        Returns:
+            None if its rest takes longer than ``duration``, or would make more than the three knots a plan may have.
+        """
+        later = previous.times > since + _LEAST
+        times = np.append(0.0, previous.times[later] - since)
+        if len(times) < 2 or times[-1] > duration:
+            return None
+        if times[-1] > duration - _LEAST:
+            times[-1] = duration
+        if len(times) + (times[-1] < duration) > 3:
+            return None
+        tail = QuinticTrajectory(times, np.concatenate([start[None], previous.knots[later]]))
+        return cls(start, k_range, duration, tail)
 
     @property
     def n(self) -> int:
@@ -93,7 +139,13 @@ class TrajectoryFamily:
         k = np.asarray(k, float)
         if k.shape != (self.n,) or not np.all(np.abs(k) <= 1.0):
             raise PlanError(f"k = {k.tolist()}: expected {self.n} numbers in [-1, 1]")
-        return QuinticTrajectory.to_rest(self.start, self.goal(k), self.duration)
+        if self.tail is None:
+            return QuinticTrajectory.to_rest(self.start, self.goal(k), self.duration)
+        times, knots = self.tail.times, self.tail.knots
+        if times[-1] < self.duration:
+            times, knots = np.append(times, self.duration), np.concatenate([knots, knots[-1:]])
+        move = shape(times / self.duration)[:3] / self.duration ** np.arange(3.0)[:, None]
+        return QuinticTrajectory(times, knots + move.T[:, :, None] * (self.k_range * k))
 
     def sampler(self, times: ArrayLike) -> Sampler:
         """Fast evaluation at fixed times (N,), s."""

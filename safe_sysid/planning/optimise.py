@@ -2,83 +2,50 @@
 
 The optimiser's word is never taken: what it proposes is certified by rigorous code that it does not share, and only a
 certified parameter is returned. What a certificate says about the margins calibrates the optimiser's limits, so a
-second proposal usually hits them. Without a deadline the search depends on seed and budget alone, not on the machine's
-speed.
+second proposal usually hits them.
+
+Anytime: the gentlest trajectory is certified first, every better one is told at once, and the search goes on from other
+starts while it pays. Without a deadline it depends on seed and budget alone, not on the machine's speed.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
-from safe_sysid.planning.certificate import Certificate
+from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.constraints import FAMILIES, FastConstraints, Margins
-from safe_sysid.planning.cost import Cost
+from safe_sysid.planning.costs import Cost
+from safe_sysid.planning.sqp import Subproblem, minimise
+from safe_sysid.planning.verdicts import Verdict
 
-__all__ = ["Attempt", "Budget", "PlanProblem", "SearchResult", "Verdict", "candidates", "solve"]
+__all__ = ["Attempt", "Budget", "PlanProblem", "SearchResult", "candidates", "solve"]
 
 FloatArray = NDArray[np.float64]
-_T = TypeVar("_T")
+Certify = Callable[[FloatArray], Verdict]
 #: Relative lengths at which a random direction is tried, longest first.
-_LADDER = (1.0, 0.5, 0.25, 0.12, 0.06)
+_LADDER = (0.7, 0.3, 0.1)
 #: How much of a family's typical size is kept free beyond what the certificate asked for.
 _CUSHION = 0.02
-#: Scaled violation up to which the optimiser's fast margins count as kept (SLSQP's own tolerance is about 1e-6).
-_FEASIBLE = -1e-3
 #: A certified plan is only replaced by a candidate whose cost is lower by this much.
 _WORTHWHILE = 0.02
-_LOCAL_ITERATIONS = 12
+#: A certificate may take this many times as long as the longest before it.
+_CAUTION = 1.25
+#: By so much a candidate's cost may fall when a certificate has told what the margins really are.
+_HOPE = 0.1
+#: Iterations of one local optimisation, and of one that only has to adapt to new reserves.
+_LOCAL, _REFINE = 12, 6
+#: Samples and pieces of time before a certificate, while many starts are tried, and while they are compared.
+_FINE, _COARSE, _SCREEN = (64, 16), (24, 6), (12, 6)
 #: Parameters closer than this are one candidate.
 _SAME = 0.02
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What a certifier says about one k.
-
-    Attributes:
-        certified: whether the trajectory may be driven. Nothing else decides.
-        margins: worst margin per family (see :mod:`safe_sysid.planning.constraints`), as far as known.
-        certificate: the full document, handed through.
-        reasons: why not, for people.
-    """
-
-    certified: bool
-    margins: Mapping[str, FloatArray] = field(default_factory=dict)
-    certificate: Certificate | None = None
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass
-class Budget:
-    """How long to search; whatever runs out first ends it.
-
-    Attributes:
-        iterations: local optimiser iterations in all.
-        certificates: certificates in all.
-        deadline: reading of ``clock`` at which to be done, s; None for none (then the search is deterministic).
-        cancelled: asked often; True ends the search with what there is.
-        clock: monotonic clock, s.
-    """
-
-    iterations: int = 60
-    certificates: int = 4
-    deadline: float | None = None
-    cancelled: Callable[[], bool] | None = None
-    clock: Callable[[], float] = time.monotonic
-
-    def stopped(self, reserve: float = 0.0) -> bool:
-        """Whether cancelled, or fewer than ``reserve`` seconds are left."""
-        if self.cancelled is not None and self.cancelled():
-            return True
-        return self.deadline is not None and self.clock() + reserve >= self.deadline
+#: Starts that are compared with each other.
+_TOGETHER = 16
+#: Candidates that failed in a row before the search goes half way back to what is certified.
+_PATIENCE = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +55,15 @@ class PlanProblem:
     Attributes:
         cost, constraints: to minimise; to keep >= 0.
         starts: (R, n) directions to begin from besides the gentlest; the first may be a warm start.
-        keep: how many starts, best first, are optimised.
-        calibrated: whether the constraints' reserves come from a certificate; if not, the gentlest trajectory is
-            certified first, which calibrates them and gives something to fall back on.
+        keep: how many starts, best first, are optimised before the first of their results is certified.
+        patience: so many further starts in a row without improvement end the search.
     """
 
     cost: Cost
     constraints: FastConstraints
     starts: FloatArray
-    keep: int = 6
-    calibrated: bool = False
+    keep: int = 3
+    patience: int = 12
 
     @property
     def n(self) -> int:
@@ -115,6 +81,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
+class _Candidate:
+    """Something to certify: its expected cost, and how many certificates its margins knew of (-1: to be refined)."""
+
+    cost: float
+    k: FloatArray
+    lessons: int
+
+
+@dataclass(frozen=True, eq=False)
 class SearchResult:
     """Outcome of :func:`solve`.
 
@@ -126,6 +101,8 @@ class SearchResult:
         optimise_time, certify_time: s of the budget's clock.
         worst: family of the worst margin at the last failed attempt, "" if unknown.
         reserve: what the certificates taught about the fast margins; a good first guess for the next plan.
+        first_certified: reading of the clock when the first certificate was there; nan for none.
+        slowest_certificate: s.
     """
 
     best: Attempt | None
@@ -136,260 +113,278 @@ class SearchResult:
     certify_time: float
     worst: str
     reserve: Margins
-
-
-class _Stop(Exception):  # noqa: N818 - control flow out of scipy, not an error
-    pass
-
-
-def _memo(function: Callable[[FloatArray], _T]) -> Callable[[FloatArray], _T]:
-    """Remember the last arguments: SLSQP and its callback ask for the same point several times."""
-    known: dict[bytes, _T] = {}
-
-    def remembered(x: FloatArray) -> _T:
-        key = x.tobytes()
-        if key not in known:
-            if len(known) > 64:
-                known.clear()
-            known[key] = function(x.copy())
-        return known[key]
-
-    return remembered
+    first_certified: float = float("nan")
+    slowest_certificate: float = 0.0
 
 
 class _Search:
-    """Bookkeeping of one search: budget used, best iterate of the running local optimisation."""
+    """One search: budget used, attempts made, what the certificates taught so far."""
 
-    def __init__(self, problem: PlanProblem, budget: Budget) -> None:
-        self.problem, self.budget, self.began = problem, budget, budget.clock()
-        self.iterations, self.certify_time = 0, 0.0
-        self.slowest_certificate = 0.0
+    def __init__(
+        self,
+        problem: PlanProblem,
+        certify: Certify,
+        budget: Budget,
+        on_certified: Callable[[SearchResult], None] | None,
+    ) -> None:
+        self.problem, self.budget, self._certify, self._tell = problem, budget, certify, on_certified
+        self.fine, self.coarse = (problem.constraints.resampled(*times) for times in (_FINE, _COARSE))
+        self.began = budget.clock()
+        self.best: Attempt | None = None
         self.attempts: list[Attempt] = []
+        self.pool: list[_Candidate] = []
+        self.iterations, self.failures, self.certify_time, self.lessons = 0, 0, 0.0, 0
+        self.slowest, self.first = budget.certificate_s, float("nan")
+        self.longest = 0.0
+        self.subproblem = Subproblem(problem.n)
 
-    def exhausted(self) -> bool:
-        return self.iterations >= self.budget.iterations or self.budget.stopped(self.slowest_certificate)
+    # -- budget ---------------------------------------------------------------------------------------------------
 
-    def exploration_ends(self) -> bool:
-        """Two local solutions' worth of iterations, or half, and half of the time stay for after certificates."""
-        deadline = self.budget.deadline
-        kept = min(2 * _LOCAL_ITERATIONS, self.budget.iterations // 2)
-        late = deadline is not None and self.budget.clock() > 0.5 * (self.began + deadline)
-        return late or self.exhausted() or self.iterations + kept > self.budget.iterations
+    def may_certify(self) -> bool:
+        """Whether another certificate is allowed and would be done in time."""
+        expected = _CAUTION * self.slowest
+        return len(self.attempts) < self.budget.certificates and not self.budget.stopped(expected)
 
-    def certify(self, certify: Callable[[FloatArray], Verdict], k: FloatArray, cost: float) -> Attempt:
+    def over(self) -> bool:
+        """Whether there is no point in optimising: what comes out could not be certified any more."""
+        return self.iterations >= self.budget.iterations or not self.may_certify()
+
+    def promising(self, cost: float) -> bool:
+        """Whether a plan of this cost would replace the best one."""
+        return self.best is None or cost < self.best.cost - _WORTHWHILE
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    def certify(self, k: FloatArray, cost: float) -> Attempt:
+        """Ask the certifier; learn from its answer."""
         before = self.budget.clock()
-        verdict = certify(k)
-        spent = self.budget.clock() - before
-        self.certify_time += spent
-        self.slowest_certificate = max(self.slowest_certificate, spent)
-        self.attempts.append(Attempt(k, cost, verdict))
-        return self.attempts[-1]
+        verdict = self._certify(k)
+        now = self.budget.clock()
+        self.certify_time += now - before
+        self.longest = max(self.longest, now - before)
+        # What was expected counts until something was measured.
+        self.slowest = self.longest
+        attempt = Attempt(k, cost, verdict)
+        self.attempts.append(attempt)
+        self.failures = 0 if verdict.certified else self.failures + 1
+        if verdict.margins:
+            # Near misses in a row: keep further away.
+            cushion = _CUSHION * (1.0 + 2.0 * self.failures)
+            self.fine, self.coarse = (_calibrated(c, k, verdict, cushion) for c in (self.fine, self.coarse))
+            self.lessons += 1
+        if verdict.certified and (self.best is None or cost < self.best.cost):
+            if self.best is None:
+                self.first = now
+            self.best = attempt
+            if self._tell is not None:
+                self._tell(self.result())
+        return attempt
 
-    def improve(
-        self, constraints: FastConstraints, starts: list[FloatArray], most: int
+    def local(
+        self, constraints: FastConstraints, k: FloatArray, iterations: int = _LOCAL
     ) -> tuple[float, FloatArray] | None:
-        """Best local solution from the first ``most`` starts under new margins."""
-        found = []
-        for k in starts[:most]:
-            if self.exhausted():
-                break
-            result = self.local(constraints, k)
-            if result is not None:
-                found.append(result)
-        return min(found, key=lambda item: item[0]) if found else None
+        """Local minimum near k; the best iterate that keeps the fast margins, or None."""
+        found = minimise(
+            self.problem.cost, constraints, k, *constraints.bounds(), self.subproblem,
+            min(iterations, self.budget.iterations - self.iterations), self.over,
+        )  # fmt: skip
+        self.iterations += found.iterations
+        return found.best
 
-    def local(self, constraints: FastConstraints, k: FloatArray) -> tuple[float, FloatArray] | None:
-        """SLSQP from k; the best iterate that keeps the fast margins, or None. Its status is not looked at."""
-        cost = self.problem.cost
-        values = _memo(constraints.values)
-        best: tuple[float, FloatArray] | None = None
+    def explore(self, k: FloatArray) -> None:
+        """Add the local minimum near k to the pool, if it is a new one and better than what is certified."""
+        # Two refinements' worth, or half, stay for after certificates.
+        left = self.budget.iterations - self.iterations - min(2 * _REFINE, self.budget.iterations // 2)
+        if left <= 0 or self.over():
+            return
+        found = self.local(self.coarse, k, min(_LOCAL, left))
+        if found is None or not self.promising(found[0]):
+            return
+        if not any(np.abs(found[1] - other.k).max() < _SAME for other in self.pool):
+            self.pool.append(_Candidate(*found, -1))
 
-        def consider(x: FloatArray, value: float, margins: FloatArray) -> None:
-            nonlocal best
-            if np.isfinite(value) and margins.min() >= _FEASIBLE and (best is None or value < best[0]):
-                best = (value, np.clip(x, -1.0, 1.0))
+    def exploit(self, gentlest: FloatArray) -> None:
+        """Certify the pool's best while it promises something; what fails is optimised again, wiser."""
+        while self.pool and self.may_certify():
+            candidate = min(self.pool, key=lambda item: item.cost)
+            self.pool.remove(candidate)
+            cost, k = candidate.cost, candidate.k
+            stale = candidate.lessons != self.lessons
+            if not self.promising(cost - (_HOPE if stale else 0.0)):
+                continue
+            if stale:
+                refined = self.local(self.fine, k, _REFINE)
+                if refined is None:
+                    # No way found to keep what the certificates ask for: half of the motion may.
+                    k = self.halfway(k, gentlest)
+                    cost = self.problem.cost.value(k)
+                else:
+                    cost, k = refined
+                if not self.promising(cost):
+                    continue
+            if self.seen(k):
+                continue
+            attempt = self.certify(k, cost)
+            if attempt.verdict.certified:
+                # What it freed may allow more.
+                if attempt.verdict.margins:
+                    self.pool.append(_Candidate(cost, k, -1))
+            elif self.failures < _PATIENCE and attempt.verdict.margins:
+                self.pool.append(_Candidate(cost, k, -1))
+            else:
+                half = self.halfway(k, gentlest)
+                # Before anything bolder: there may not be many certificates left.
+                self.pool = [_Candidate(self.problem.cost.value(half), half, self.lessons)]
 
-        objective = _memo(cost.value_and_gradient)
+    def halfway(self, k: FloatArray, gentlest: FloatArray) -> FloatArray:
+        """Half way back to what is certified; all the way if that is near."""
+        anchor = gentlest if self.best is None else self.best.k
+        return anchor + 0.5 * (k - anchor) if np.abs(k - anchor).max() > 2.0 * _SAME else anchor.copy()
 
-        def after(x: FloatArray) -> None:
-            self.iterations += 1
-            consider(x, objective(x)[0], values(x))
-            if self.exhausted():
-                raise _Stop
+    def seen(self, k: FloatArray) -> bool:
+        """Whether a certificate for this k was asked for."""
+        return any(np.array_equal(k, old.k) for old in self.attempts)
 
-        consider(k, objective(k)[0], values(k))
-        with suppress(_Stop):
-            minimize(
-                objective,
-                k,
-                jac=True,
-                method="SLSQP",
-                bounds=[(-1.0, 1.0)] * self.problem.n,
-                constraints={
-                    "type": "ineq",
-                    "fun": values,
-                    "jac": lambda x: constraints.values_and_jacobian(x)[1],
-                },
-                callback=after,
-                options={"maxiter": _LOCAL_ITERATIONS, "ftol": 1e-3},
-            )
-        return best
+    def result(self) -> SearchResult:
+        """What there is now."""
+        total = self.budget.clock() - self.began
+        failed = [attempt for attempt in self.attempts if not attempt.verdict.certified]
+        return SearchResult(
+            best=self.best,
+            attempts=tuple(self.attempts),
+            iterations=self.iterations,
+            cancelled=self.budget.stopped(),
+            optimise_time=total - self.certify_time,
+            certify_time=self.certify_time,
+            worst=_worst_family(self.fine, failed[-1].verdict) if failed else "",
+            reserve=self.fine.reserve,
+            first_certified=self.first,
+            slowest_certificate=self.longest,
+        )
 
 
-def _gentlest(problem: PlanProblem) -> FloatArray:
-    """Zero; if that breaks a fast margin, the nearest k found that does not, tried from a few starts."""
-    constraints = problem.constraints
-    tries = [np.zeros(problem.n)]
+def _gentlest(search: _Search) -> FloatArray:
+    """Zero; if that is neither certified already nor keeps the fast margins, the nearest k found that does."""
+    problem, constraints = search.problem, search.coarse
+    zero = np.zeros(problem.n)
+    family = problem.cost.family
+    if family.tail is not None or not np.any(family.start[1:]) or constraints.values(zero).min() >= 0.0:
+        return zero
     margins = constraints.batch(problem.starts).min(axis=1)
-    tries += [problem.starts[i] for i in np.argsort(-margins, kind="stable")[:3]]
-    best, best_margin = tries[0], -np.inf
-    for k in tries:
-        restored = constraints.restore(k)
+    best, best_margin = zero, -np.inf
+    for k in (zero, *(problem.starts[i] for i in np.argsort(-margins, kind="stable")[:3])):
+        restored = restore(constraints, k, search.subproblem)
         margin = float(constraints.values(restored).min())
         if margin > best_margin:
             best, best_margin = restored, margin
-        if margin >= 0.0:
+        if margin >= 0.0 or search.budget.stopped():
             break
     return best
 
 
-def _screen(problem: PlanProblem, gentlest: FloatArray, budget: Budget) -> list[FloatArray]:
+def _screen(search: _Search, gentlest: FloatArray, starts: FloatArray) -> list[FloatArray]:
     """Every start, shortened towards the gentlest until the fast margins hold; by cost, hopeless ones last."""
     feasible, hopeless = [], []
-    for start in problem.starts:
-        if budget.stopped():
+    constraints = search.coarse.resampled(*_SCREEN)
+    lower, upper = constraints.bounds()
+    for start in starts:
+        if search.budget.stopped():
             break
-        for length in _LADDER:
-            k = gentlest + length * (np.clip(start, -1.0, 1.0) - gentlest)
-            if problem.constraints.values(k).min() >= 0.0:
-                feasible.append((problem.cost.value(k), k))
-                break
+        ladder = np.array(
+            [gentlest + length * (np.clip(start, lower, upper) - gentlest) for length in _LADDER]
+        )
+        kept = np.flatnonzero(constraints.batch(ladder).min(axis=1) >= 0.0)
+        if len(kept):
+            feasible.append((search.problem.cost.value(ladder[kept[0]]), ladder[kept[0]]))
         else:
-            hopeless.append(k)
+            hopeless.append(ladder[-1])
     return [k for _, k in sorted(feasible, key=lambda item: item[0])] + hopeless
 
 
 def candidates(problem: PlanProblem, budget: Budget) -> list[tuple[float, FloatArray]]:
     """Locally optimal (cost, k), best first, that keep the fast margins. Nothing is certified yet."""
-    return _explore(_Search(problem, budget), problem.constraints, _gentlest(problem))
+    search = _Search(problem, lambda k: Verdict(False), budget, None)
+    for k in _screen(search, _gentlest(search), problem.starts)[: problem.keep]:
+        search.explore(k)
+    return sorted(((item.cost, item.k) for item in search.pool), key=lambda item: item[0])
 
 
-def _explore(
-    search: _Search, constraints: FastConstraints, gentlest: FloatArray
-) -> list[tuple[float, FloatArray]]:
-    """Local solutions from the best starts, in half of the time and with what may be spent before certificates."""
-    problem = replace(search.problem, constraints=constraints)
-    found: list[tuple[float, FloatArray]] = []
-    for k in _screen(problem, gentlest, search.budget)[: problem.keep]:
-        if search.exploration_ends():
-            break
-        result = search.local(constraints, k)
-        if result is not None and not any(np.abs(result[1] - other).max() < _SAME for _, other in found):
-            found.append(result)
-    return sorted(found, key=lambda item: item[0])
-
-
-def solve(problem: PlanProblem, certify: Callable[[FloatArray], Verdict], budget: Budget) -> SearchResult:
+def solve(
+    problem: PlanProblem,
+    certify: Certify,
+    budget: Budget,
+    on_certified: Callable[[SearchResult], None] | None = None,
+) -> SearchResult:
     """Find a certified k of low cost.
 
-    An uncalibrated problem's gentlest trajectory comes first, then candidates, best first. A failure calibrates the
-    fast margins and sends the candidate back to the optimiser; if that does not help, it is moved to where the
-    calibrated margins hold, and at last half way back to the gentlest. A success calibrates too: if that frees enough,
-    a bolder candidate is tried while the budget lasts.
+    The gentlest trajectory comes first; it calibrates the fast margins and is there to fall back on. Then local minima
+    from the best starts, the best of them certified; then one start after the other, while the budget lasts.
+
+    Args:
+        problem: what to minimise, what to keep.
+        certify: rigorous check of one k.
+        budget: how long to search.
+        on_certified: hears of every certified k that is better than the last one.
     """
-    search = _Search(problem, budget)
-    constraints = problem.constraints
-    gentlest = _gentlest(problem)
-    best: Attempt | None = None
-    if not problem.calibrated and not budget.stopped():
-        first = search.certify(certify, gentlest, problem.cost.value(gentlest))
-        best = first if first.verdict.certified else None
-        if first.verdict.margins:
-            constraints = _calibrated(problem.constraints, gentlest, first.verdict)
-            gentlest = constraints.restore(gentlest)
-    pool = _explore(search, constraints, gentlest)
-    proposal = pool[0] if pool else (problem.cost.value(gentlest), gentlest)
-    failures = 0
-    while (
-        len(search.attempts) < budget.certificates
-        and not budget.stopped(search.slowest_certificate)
-        and not any(np.array_equal(proposal[1], old.k) for old in search.attempts)
-        and (best is None or proposal[0] < best.cost - _WORTHWHILE)
-    ):
-        attempt = search.certify(certify, proposal[1], proposal[0])
-        k, verdict = attempt.k, attempt.verdict
-        if verdict.certified and (best is None or attempt.cost < best.cost):
-            best = attempt
-        failures = 0 if verdict.certified else failures + 1
-        if verdict.margins:
-            constraints = _calibrated(problem.constraints, k, verdict)
-        if not pool:
-            # The first guess of the reserves left nothing; with the certificate's own margins there may be room.
-            pool = _explore(search, constraints, constraints.restore(k))
-            improved = pool[0] if pool else None
-        else:
-            improved = search.improve(
-                constraints, [k, *(other for _, other in pool)], 3 if verdict.certified else 2
-            )
-        following = _next_proposal(problem, constraints, attempt, improved, failures, gentlest, best)
-        if following is None:
-            break
-        proposal = following
-    total = budget.clock() - search.began
-    failed = [attempt for attempt in search.attempts if not attempt.verdict.certified]
-    return SearchResult(
-        best=best,
-        attempts=tuple(search.attempts),
-        iterations=search.iterations,
-        cancelled=budget.stopped(),
-        optimise_time=total - search.certify_time,
-        certify_time=search.certify_time,
-        worst=_worst_family(constraints, failed[-1].verdict) if failed else "",
-        reserve=constraints.reserve,
-    )
+    search = _Search(problem, certify, budget, on_certified)
+    gentlest = _gentlest(search)
+    if search.may_certify():
+        search.certify(gentlest, problem.cost.value(gentlest))
+    vain = 0
+    for first in range(0, len(problem.starts), _TOGETHER):
+        starts = _screen(search, gentlest, problem.starts[first : first + _TOGETHER])
+        batch = problem.keep if first == 0 else 1
+        while starts and vain < problem.patience and not search.over():
+            before = search.best
+            for k in starts[:batch]:
+                search.explore(k)
+            search.exploit(gentlest)
+            vain = 0 if search.best is not before else vain + 1
+            starts, batch = starts[batch:], 1
+    return search.result()
 
 
-def _next_proposal(
-    problem: PlanProblem,
-    constraints: FastConstraints,
-    attempt: Attempt,
-    improved: tuple[float, FloatArray] | None,
-    failures: int,
-    gentlest: FloatArray,
-    best: Attempt | None,
-) -> tuple[float, FloatArray] | None:
-    """(cost, k) to certify next, or None: after a success only what is better, after failures ever gentler ones."""
-    verdict, k = attempt.verdict, attempt.k
-    if improved is not None and verdict.margins and failures < 3:
-        return improved
-    if verdict.certified:
-        return None
-    if verdict.margins and failures < 4:
-        restored = constraints.restore(k)
-        if np.abs(restored - k).max() > 0.0 and constraints.values(restored).min() >= 0.0:
-            return problem.cost.value(restored), restored
-    anchor = gentlest if best is None else best.k
-    k = anchor + 0.5 * (k - anchor) if np.abs(k - anchor).max() > 2.0 * _SAME else anchor
-    return problem.cost.value(k), k
+def restore(constraints: FastConstraints, k: FloatArray, subproblem: Subproblem) -> FloatArray:
+    """Move k until all fast margins hold, or as far as that goes."""
+    return minimise(_Nothing(k), constraints, k, *constraints.bounds(), subproblem, _LOCAL).k
 
 
-def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -> FastConstraints:
+@dataclass(frozen=True, eq=False)
+class _Nothing:
+    """A cost that only asks not to go far."""
+
+    centre: FloatArray
+
+    def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
+        return 0.005 * float(np.sum((k - self.centre) ** 2)), 0.01 * (k - self.centre)
+
+    def gauss_newton(self, k: FloatArray) -> FloatArray:
+        return 0.01 * np.eye(len(k))
+
+
+def _calibrated(
+    constraints: FastConstraints, k: FloatArray, verdict: Verdict, share: float = _CUSHION
+) -> FastConstraints:
+    """The margins as the certificate sees them at k, less a cushion; what it passed stays feasible, though.
+
+    All trajectories share their first instant: were the cushion there larger than the margin, none would be left.
+    """
     calibrated = constraints.calibrate(k, verdict.margins)
-    scale = calibrated.scale
-    return calibrated.with_reserve(
-        {
-            name: value + _CUSHION * scale[name]
-            for name, value in calibrated.reserve.items()
-            if name in verdict.margins
-        }
-    )
+    reserve: Margins = {}
+    for name, margin in verdict.margins.items():
+        if name in calibrated.reserve:
+            cushion, margin = share * calibrated.scale[name], np.asarray(margin, float)
+            with np.errstate(invalid="ignore"):
+                kept = np.where(margin >= 0.0, np.minimum(cushion, 0.5 * margin), cushion)
+            reserve[name] = calibrated.reserve[name] + kept
+    return calibrated.with_reserve(reserve)
 
 
 def _worst_family(constraints: FastConstraints, verdict: Verdict) -> str:
     """Family whose margin, in typical sizes, is the smallest."""
     scale = constraints.scale
     worst = {
-        name: float(np.min(np.asarray(verdict.margins[name]) / scale[name]))
+        name: float(np.min(np.asarray(verdict.margins[name])) / np.min(scale[name]))
         for name in FAMILIES
         if name in verdict.margins
     }

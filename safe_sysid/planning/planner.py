@@ -6,21 +6,28 @@ Pure: no clocks but the one in the budget, no messages. Without a deadline the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
-from safe_sysid.planning.constraints import FastConstraints, Margins, Obstacles
-from safe_sysid.planning.cost import ConditionCost, Cost, payload_scale
+from safe_sysid.planning.certificate import start_check, verify_plan
+from safe_sysid.planning.constraints import FastConstraints
+from safe_sysid.planning.costs import CostContext, CostMemory, CostSpec, build_cost
 from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.information import InformationCost
-from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, Verdict, solve
+from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, solve
+from safe_sysid.planning.proximity import Proximity
+from safe_sysid.planning.results import (
+    Calibration,
+    PlannerOptions,
+    PlannerResult,
+    PlanStatus,
+    hand_over_state,
+)
+from safe_sysid.planning.stopping import bounds_stopped_improving
+from safe_sysid.planning.verdicts import Verdict, verdict_of
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -41,109 +48,27 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Certifier = Callable[[Plan, ParameterBox], Verdict]
 StartCheck = Callable[[FloatArray, ParameterBox], Sequence[str]]
-
-
-class PlanStatus(Enum):
-    """Outcome of a planning attempt; everything but PLANNED means: follow the certified tail, then hold."""
-
-    PLANNED = "planned"
-    START_REFUSED = "start refused"
-    NO_CERTIFIED_PLAN = "no certified plan"
-    STOPPED = "stopped before a certified plan was found"
-
-
-@dataclass(frozen=True)
-class PlannerOptions:
-    """Choices of method; physical settings are the robot's (:class:`~safe_sysid.robot.config.PlannerSettings`).
-
-    Attributes:
-        cost: "condition" (:mod:`safe_sysid.planning.cost`), "information" or "width"
-            (:mod:`safe_sysid.planning.information`: for errors that sit on their bounds rather than scatter).
-        samples: of the condition number's horizon.
-        window: samples per row of the condition number; 1: torque regressor, more: momentum over as many samples.
-        starts: random directions looked at per plan.
-        keep: of these, how many are optimised.
-        certificates: at most so many per plan.
-    """
-
-    cost: Literal["condition", "information", "width"] = "condition"
-    samples: int = 128
-    window: int = 1
-    starts: int = 32
-    keep: int = 8
-    certificates: int = 5
-
-    def __post_init__(self) -> None:
-        """Validate.
-
-        Raises:
-            PlanError: an unknown cost, or a count below one.
-        """
-        if self.cost not in ("condition", "information", "width"):
-            raise PlanError(f"planner cost = {self.cost!r}: expected condition, information or width")
-        for name in ("samples", "window", "starts", "keep", "certificates"):
-            if getattr(self, name) < 1:
-                raise PlanError(f"planner {name} = {getattr(self, name)!r}: expected at least 1")
+_UNLIMITED = 10**9
+#: Share by which the longest time that a certificate took is forgotten from plan to plan.
+_FORGET = 0.7
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
-    """What planning taught that helps the next plan; decides nothing about safety.
+class _Request:
+    """One call of :meth:`Planner.plan_next`: what attempts have to know to become results."""
 
-    Attributes:
-        reserve: reserves of the optimiser's margins, from certificates.
-        information: (14 n, 14 n) what the plans so far tell until their hand-overs, see
-            :class:`~safe_sysid.planning.information.InformationCost`.
-        epoch: of the box that the information is about; a new payload starts from nothing.
-        prior: the first box of the epoch.
-    """
+    context: CostContext
+    start_time: float
+    sequence: int
+    calibration: Calibration | None
 
-    reserve: Margins
-    information: FloatArray
-    epoch: int
-    prior: ParameterBox
-
-
-@dataclass(frozen=True, eq=False)
-class PlannerResult:
-    """What :meth:`Planner.plan_next` found.
-
-    Attributes:
-        status: whether there is a plan.
-        plan: certified for the box that was asked, or None.
-        certificate: of the plan, or of the last failed attempt, or None.
-        cost: of the plan, as optimised; nan without a plan.
-        condition: condition number of all rows so far in columns scaled by the box; nan without a plan.
-        information: (10, 10) what the plan adds about theta_e until its hand-over; pass the sum to the next call.
-        iterations: of the local optimiser.
-        certificates: asked for.
-        wall_time, optimise_time, certify_time: s.
-        calibration: pass on to the next call.
-        reasons: for people; empty if planned.
-    """
-
-    status: PlanStatus
-    plan: Plan | None = None
-    certificate: Certificate | None = None
-    cost: float = np.nan
-    condition: float = np.nan
-    information: FloatArray = field(default_factory=lambda: np.zeros((10, 10)))
-    iterations: int = 0
-    certificates: int = 0
-    wall_time: float = 0.0
-    optimise_time: float = 0.0
-    certify_time: float = 0.0
-    calibration: Calibration | None = None
-    reasons: tuple[str, ...] = ()
-
-
-def hand_over_state(plan: Plan) -> FloatArray:
-    """State (3, n) in which the plan after this one starts: position, velocity, acceleration at ``t_plan``."""
-    return plan.trajectory.state(plan.t_plan)[:3]
+    def plan(self, k: FloatArray, t_plan: float) -> Plan:
+        trajectory = self.context.family.trajectory(k)
+        return Plan(trajectory, self.start_time, t_plan, self.context.box.identity, self.sequence, k)
 
 
 class Planner:
-    """Receding-horizon planner of exciting, certified trajectories.
+    """Receding-horizon planner of certified trajectories: exciting ones, or ones that lead somewhere.
 
     Args:
         model: the arm.
@@ -172,9 +97,16 @@ class Planner:
         self.settings = model.settings.planner if settings is None else settings
         self.options = PlannerOptions() if options is None else options
         self.seed = seed
+        self._given = (certify, check_start)
         self._certify = certify or self._verify
         self._start_refusals = check_start or self._check_start
-        self._obstacles = Obstacles.build(model, scene)
+        self._proximity = Proximity.build(model, scene)
+        frames = {int(joint): i for i, joint in enumerate(self._proximity.frames)}
+        self._frame_of = {body.name: frames[body.joint] for body in model.bodies if body.joint in frames}
+
+    def with_scene(self, scene: Scene) -> Planner:
+        """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
+        return Planner(self.model, scene, self.gains, self.settings, self.options, self.seed, *self._given)
 
     def _verify(self, plan: Plan, box: ParameterBox) -> Verdict:
         certificate = verify_plan(
@@ -186,21 +118,66 @@ class Planner:
             intervals=self.settings.intervals,
             clearance_margin=self.settings.clearance_margin,
         )
-        return verdict_of(certificate, self.gains)
+        return verdict_of(certificate, self.gains, self._frame_of)
 
     def _check_start(self, q: FloatArray, box: ParameterBox) -> Sequence[str]:
         return start_check(self.model, box, self.scene, self.gains, q, self.settings.clearance_margin)
 
     def budget(self, deadline: float | None = None, cancelled: Callable[[], bool] | None = None) -> Budget:
-        """The settings' iteration budget, with a deadline (monotonic s) for real time or without for lock-step."""
-        return Budget(self.settings.iteration_budget, self.options.certificates, deadline, cancelled)
+        """How long to plan.
 
-    def family(self, start_state: ArrayLike) -> TrajectoryFamily:
-        """The trajectories from a start state (3, n)."""
+        Args:
+            deadline: monotonic s, real time: search until then, or until it brings nothing more. None, lock-step: as
+                many iterations and certificates as the settings and options say, whatever time they take.
+            cancelled: asked often; True ends the search with what there is.
+        """
+        if deadline is None:
+            return Budget(self.settings.iteration_budget, self.options.certificates, None, cancelled)
+        return Budget(_UNLIMITED, _UNLIMITED, deadline, cancelled, reserve=self.options.reserve_s)
+
+    def family(
+        self, start_state: ArrayLike, previous: Plan | None = None, start_time: float | None = None
+    ) -> TrajectoryFamily:
+        """The trajectories from a start state (3, n): about the rest of the plan under way if there is one.
+
+        Args:
+            start_state: (3, n).
+            previous: the plan under way.
+            start_time: s, when the new one takes over; None for the previous one's hand-over.
+        """
         n = self.model.n
         k_range = np.broadcast_to(np.asarray(self.settings.k_range, float), (n,))
-        return TrajectoryFamily(
-            frozen_array(start_state, (3, n), "plan start state"), k_range, self.settings.t_f
+        start = frozen_array(start_state, (3, n), "plan start state")
+        if previous is not None and np.any(start[1:]):
+            since = previous.t_plan if start_time is None else start_time - previous.start_time
+            along = TrajectoryFamily.along(previous.trajectory, start, since, k_range, self.settings.t_f)
+            if along is not None:
+                return along
+        return TrajectoryFamily(start, k_range, self.settings.t_f)
+
+    def context(
+        self,
+        start_state: ArrayLike,
+        box: ParameterBox,
+        executed_information: FloatArray | None = None,
+        last: bool = False,
+        calibration: Calibration | None = None,
+        goal: ArrayLike | None = None,
+        family: TrajectoryFamily | None = None,
+    ) -> CostContext:
+        """What the costs of one plan are built from; arguments as :meth:`plan_next`, family as :meth:`family`."""
+        known = None if calibration is None or calibration.epoch != box.epoch else calibration
+        payload = np.zeros((10, 10)) if executed_information is None else executed_information
+        return CostContext(
+            self.model,
+            self.family(start_state) if family is None else family,
+            box,
+            box if known is None else known.prior,
+            CostMemory(np.zeros((box.size, box.size)) if known is None else known.information, payload),
+            self.settings.t_f if last else self.settings.t_p,
+            self.options.samples,
+            self.options.window,
+            None if goal is None else frozen_array(goal, (self.model.n,), "goal"),
         )
 
     def build_problem(
@@ -212,60 +189,46 @@ class Planner:
         executed_information: FloatArray | None = None,
         last: bool = False,
         calibration: Calibration | None = None,
+        goal: ArrayLike | None = None,
+        cost: CostSpec | str | None = None,
     ) -> PlanProblem:
         """The optimisation problem of one plan, for inspection or for :func:`safe_sysid.planning.optimise.solve`.
 
-        ``last``: no plan will follow, so the braking manoeuvre is part of the experiment.
+        Arguments as :meth:`plan_next`.
         """
-        family = self.family(start_state)
-        horizon = self.settings.t_f if last else self.settings.t_p
-        known = None if calibration is None or calibration.epoch != box.epoch else calibration
-        cost: Cost
-        if self.options.cost == "condition":
-            cost = self._condition(family, box, executed_information, horizon)
-        else:
-            size = box.size
-            cost = InformationCost(
-                self.model,
-                family,
-                box,
-                box if known is None else known.prior,
-                np.zeros((size, size)) if known is None else known.information,
-                horizon,
-                self.model.settings.identification.window_s,
-                kind=self.options.cost,
-            )
+        family = self.family(start_state, previous)
+        context = self.context(start_state, box, executed_information, last, calibration, goal, family)
+        return self._problem(context, sequence, previous, calibration, cost)
+
+    def _problem(
+        self,
+        context: CostContext,
+        sequence: int,
+        previous: Plan | None,
+        calibration: Calibration | None,
+        cost: CostSpec | str | None,
+    ) -> PlanProblem:
+        family = context.family
         constraints = FastConstraints(
             self.model,
-            box,
+            context.box,
             self.gains,
             family,
-            self._obstacles,
+            self._proximity,
             self.settings.clearance_margin,
             reserve={} if calibration is None else calibration.reserve,
         )
         # One generator per plan: a plan does not depend on how many were made before it.
         rng = np.random.default_rng([self.seed, sequence])
         starts = rng.uniform(-1.0, 1.0, (self.options.starts, self.model.n))
+        ends = [] if context.goal is None else [context.goal]
         if previous is not None:
             # On to where the plan under way would end, and back to where it began.
-            ends = (previous.trajectory.knots[-1, 0], previous.trajectory.knots[0, 0])
-            for i, end in enumerate(ends[: self.options.starts]):
-                starts[i] = np.clip(family.parameter(end), -1.0, 1.0)
-        return PlanProblem(cost, constraints, starts, self.options.keep, calibration is not None)
-
-    def _condition(
-        self, family: TrajectoryFamily, box: ParameterBox, executed: FloatArray | None, horizon: float
-    ) -> ConditionCost:
-        return ConditionCost(
-            self.model.kinematics,
-            family,
-            payload_scale(box),
-            np.zeros((10, 10)) if executed is None else executed,
-            horizon,
-            self.options.samples,
-            self.options.window,
-        )
+            ends += [previous.trajectory.knots[-1, 0], previous.trajectory.knots[0, 0]]
+        for i, end in enumerate(ends[: self.options.starts]):
+            starts[i] = np.clip(family.parameter(end), -1.0, 1.0)
+        built = build_cost(self.options.cost if cost is None else cost, context)
+        return PlanProblem(built, constraints, starts, self.options.keep, self.options.patience)
 
     def plan_next(
         self,
@@ -278,6 +241,10 @@ class Planner:
         budget: Budget | None = None,
         last: bool = False,
         calibration: Calibration | None = None,
+        goal: ArrayLike | None = None,
+        cost: CostSpec | str | None = None,
+        on_certified: Callable[[PlannerResult], None] | None = None,
+        scene: Scene | None = None,
     ) -> PlannerResult:
         """Plan from a state at a time, for every parameter in the box.
 
@@ -291,66 +258,81 @@ class Planner:
             executed_information: (10, 10) sum of earlier results' ``information`` about this payload, for the condition
                 number.
             budget: default: the settings' iterations, no deadline.
-            last: see :meth:`build_problem`.
+            last: no plan will follow, so the braking manoeuvre is part of the experiment.
             calibration: of the previous result; saves certificates, and is the other costs' memory.
+            goal: (n,) rad, for a cost with the term ``goal``.
+            cost: instead of the options'.
+            on_certified: called, in this thread, with every certified plan that is better than the last one; its
+                times and counts are those so far. What the call returns is never worse than the last of these.
+            scene: instead of the planner's.
 
         Raises:
             PlanError: malformed arguments, or a start that is not where the previous plan is then.
         """
+        if scene is not None and scene is not self.scene:
+            return self.with_scene(scene).plan_next(
+                start_state, start_time, box, sequence, previous, executed_information, budget, last,
+                calibration, goal, cost, on_certified,
+            )  # fmt: skip
         budget = self.budget() if budget is None else budget
+        if calibration is not None:
+            budget = replace(budget, certificate_s=max(budget.certificate_s, calibration.certificate_s))
         began = budget.clock()
         start = frozen_array(start_state, (3, self.model.n), "plan start state")
         if previous is not None:
             _check_connection(start, start_time, previous, self.model.joint_names)
-        at_rest = not np.any(start[1:])
-        if at_rest:
+        if not np.any(start[1:]):
             reasons = tuple(self._start_refusals(start[0], box))
             if reasons:
                 return PlannerResult(
                     PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons
                 )
-        problem = self.build_problem(start, box, sequence, previous, executed_information, last, calibration)
-        family = problem.cost.family
+        family = self.family(start, previous, start_time)
+        context = self.context(start, box, executed_information, last, calibration, goal, family)
+        problem = self._problem(context, sequence, previous, calibration, cost)
+        request = _Request(context, start_time, sequence, calibration)
 
-        def plan_of(k: FloatArray) -> Plan:
-            return Plan(family.trajectory(k), start_time, self.settings.t_p, box.identity, sequence, k)
+        def tell(found: SearchResult) -> None:
+            if on_certified is not None:
+                on_certified(self._result(request, found, began, budget))
 
-        found = solve(problem, lambda k: self._certify(plan_of(k), box), budget)
-        best = found.best
+        found = solve(problem, lambda k: self._certify(request.plan(k, self.settings.t_p), box), budget, tell)
+        return self._result(request, found, began, budget)
+
+    def _result(self, request: _Request, found: SearchResult, began: float, budget: Budget) -> PlannerResult:
+        best, now = found.best, budget.clock()
         shared = PlannerResult(
             PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN,
             certificate=found.attempts[-1].verdict.certificate if found.attempts else None,
             iterations=found.iterations,
             certificates=len(found.attempts),
-            wall_time=budget.clock() - began,
-            optimise_time=budget.clock() - began - found.certify_time,
+            wall_time=now - began,
+            optimise_time=now - began - found.certify_time,
             certify_time=found.certify_time,
-            calibration=self._learned(found, problem, box, calibration),
+            first_time=found.first_certified - began,
+            calibration=self._learned(found, request),
         )
         if best is None:
             return replace(shared, reasons=_why(found))
-        report = self._condition(family, box, executed_information, self.settings.t_p)
+        executed = replace(request.context, horizon=self.settings.t_p).condition()
         return replace(
             shared,
             status=PlanStatus.PLANNED,
-            plan=plan_of(best.k),
+            plan=request.plan(best.k, self.settings.t_p),
             certificate=best.verdict.certificate,
             cost=best.cost,
-            condition=report.condition(best.k),
-            information=report.information(best.k),
+            condition=executed.condition(best.k),
+            information=executed.information(best.k),
         )
 
-    def _learned(
-        self, found: SearchResult, problem: PlanProblem, box: ParameterBox, before: Calibration | None
-    ) -> Calibration:
+    def _learned(self, found: SearchResult, request: _Request) -> Calibration:
         """What to hand to the next call."""
-        if before is None or before.epoch != box.epoch:
-            before = Calibration({}, np.zeros((box.size, box.size)), box.epoch, box)
-        information = before.information
-        if found.best is not None and isinstance(problem.cost, InformationCost):
-            executed = replace(problem.cost, horizon=self.settings.t_p)
-            information = information + executed.information(found.best.k)
-        return Calibration(found.reserve, information, box.epoch, before.prior)
+        before, context = request.calibration, request.context
+        information = context.memory.information
+        if found.best is not None:
+            information = context.after(found.best.k, self.settings.t_p).information
+        slowest = max(found.slowest_certificate, 0.0 if before is None else _FORGET * before.certificate_s)
+        return Calibration(found.reserve, information, context.box.epoch, context.prior, slowest)
 
 
 def _why(found: SearchResult) -> tuple[str, ...]:
@@ -372,64 +354,3 @@ def _check_connection(start: FloatArray, start_time: float, previous: Plan, name
             f"plan start at {start_time} s: {what} of {names[int(joint)]} is {start[order, joint]!r}, "
             f"the plan under way is at {there[order, joint]!r}: expected them to connect"
         )
-
-
-#: So many updates in a row without improvement end a run.
-VAIN_UPDATES = 2
-#: An update is in vain if no interval became narrower by more than this share of its width.
-VAIN_SHARE = 0.1
-
-
-def bounds_stopped_improving(
-    history: Sequence[ParameterBox], threshold: float = VAIN_SHARE, updates: int = VAIN_UPDATES
-) -> bool:
-    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in any of the last ``updates``.
-
-    Args:
-        history: boxes in the order of their publication, the prior first.
-        threshold: relative to the interval's width before the update.
-        updates: how many updates in a row must have been in vain.
-    """
-    if updates < 1:
-        raise PlanError(f"updates = {updates!r}: expected at least 1")
-    if len(history) < updates + 1:
-        return False
-    for before, after in zip(history[-updates - 1 : -1], history[-updates:], strict=True):
-        if before.epoch != after.epoch:
-            return False
-        old, new = (box.payload_upper - box.payload_lower for box in (before, after))
-        if np.any(old - new > threshold * old):
-            return False
-    return True
-
-
-def verdict_of(certificate: Certificate, gains: ControllerGains) -> Verdict:
-    """A certificate in the optimiser's terms: worst margin over time per joint, in physical units.
-
-    The tracking theorem's hypotheses are shares of what it assumes there, absolute here. Anything that is not found
-    under the expected name is left out: it would only make the optimiser's first guess worse.
-    """
-    margins: Margins = {}
-    worst = {
-        name: dict(zip(certificate.labels[name], values.min(axis=0), strict=True)) if values.size else {}
-        for name, values in certificate.margins.items()
-    }
-    for name in ("position", "velocity", "torque"):
-        if worst.get(name):
-            margins[name] = np.array(list(worst[name].values()))
-    for name, ours in (("clearance", "clearance"), ("self_clearance", "self")):
-        if worst.get(name):
-            margins[ours] = np.array([min(worst[name].values())])
-    tracking, a = worst.get("tracking", {}), gains.assumptions
-    joints = certificate.labels.get("position", ())
-    for name, assumed in (("velocity", a.velocity), ("acceleration", a.acceleration), ("jerk", a.jerk)):
-        shares = [tracking.get(f"{name} of {joint}") for joint in joints]
-        if shares and None not in shares:
-            absolute = np.array(shares, float) * assumed
-            margins[name] = np.minimum(margins[name], absolute) if name in margins else absolute
-    if "uncertainty" in tracking:
-        margins["tracking"] = np.array([tracking["uncertainty"] * a.uncertainty])
-    if "inertia" in tracking:
-        margins["inertia"] = np.array([tracking["inertia"]])
-    reasons = () if certificate.ok else (certificate.status,)
-    return Verdict(certificate.ok, margins, certificate, reasons)

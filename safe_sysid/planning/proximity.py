@@ -1,4 +1,4 @@
-"""Cheap signed distances for the optimiser: bodies as balls, obstacles as boxes. Approximate, with gradients.
+"""Cheap signed distances for the optimiser: bodies as balls, obstacles as they are. Approximate, with exact gradients.
 
 The certificate uses the true convex bodies; this only has to point the right way. What it gets wrong at a candidate is
 measured against the certificate there and added as a reserve, see :mod:`safe_sysid.planning.constraints`.
@@ -6,243 +6,385 @@ measured against the certificate there and added as a reserve, see :mod:`safe_sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.model import Body
+from safe_sysid.planning.balls import BallCover, cover
+from safe_sysid.planning.solids import EDGE, FACE, VERTEX, Solids, solid_distance
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene
 
-__all__ = ["BallCover", "box_distance_kernel", "cover", "pair_distance_kernel"]
+__all__ = ["FAR_AWAY", "SIGHT", "Distances", "Proximity"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-#: Largest edge of the cells that a body is cut into, m.
-_CELL = 0.06
-
-
-def _cells(points: FloatArray, edge: float) -> tuple[FloatArray, float]:
-    """Cut the box around points (m, 3), in its principal axes or the given ones, into cells: centres and their size."""
-    _, _, principal = np.linalg.svd(points - points.mean(axis=0), full_matrices=True)
-    volumes = [np.prod(np.ptp(points @ axes.T, axis=0) + 1e-3) for axes in (np.eye(3), principal)]
-    axes = principal if volumes[1] < volumes[0] * (1.0 - 1e-9) else np.eye(3)
-    lower, extent = (points @ axes.T).min(axis=0), np.ptp(points @ axes.T, axis=0)
-    count = np.maximum(np.ceil(extent / edge - 1e-9), 1).astype(int)
-    size = extent / count
-    grid = np.stack(np.meshgrid(*(np.arange(c) + 0.5 for c in count), indexing="ij"), axis=-1).reshape(-1, 3)
-    centres = (lower + grid * size) @ axes
-    # Between the ball inside the cell and the one around it.
-    return centres, 0.25 * float(size.max() + np.linalg.norm(size))
+#: Distances beyond SIGHT are not looked for, m; they count as FAR_AWAY.
+SIGHT = 0.5
+FAR_AWAY = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
-class BallCover:
-    """Balls that stand for bodies.
+class Distances:
+    """Distances at N samples, m, less the tracking error's reach, with exact derivatives; :data:`FAR_AWAY` when far.
 
     Attributes:
-        joint: (B,) index of the joint frame that each ball moves with, -1 for fixed.
-        centre: (B, 3) in that frame, m.
-        radius: (B,) m.
-        body: (B,) index of the body that it belongs to.
+        clearance: (N, F) smallest distance of each frame's bodies to any obstacle.
+        clearance_slope: (N, F, n) its derivative by the joints, m/rad.
+        self_clearance: (N, 1) smallest distance of the arm to itself.
+        self_slope: (N, 1, n) its derivative.
     """
 
-    joint: IntArray
-    centre: FloatArray
-    radius: FloatArray
-    body: IntArray
-
-    def pairs(self, bodies: Sequence[Body], allowed: frozenset[frozenset[str]]) -> IntArray:
-        """(P, 2) ball pairs of different, movable against each other, not allowed bodies."""
-        out = []
-        for a in range(len(self.joint)):
-            for b in range(a):
-                first, second = bodies[self.body[a]], bodies[self.body[b]]
-                if first.joint != second.joint and frozenset((first.name, second.name)) not in allowed:
-                    out.append((a, b))
-        return np.array(out, dtype=np.int64).reshape(-1, 2)
+    clearance: FloatArray
+    clearance_slope: FloatArray
+    self_clearance: FloatArray
+    self_slope: FloatArray
 
 
-def cover(bodies: Iterable[Body]) -> BallCover:
-    """Balls for all bodies."""
-    joint: list[int] = []
-    centre: list[FloatArray] = []
-    radius: list[float] = []
-    owner: list[int] = []
-    for index, body in enumerate(bodies):
-        centres, size = _cells(np.asarray(body.points), max(_CELL, 1.2 * body.radius))
-        # A swept ball of radius r around a short edge s reaches sqrt(r^2 + s^2) at most.
-        r = float(np.hypot(body.radius, size)) if body.radius > 0.0 else size
-        joint += [body.joint] * len(centres)
-        centre += list(centres)
-        radius += [r] * len(centres)
-        owner += [index] * len(centres)
-    return BallCover(
-        np.array(joint, dtype=np.int64),
-        np.array(centre, dtype=float).reshape(-1, 3),
-        np.array(radius, dtype=float),
-        np.array(owner, dtype=np.int64),
+@dataclass(frozen=True, eq=False)
+class Proximity:
+    """Arm and obstacles as the optimiser sees them; built once per scene.
+
+    Attributes:
+        frames: (F,) indices of the joint frames that have bodies.
+        axis: (n, 3) joint axes.
+        balls: that stand for the bodies.
+    """
+
+    frames: IntArray
+    axis: FloatArray
+    balls: BallCover
+    _around: tuple[FloatArray, ...]
+    _solids: Solids
+    _allowed: NDArray[np.bool_]
+    _pairs: tuple[IntArray, FloatArray, IntArray]
+
+    @classmethod
+    def build(cls, model: RobotModel, scene: Scene) -> Proximity:
+        """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles."""
+        bodies = sorted(model.bodies, key=lambda body: body.joint)  # frames' balls are rows one after another
+        balls = cover(bodies)
+        frames = np.unique(balls.joint[balls.joint >= 0])
+        first = np.searchsorted(balls.joint, np.append(frames, model.n))
+        around = [_ball_around(balls.centre[a:b], balls.radius[a:b]) for a, b in pairwise(first)]
+        obstacles = scene.bodies()
+        allowed = np.array(
+            [[frozenset((o.name, b.name)) in scene.allowed_pairs for o in obstacles] for b in bodies],
+            dtype=bool,
+        ).reshape(len(bodies), len(obstacles))
+        extent = np.searchsorted(balls.body, np.arange(len(bodies) + 1))
+        whole = [_ball_around(balls.centre[a:b], balls.radius[a:b]) for a, b in pairwise(extent)]
+        pairs = [
+            (i, k)
+            for i in range(len(bodies))
+            for k in range(i)
+            if bodies[i].joint != bodies[k].joint
+            and frozenset((bodies[i].name, bodies[k].name)) not in model.allowed_pairs
+        ]
+        return cls(
+            frames,
+            np.array(model.kinematics.axis),
+            balls,
+            (np.array(around, dtype=float).reshape(-1, 4), first.astype(np.int64)),
+            Solids.of(obstacles),
+            allowed,
+            (
+                extent.astype(np.int64),
+                np.array(whole, dtype=float).reshape(-1, 4),
+                np.array(pairs, dtype=np.int64).reshape(-1, 2),
+            ),
+        )
+
+    def distances(self, r: FloatArray, p: FloatArray, e_bound: FloatArray) -> Distances:
+        """Distances at N configurations.
+
+        Args:
+            r: (N, n, 3, 3) rotations of the joint frames in the world, as :func:`kinematics_kernel` gives them.
+            p: (N, n, 3) their origins, m.
+            e_bound: (n,) tracking error, rad; what it can cost to first order is taken off.
+        """
+        count, n = len(r), len(self.axis)
+        value, slope = np.empty((count, len(self.frames))), np.zeros((count, len(self.frames), n))
+        own, own_slope = np.empty((count, 1)), np.zeros((count, 1, n))
+        b, e = self.balls, np.asarray(e_bound, float)
+        clearance_kernel(
+            self.axis, r, p, e, self.frames, *self._around, b.centre, b.radius, b.body, self._allowed,
+            *self._solids, value, slope,
+        )  # fmt: skip
+        self_kernel(self.axis, r, p, e, b.joint, b.centre, b.radius, *self._pairs, own, own_slope)
+        return Distances(value, slope, own, own_slope)
+
+
+def _ball_around(centre: FloatArray, radius: FloatArray) -> tuple[float, float, float, float]:
+    middle = 0.5 * (centre.min(axis=0) + centre.max(axis=0))
+    reach = float((np.linalg.norm(centre - middle, axis=1) + radius).max())
+    return float(middle[0]), float(middle[1]), float(middle[2]), reach
+
+
+@njit(cache=True, nogil=True)
+def _velocities(
+    r: FloatArray, p: FloatArray, axis: FloatArray, joint: int, x: FloatArray, z: FloatArray, v: FloatArray
+) -> None:
+    """Joint axes z (n, 3) in the world, and velocities v (n, 3) of a point of frame ``joint`` per unit joint speed."""
+    for i in range(axis.shape[0]):
+        if i > joint:
+            v[i] = 0.0
+            continue
+        for k in range(3):
+            z[i, k] = r[i, k, 0] * axis[i, 0] + r[i, k, 1] * axis[i, 1] + r[i, k, 2] * axis[i, 2]
+        d0, d1, d2 = x[0] - p[i, 0], x[1] - p[i, 1], x[2] - p[i, 2]
+        v[i, 0] = z[i, 1] * d2 - z[i, 2] * d1
+        v[i, 1] = z[i, 2] * d0 - z[i, 0] * d2
+        v[i, 2] = z[i, 0] * d1 - z[i, 1] * d0
+
+
+@njit(cache=True, nogil=True)
+def _triple(a: FloatArray, b: FloatArray, c: FloatArray) -> float:
+    """``(a x b) . c``."""
+    return (
+        (a[1] * b[2] - a[2] * b[1]) * c[0]
+        + (a[2] * b[0] - a[0] * b[2]) * c[1]
+        + (a[0] * b[1] - a[1] * b[0]) * c[2]
     )
 
 
-@njit(cache=True)
-def _place(r: FloatArray, p: FloatArray, joint: IntArray, centre: FloatArray, world: FloatArray) -> None:
-    for b in range(joint.shape[0]):
-        j = joint[b]
-        for i in range(3):
-            if j < 0:
-                world[b, i] = centre[b, i]
-            else:
-                world[b, i] = (
-                    p[j, i]
-                    + r[j, i, 0] * centre[b, 0]
-                    + r[j, i, 1] * centre[b, 1]
-                    + r[j, i, 2] * centre[b, 2]
-                )
-
-
-@njit(cache=True)
-def _slope(
-    r: FloatArray, p: FloatArray, axis: FloatArray, i: int, point: FloatArray, normal: FloatArray
+@njit(cache=True, nogil=True)
+def _bend(
+    u: FloatArray, w: FloatArray, normal: FloatArray, tangent: FloatArray, feature: int, length: float
 ) -> float:
-    """Velocity of ``point`` along ``normal`` per unit velocity of joint i."""
-    z0 = r[i, 0, 0] * axis[i, 0] + r[i, 0, 1] * axis[i, 1] + r[i, 0, 2] * axis[i, 2]
-    z1 = r[i, 1, 0] * axis[i, 0] + r[i, 1, 1] * axis[i, 1] + r[i, 1, 2] * axis[i, 2]
-    z2 = r[i, 2, 0] * axis[i, 0] + r[i, 2, 1] * axis[i, 1] + r[i, 2, 2] * axis[i, 2]
-    d0, d1, d2 = point[0] - p[i, 0], point[1] - p[i, 1], point[2] - p[i, 2]
-    return (z1 * d2 - z2 * d1) * normal[0] + (z2 * d0 - z0 * d2) * normal[1] + (z0 * d1 - z1 * d0) * normal[2]
+    """``u . H w`` with the distance's second derivative H at a distance ``length`` from its nearest feature."""
+    if feature == FACE:
+        return 0.0
+    both, un, wn, ut, wt = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(3):
+        both += u[i] * w[i]
+        un += u[i] * normal[i]
+        wn += w[i] * normal[i]
+        ut += u[i] * tangent[i]
+        wt += w[i] * tangent[i]
+    return (both - un * wn - (ut * wt if feature == EDGE else 0.0)) / length
 
 
-@njit(cache=True)
-def _box_distance(
-    point: FloatArray,
-    rotation: FloatArray,
-    centre: FloatArray,
-    half: FloatArray,
+@njit(cache=True, nogil=True)
+def _less_tracking(
+    value: float,
     normal: FloatArray,
-    work: FloatArray,
+    tangent: FloatArray,
+    feature: int,
+    length: float,
+    e_bound: FloatArray,
+    z: FloatArray,
+    v: FloatArray,
+    joint: int,
+    v_other: FloatArray,
+    other: int,
+    slope: FloatArray,
 ) -> float:
-    """Signed distance of a point to a box and its gradient (in ``normal``); ``work`` (3,)."""
-    inside, square, worst, sign = -1e30, 0.0, 0, 1.0
-    for i in range(3):
-        x = 0.0
-        for c in range(3):
-            x += rotation[c, i] * (point[c] - centre[c])
-        gap = abs(x) - half[i]
-        if gap > inside:
-            inside, worst, sign = gap, i, (1.0 if x >= 0.0 else -1.0)
-        work[i] = 0.0
-        if gap > 0.0:
-            work[i] = gap if x >= 0.0 else -gap
-            square += gap * gap
-    if square > 0.0:
-        distance = np.sqrt(square)
-        for i in range(3):
-            work[i] /= distance
-    else:
-        distance = inside
-        work[worst] = sign
-    for i in range(3):
-        normal[i] = rotation[i, 0] * work[0] + rotation[i, 1] * work[1] + rotation[i, 2] * work[2]
-    return distance
+    """``value - sum_i e_i |s_i|`` for ``s_i = n . (v_i - v_other_i)``, and its derivative by the joints in ``slope``.
+
+    ``d (n . v_i) / d q_k = (z_a x v_b) . n + v_i . H v_k`` with a, b the smaller and the larger of i and k.
+    """
+    n = slope.shape[0]
+    last = max(joint, other)
+    s, u = np.zeros(n), np.zeros((n, 3))
+    for i in range(last + 1):
+        for k in range(3):
+            u[i, k] = v[i, k] - v_other[i, k]
+            s[i] += normal[k] * u[i, k]
+    for k in range(n):
+        slope[k] = s[k]
+    for i in range(last + 1):
+        if e_bound[i] == 0.0 or s[i] == 0.0:
+            continue
+        reach = e_bound[i] if s[i] > 0.0 else -e_bound[i]
+        value -= reach * s[i]
+        for k in range(last + 1):
+            a, b = min(i, k), max(i, k)
+            change = _bend(u[i], u[k], normal, tangent, feature, length)
+            if b <= joint:
+                change += _triple(z[a], v[b], normal)
+            if b <= other:
+                change -= _triple(z[a], v_other[b], normal)
+            slope[k] -= reach * change
+    return value
 
 
-@njit(cache=True)
-def box_distance_kernel(
+@njit(cache=True, nogil=True)
+def clearance_kernel(
     axis: FloatArray,
     r: FloatArray,
     p: FloatArray,
-    joint: IntArray,
+    e_bound: FloatArray,
+    frames: IntArray,
+    around: FloatArray,
+    first: IntArray,
     centre: FloatArray,
     radius: FloatArray,
-    box_rotation: FloatArray,
-    box_centre: FloatArray,
-    box_half: FloatArray,
-    e_bound: FloatArray,
+    owner: IntArray,
+    allowed: NDArray[np.bool_],
+    solid_around: FloatArray,
+    solid_radius: FloatArray,
+    ends: FloatArray,
+    rows: IntArray,
+    triangles: FloatArray,
+    planes: FloatArray,
     value: FloatArray,
     slope: FloatArray,
 ) -> None:
-    """Smallest distance ball to box at each of N samples, less the tracking error's reach there; and d/dq (N, n)."""
-    world = np.empty((joint.shape[0], 3))
-    normal, work = np.empty(3), np.empty(3)
-    around = np.empty(box_half.shape[0])
-    nearest, box = -1, -1
-    for o in range(box_half.shape[0]):
-        around[o] = np.sqrt(box_half[o, 0] ** 2 + box_half[o, 1] ** 2 + box_half[o, 2] ** 2)
-    for k in range(r.shape[0]):
-        _place(r[k], p[k], joint, centre, world)
-        value[k] = 1e3
-        slope[k] = 0.0
-        if nearest >= 0:
-            # Most likely still the nearest: a good bound from the start.
-            d = _box_distance(world[nearest], box_rotation[box], box_centre[box], box_half[box], normal, work)
-            value[k] = d - radius[nearest]
-        for b in range(joint.shape[0]):
-            if joint[b] < 0:
-                continue
-            for o in range(box_half.shape[0]):
-                # A ball outside of the box's circumscribed sphere by more than the best so far needs no closer look.
-                reach = value[k] + radius[b] + around[o]
-                square = 0.0
-                for i in range(3):
-                    square += (world[b, i] - box_centre[o, i]) ** 2
-                if reach > 0.0 and square >= reach * reach:
+    """Fill ``value`` (N, F) and ``slope`` (N, F, n): see :class:`Distances`.
+
+    Frame by frame: obstacles whose ball is beyond the frame's ball by more than the best so far cost one comparison,
+    and so do balls; the nearest pair of the last sample is looked at first.
+    """
+    n, count, frame_count, solid_count = axis.shape[0], r.shape[0], frames.shape[0], solid_around.shape[0]
+    work, middle, x = np.zeros((4, 3)), np.zeros(3), np.zeros(3)
+    z, v, still = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3))
+    near_ball, near_solid = np.full(frame_count, -1), np.full(frame_count, -1)
+    for m in range(count):
+        for f in range(frame_count):
+            j = frames[f]
+            best, ball, solid = SIGHT, -1, -1
+            for turn in range(2):
+                if turn == 0 and near_ball[f] < 0:
                     continue
-                d = (
-                    _box_distance(world[b], box_rotation[o], box_centre[o], box_half[o], normal, work)
-                    - radius[b]
+                if turn == 1:
+                    _move(r[m, j], p[m, j], around[f], middle)
+                for o in range(solid_count):
+                    if turn == 0 and o != near_solid[f]:
+                        continue
+                    if turn == 1 and _apart(
+                        middle, solid_around[o], best + around[f, 3] + solid_around[o, 3]
+                    ):
+                        continue
+                    start, stop = rows[o], rows[o + 1]
+                    if turn == 1 and _beyond(
+                        middle, planes, start, stop, best + around[f, 3] + solid_radius[o]
+                    ):
+                        continue
+                    for b in range(first[f], first[f + 1]):
+                        if (turn == 0 and b != near_ball[f]) or allowed[owner[b], o]:
+                            continue
+                        _move(r[m, j], p[m, j], centre[b], x)
+                        if _apart(x, solid_around[o], best + radius[b] + solid_around[o, 3]) or _beyond(
+                            x, planes, start, stop, best + radius[b] + solid_radius[o]
+                        ):
+                            continue
+                        d, _ = solid_distance(
+                            x, solid_radius[o], ends[o], triangles[start:stop], planes[start:stop],
+                            best + radius[b], work,
+                        )  # fmt: skip
+                        if d - radius[b] < best:
+                            best, ball, solid = d - radius[b], b, o
+            near_ball[f], near_solid[f] = ball, solid
+            value[m, f] = FAR_AWAY
+            slope[m, f] = 0.0
+            if ball >= 0:
+                solid_rows = slice(rows[solid], rows[solid + 1])
+                _move(r[m, j], p[m, j], centre[ball], x)
+                d, feature = solid_distance(
+                    x, solid_radius[solid], ends[solid], triangles[solid_rows], planes[solid_rows], 1e29, work
                 )
-                if d < value[k]:
-                    value[k], nearest, box = d, b, o
-        if nearest >= 0:
-            _box_distance(world[nearest], box_rotation[box], box_centre[box], box_half[box], normal, work)
-            for i in range(joint[nearest] + 1):
-                slope[k, i] = _slope(r[k], p[k], axis, i, world[nearest], normal)
-                value[k] -= e_bound[i] * abs(slope[k, i])
+                _velocities(r[m], p[m], axis, j, x, z, v)
+                value[m, f] = _less_tracking(
+                    best, work[0], work[1], feature, d + solid_radius[solid], e_bound, z, v, j, still, -1,
+                    slope[m, f],
+                )  # fmt: skip
 
 
-@njit(cache=True)
-def pair_distance_kernel(
+@njit(cache=True, nogil=True)
+def self_kernel(
     axis: FloatArray,
     r: FloatArray,
     p: FloatArray,
+    e_bound: FloatArray,
     joint: IntArray,
     centre: FloatArray,
     radius: FloatArray,
+    extent: IntArray,
+    whole: FloatArray,
     pairs: IntArray,
-    e_bound: FloatArray,
     value: FloatArray,
     slope: FloatArray,
 ) -> None:
-    """Smallest distance of ball pairs at each of N samples, less the tracking error's reach; and d/dq (N, n)."""
+    """Fill ``value`` (N, 1) and ``slope`` (N, 1, n) with the smallest distance of the pairs of bodies (P, 2)."""
     n = axis.shape[0]
-    world = np.empty((joint.shape[0], 3))
-    normal = np.empty(3)
-    for k in range(r.shape[0]):
-        _place(r[k], p[k], joint, centre, world)
-        value[k] = 1e3
-        slope[k] = 0.0
-        nearest = -1
+    world, middle = np.zeros((joint.shape[0], 3)), np.zeros((whole.shape[0], 3))
+    z, v, v_other = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3))
+    normal, last_a, last_b = np.zeros(3), -1, -1
+    for m in range(r.shape[0]):
+        for b in range(joint.shape[0]):
+            _place_one(r[m], p[m], joint[b], centre[b], world[b])
+        for i in range(whole.shape[0]):
+            _place_one(r[m], p[m], joint[extent[i]], whole[i], middle[i])
+        best, first, second = SIGHT, -1, -1
+        if last_a >= 0:
+            best = _gap(world[last_a], world[last_b]) - radius[last_a] - radius[last_b]
+            first, second = last_a, last_b
+            if not best < SIGHT:
+                best, first, second = SIGHT, -1, -1
         for c in range(pairs.shape[0]):
-            a, b = pairs[c, 0], pairs[c, 1]
-            square = 0.0
-            for i in range(3):
-                square += (world[a, i] - world[b, i]) ** 2
-            reach = value[k] + radius[a] + radius[b]
-            if (reach > 0.0 and square >= reach * reach) or square < 1e-18:
+            i, k = pairs[c, 0], pairs[c, 1]
+            if _apart(middle[i], middle[k], best + whole[i, 3] + whole[k, 3]):
                 continue
-            d = np.sqrt(square) - radius[a] - radius[b]
-            if d < value[k]:
-                value[k], nearest = d, c
-        if nearest >= 0:
-            a, b = pairs[nearest, 0], pairs[nearest, 1]
-            length = value[k] + radius[a] + radius[b]
+            for a in range(extent[i], extent[i + 1]):
+                if _apart(world[a], middle[k], best + radius[a] + whole[k, 3]):
+                    continue
+                for b in range(extent[k], extent[k + 1]):
+                    if _apart(world[a], world[b], best + radius[a] + radius[b]):
+                        continue
+                    d = _gap(world[a], world[b]) - radius[a] - radius[b]
+                    if d < best:
+                        best, first, second = d, a, b
+        last_a, last_b = first, second
+        value[m, 0] = FAR_AWAY
+        slope[m, 0] = 0.0
+        if first >= 0:
+            length = max(best + radius[first] + radius[second], 1e-9)
             for i in range(3):
-                normal[i] = (world[a, i] - world[b, i]) / length
-            for i in range(n):
-                if i <= joint[a]:
-                    slope[k, i] += _slope(r[k], p[k], axis, i, world[a], normal)
-                if i <= joint[b]:
-                    slope[k, i] -= _slope(r[k], p[k], axis, i, world[b], normal)
-                value[k] -= e_bound[i] * abs(slope[k, i])
+                normal[i] = (world[first, i] - world[second, i]) / length
+            _velocities(r[m], p[m], axis, joint[second], world[second], z, v_other)
+            _velocities(r[m], p[m], axis, max(joint[first], joint[second]), world[first], z, v)
+            for i in range(joint[first] + 1, n):
+                v[i] = 0.0
+            value[m, 0] = _less_tracking(
+                best, normal, normal, VERTEX, length, e_bound, z, v, joint[first], v_other, joint[second],
+                slope[m, 0],
+            )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _move(r: FloatArray, p: FloatArray, point: FloatArray, out: FloatArray) -> None:
+    for i in range(3):
+        out[i] = p[i] + r[i, 0] * point[0] + r[i, 1] * point[1] + r[i, 2] * point[2]
+
+
+@njit(cache=True, nogil=True)
+def _place_one(r: FloatArray, p: FloatArray, joint: int, point: FloatArray, out: FloatArray) -> None:
+    if joint < 0:
+        out[:] = point[:3]
+    else:
+        _move(r[joint], p[joint], point, out)
+
+
+@njit(cache=True, nogil=True)
+def _gap(a: FloatArray, b: FloatArray) -> float:
+    return np.sqrt((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
+
+
+@njit(cache=True, nogil=True)
+def _beyond(x: FloatArray, planes: FloatArray, start: int, stop: int, reach: float) -> bool:
+    """Whether a point is at least ``reach`` beyond one of some planes."""
+    for f in range(start, stop):
+        if planes[f, 0] * x[0] + planes[f, 1] * x[1] + planes[f, 2] * x[2] - planes[f, 3] >= reach:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _apart(a: FloatArray, b: FloatArray, reach: float) -> bool:
+    """Whether two points are at least ``reach`` apart."""
+    square = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2
+    return reach <= 0.0 or square >= reach * reach

@@ -33,7 +33,7 @@ __all__ = [
     "add_scaled",
     "affine_range",
     "dot",
-    "mul",
+    "quadratic_range",
     "reach",
     "scale",
     "sin_cos",
@@ -46,13 +46,13 @@ _EPS = 2.0**-52
 _TINY = 1e-150
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _slack(total: float, roundings: int) -> float:
     """Bound of the rounding error of terms whose magnitudes sum to ``total`` (itself a rounded float)."""
     return (roundings + 4) * _EPS * total + _TINY
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def reach(x: FloatArray, n: int) -> float:
     """``sup |sum g_k eps_k|``: |time| + two Euclidean norms, in plain rounding (relative error below len(x) units)."""
     last = x.shape[0] - 1
@@ -64,7 +64,7 @@ def reach(x: FloatArray, n: int) -> float:
     return abs(x[1]) + math.sqrt(first) + math.sqrt(second)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def affine_range(x: FloatArray, n: int) -> tuple[float, float]:
     """Interval that holds every value of the form."""
     last = x.shape[0] - 1
@@ -73,7 +73,7 @@ def affine_range(x: FloatArray, n: int) -> tuple[float, float]:
     return x[0] - radius, x[0] + radius
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def add(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     """``out = x + y``; out may alias either."""
     last = x.shape[0] - 1
@@ -85,7 +85,7 @@ def add(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     out[last] = rho + _slack(total + rho, last + 2)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sub(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     """``out = x - y``; out may alias either. Both remainders are private, so they *add*."""
     last = x.shape[0] - 1
@@ -97,7 +97,7 @@ def sub(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     out[last] = rho + _slack(total + rho, last + 2)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def scale(x: FloatArray, factor: float, out: FloatArray) -> None:
     """``out = factor x`` for an exact float; out may alias x."""
     last = x.shape[0] - 1
@@ -109,7 +109,7 @@ def scale(x: FloatArray, factor: float, out: FloatArray) -> None:
     out[last] = rho + _slack(total + rho, last + 2)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def add_scaled(x: FloatArray, factor: float, out: FloatArray) -> None:
     """``out += factor x`` for an exact float; out must not alias x."""
     if factor == 0.0:
@@ -124,7 +124,7 @@ def add_scaled(x: FloatArray, factor: float, out: FloatArray) -> None:
     out[last] = rho + _slack(total + rho, last + 4)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def add_constant(value: float, out: FloatArray) -> None:
     """``out += value`` for an exact float."""
     last = out.shape[0] - 1
@@ -132,8 +132,8 @@ def add_constant(value: float, out: FloatArray) -> None:
     out[last] += _slack(abs(out[0]) + out[last], 2)
 
 
-@njit(cache=True)
-def _quadratic(trace: float, squares: float, rank: int, n: int) -> tuple[float, float]:
+@njit(cache=True, nogil=True)
+def quadratic_range(trace: float, squares: float, rank: int, n: int) -> tuple[float, float]:
     """Centre and radius of ``eps^T S eps`` over the unit ball, S symmetric of given trace, squared norm and rank bound.
 
     The eigenvalues that are not zero are at most ``rank`` numbers of mean trace / rank and given sum of squares: none
@@ -148,7 +148,7 @@ def _quadratic(trace: float, squares: float, rank: int, n: int) -> tuple[float, 
     return 0.5 * (lo + hi), 0.5 * (hi - lo)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def dot(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
     r"""``out = sum_i x_i y_i`` for forms x, y (m, K + 2); out must not alias.
 
@@ -221,21 +221,14 @@ def dot(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
                 time2 += sq
             else:
                 mixed += sq
-    shift1, radius1 = _quadratic(trace1, own1, min(n, 2 * min(m, rows1)), n)
-    shift2, radius2 = _quadratic(trace2, own2, min(n, 2 * min(m, rows2)), n)
+    shift1, radius1 = quadratic_range(trace1, own1, min(n, 2 * min(m, rows1)), n)
+    shift2, radius2 = quadratic_range(trace2, own2, min(n, 2 * min(m, rows2)), n)
     rho += radius1 + radius2 + math.sqrt(mixed) + math.sqrt(time1) + math.sqrt(time2)
     out[0] = centre + shift1 + shift2
     out[last] = rho + _slack(total, last * last + 8 * m + 64)
 
 
-@njit(cache=True)
-def mul(x: FloatArray, y: FloatArray, n: int, out: FloatArray) -> None:
-    """``out = x y``; out must not alias. The sparser factor first is faster."""
-    size = x.shape[0]
-    dot(x.reshape(1, size), y.reshape(1, size), n, out)
-
-
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sin_cos(x: FloatArray, n: int, sin_out: FloatArray, cos_out: FloatArray) -> None:
     r"""Sine and cosine of a form (radians); outputs must not alias x.
 

@@ -19,15 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
+from safe_sysid.trajectories.extrema import knot_slack
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["TimeCells", "TrackingSet", "affine_motion", "time_cells"]
+__all__ = ["TimeCells", "TrackingSet", "affine_motion", "cells_between", "time_cells"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _UP = 1.0 + 8 * _EPS
-#: Share of a segment's size that covers the difference of its end and the knot it holds afterwards.
-_KNOT_SLACK = 2e-13
 
 
 @dataclass(frozen=True)
@@ -78,28 +77,41 @@ class TrackingSet:
 
 @dataclass(frozen=True)
 class TimeCells:
-    """Desired motion over a grid of time cells.
+    """Desired motion over time cells.
 
     Attributes:
-        grid: (M + 1,) times, s.
+        borders: (M, 2) first and last time of each cell, s; a grid (M + 1,) is taken for cells that meet.
         forms: (M, 4, n, 3) position .. jerk: centre, time slope (times half a cell), remainder.
     """
 
-    grid: FloatArray
+    borders: FloatArray
     forms: FloatArray
+
+    def __post_init__(self) -> None:
+        """Pair the times of a grid."""
+        if self.borders.ndim == 1:
+            object.__setattr__(self, "borders", np.stack([self.borders[:-1], self.borders[1:]], axis=1))
 
     @property
     def count(self) -> int:
         """Number of cells."""
-        return len(self.grid) - 1
+        return len(self.forms)
+
+    @property
+    def grid(self) -> FloatArray:
+        """(M + 1,) times of cells that meet, s."""
+        return np.append(self.borders[:, 0], self.borders[-1:, 1])
 
     @property
     def centres(self) -> FloatArray:
         """(M,) middle times, s."""
-        return 0.5 * (self.grid[1:] + self.grid[:-1])
+        return 0.5 * (self.borders[:, 0] + self.borders[:, 1])
 
     def ranges(self, order: int) -> FloatArray:
-        """(M, n, 2) enclosure of the order-th derivative of the desired position."""
+        """(M, n, 2) enclosure of the order-th derivative of the desired position by its form.
+
+        The exact range is :func:`safe_sysid.trajectories.extrema.interval_ranges`.
+        """
         c, g, rho = np.moveaxis(self.forms[:, order], -1, 0)
         radius = (np.abs(g) + rho) * _UP + np.abs(c) * 2 * _EPS
         return np.stack([c - radius, c + radius], axis=-1)
@@ -110,11 +122,25 @@ def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
     if intervals < 1:
         raise PlanError(f"intervals = {intervals!r}: expected at least 1")
     grid = np.union1d(np.linspace(0.0, trajectory.duration, intervals + 1), trajectory.times)
-    count, n = len(grid) - 1, trajectory.n
+    return cells_between(trajectory, np.stack([grid[:-1], grid[1:]], axis=1))
+
+
+def cells_between(trajectory: QuinticTrajectory, borders: FloatArray) -> TimeCells:
+    """The cells with these borders (M, 2) s; one that ends at the trajectory's end includes the rest after it.
+
+    Raises:
+        PlanError: a cell outside of the trajectory, across a knot, or empty.
+    """
+    count, n = len(borders), trajectory.n
     segment = np.clip(
-        np.searchsorted(trajectory.times, 0.5 * (grid[1:] + grid[:-1])) - 1, 0, len(trajectory.times) - 2
+        np.searchsorted(trajectory.times, borders.mean(axis=1)) - 1, 0, len(trajectory.times) - 2
     )
-    left, right = grid[:-1] - trajectory.times[segment], grid[1:] - trajectory.times[segment]
+    start, end = trajectory.times[segment], trajectory.times[segment + 1]
+    inside = (start <= borders[:, 0]) & (borders[:, 0] < borders[:, 1]) & (borders[:, 1] <= end)
+    if not np.all(inside):
+        cell = borders[np.flatnonzero(~inside)[0]].tolist()
+        raise PlanError(f"time cell {cell}: expected one between two knots of {trajectory.times.tolist()}")
+    left, right = borders[:, 0] - start, borders[:, 1] - start
     x = 0.5 * (left + right)
     half = np.maximum(right - x, x - left) * _UP + np.abs(right) * 4 * _EPS
     c = trajectory.coefficients[segment]
@@ -122,8 +148,6 @@ def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
     size = _shift(np.abs(c), np.abs(x)[:, None])
     # Each coefficient is a sum of terms with at most 12 roundings each.
     error = 20 * _EPS * size
-    span = (trajectory.times[1:] - trajectory.times[:-1])[segment]
-    whole = np.sum(np.abs(c) * np.maximum(span, 1.0)[:, None, None] ** np.arange(6.0), axis=-1)
     forms = np.empty((count, 4, n, 3))
     h = half[:, None]
     for order in range(4):
@@ -141,10 +165,10 @@ def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
         rho = (
             rho * _UP**4
             + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho)
-            + _KNOT_SLACK * factor[order] * whole
+            + knot_slack(trajectory, order)[segment]
         )
         forms[:, order] = np.stack([centre, slope, rho], axis=-1)
-    return TimeCells(grid, forms)
+    return TimeCells(borders, forms)
 
 
 def _shift(c: FloatArray, x: FloatArray) -> FloatArray:

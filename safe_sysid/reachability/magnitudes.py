@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add_scaled, affine_range, reach
+from safe_sysid.reachability.affine import reach
 
 __all__ = ["add_magnitude", "add_quadratic", "ball_eigenvalue", "quadratic_bound", "weighted_measure"]
 
@@ -22,7 +22,7 @@ _EPS = 2.0**-52
 _TINY = 1e-150
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def ball_eigenvalue(block: FloatArray, square: FloatArray) -> float:
     """Upper bound of the largest eigenvalue of a positive semidefinite block: ``|B^8|_F^(1/8)``, scaled by |B|_F.
 
@@ -42,13 +42,17 @@ def ball_eigenvalue(block: FloatArray, square: FloatArray) -> float:
             block[i, k] /= norm
     power = 1.0
     for _ in range(3):
+        # Products of a symmetric matrix: rows with rows, one triangle.
         for i in range(n):
-            for k in range(n):
+            for k in range(i + 1):
                 total = 0.0
                 for h in range(n):
-                    total += block[i, h] * block[h, k]
+                    total += block[i, h] * block[k, h]
                 square[i, k] = total
-        block[:] = square
+        for i in range(n):
+            for k in range(i + 1):
+                block[i, k] = square[i, k]
+                block[k, i] = square[i, k]
         power *= 0.5
     top = 0.0
     for i in range(n):
@@ -57,78 +61,97 @@ def ball_eigenvalue(block: FloatArray, square: FloatArray) -> float:
     return norm * math.sqrt(top) ** power * (1.0 + 1e-11)
 
 
-@njit(cache=True)
-def add_quadratic(w: FloatArray, weight: float, timed: float, block: FloatArray) -> float:
-    """Add ``weight d d^T`` for the symbols' part d of a form: lower triangles of its balls' own blocks (2, n, n).
+@njit(cache=True, nogil=True)
+def add_quadratic(
+    forms: FloatArray, row: int, column: int, active: int, weight: float, blocks: FloatArray, where: int
+) -> float:
+    """Add ``weight d d^T`` for the symbols' part d of ``forms[row, column]``: lower triangles of its balls' own blocks.
 
-    Returns ``timed`` plus the time symbol's own element; what lies between balls is not needed.
+    They are ``blocks[where]`` (2, n, n); only the first ``active`` joints take part. Returns the time symbol's own
+    element; what lies between balls is not needed.
     """
-    n = block.shape[1]
-    for i in range(n):
-        first, second = weight * w[2 + i], weight * w[2 + n + i]
+    n = blocks.shape[2]
+    for i in range(active):
+        first, second = weight * forms[row, column, 2 + i], weight * forms[row, column, 2 + n + i]
         for k in range(i + 1):
-            block[0, i, k] += first * w[2 + k]
-            block[1, i, k] += second * w[2 + n + k]
-    return timed + weight * w[1] * w[1]
+            blocks[where, 0, i, k] += first * forms[row, column, 2 + k]
+            blocks[where, 1, i, k] += second * forms[row, column, 2 + n + k]
+    return weight * forms[row, column, 1] * forms[row, column, 1]
 
 
-@njit(cache=True)
-def quadratic_bound(timed: float, block: FloatArray, square: FloatArray) -> float:
+@njit(cache=True, nogil=True)
+def quadratic_bound(timed: float, blocks: FloatArray, where: int, square: FloatArray) -> float:
     """Upper bound of ``eps^T M eps`` for M positive semidefinite, given as by :func:`add_quadratic`.
 
-    ``|eps|_M <= sum over balls of |part|_M``: the triangle inequality in a semi-norm. ``block`` is destroyed.
+    ``|eps|_M <= sum over balls of |part|_M``: the triangle inequality in a semi-norm. ``blocks[where]`` is destroyed.
     """
-    n = block.shape[1]
-    for i in range(n):
-        for k in range(i):
-            block[0, k, i], block[1, k, i] = block[0, i, k], block[1, i, k]
+    n = blocks.shape[2]
     root = math.sqrt(timed)
-    root += math.sqrt(ball_eigenvalue(block[0], square)) + math.sqrt(ball_eigenvalue(block[1], square))
+    for ball in range(2):
+        block = blocks[where, ball]
+        for i in range(n):
+            for k in range(i):
+                block[k, i] = block[i, k]
+        root += math.sqrt(ball_eigenvalue(block, square))
     return root * root * (1.0 + 1e-13)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def add_magnitude(
-    w: FloatArray, radius: float, n: int, timed: float, block: FloatArray, out: FloatArray
-) -> tuple[float, float, float]:
-    """``out`` + quadratic += ``radius |w|`` from above: w itself where its sign is known, else a parabola.
+    forms: FloatArray,
+    row: int,
+    column: int,
+    size: float,
+    active: int,
+    radius: float,
+    timed: FloatArray,
+    blocks: FloatArray,
+    out: FloatArray,
+) -> tuple[float, float]:
+    """``out[row]`` + quadratic += ``radius |w|`` from above: w itself where its sign is known, else a parabola.
 
-    With ``w = y + rho`` and any a > 0, ``radius |y| <= t (y^2 + a^2)`` if ``2 t a >= radius``: affine terms go to
-    ``out``, ``t (d.eps)^2`` to the quadratic (see :func:`add_quadratic`), so that columns need not all be at their
-    worst at once.
+    With ``w = forms[row, column] = y + rho`` of reach ``size`` and any a > 0, ``radius |y| <= t (y^2 + a^2)`` if
+    ``2 t a >= radius``: affine terms go to ``out[row]`` (K + 2), ``t (d.eps)^2`` to the quadratic ``timed[row]``,
+    ``blocks[row]`` (see :func:`add_quadratic`), so that columns need not all be at their worst at once. Only the first
+    ``active`` joints' symbols of w are looked at.
 
     Returns:
-        The range of w, and the new ``timed``.
+        The range of w.
     """
-    lo, hi = affine_range(w, n)
+    n, last = blocks.shape[2], forms.shape[2] - 1
+    c, rho = forms[row, column, 0], forms[row, column, last]
+    reach = (rho + size) * (1.0 + (last + 16) * _EPS) + (last + 12) * _EPS * abs(c) + _TINY
+    lo, hi = c - reach, c + reach
     if radius == 0.0:
-        return lo, hi, timed
-    if lo >= 0.0:
-        add_scaled(w, radius, out)
-    elif hi <= 0.0:
-        add_scaled(w, -radius, out)
+        return lo, hi
+    if lo >= 0.0 or hi <= 0.0:
+        step = radius if lo >= 0.0 else -radius
+        out[row, 0] += step * c
+        total = abs(out[row, 0])
     else:
-        last = w.shape[0] - 1
-        c, size = w[0], reach(w, n)
         # Any a > 0 will do; this one is good for eps somewhere inside. NaN passes through and certifies nothing.
         a = math.sqrt(c * c + 0.3 * size * size) + 1e-100
         t = 0.5 * radius / a * (1.0 + 8.0 * _EPS)
-        total = 0.0
-        for k in range(1, last):
-            step = 2.0 * t * c * w[k]
-            out[k] += step
-            total += abs(out[k]) + abs(step)
-        out[0] += t * (c * c + a * a)
-        out[last] = (
-            (out[last] + radius * w[last]) * (1.0 + 4.0 * _EPS) + 8.0 * _EPS * (total + abs(out[0])) + _TINY
-        )
-        timed = add_quadratic(w, t, timed, block)
-    return lo, hi, timed
+        step = 2.0 * t * c
+        out[row, 0] += t * (c * c + a * a)
+        total = abs(out[row, 0]) + abs(step * c)
+        timed[row] += add_quadratic(forms, row, column, active, t, blocks, row)
+    for k in range(1, 2 + active):
+        out[row, k] += step * forms[row, column, k]
+        total += abs(out[row, k])
+    for k in range(2 + n, 2 + n + active):
+        out[row, k] += step * forms[row, column, k]
+        total += abs(out[row, k])
+    # Each |step w_k| is at most radius times w's magnitude.
+    total += radius * last * (abs(c) + size)
+    out[row, last] = (out[row, last] + radius * rho) * (1.0 + 4.0 * _EPS) + 8.0 * _EPS * total + _TINY
+    return lo, hi
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def weighted_measure(
     entries: FloatArray,
+    reaches: FloatArray,
     rad: FloatArray,
     inverse_inertia: FloatArray,
     linear: FloatArray,
@@ -140,7 +163,7 @@ def weighted_measure(
     Columns cannot all be at their worst at once. With ``W_p = c + D eps + rho`` and any a > 0,
     ``|c + D eps| <= (|c + D eps|^2 + a^2) / (2 a)``: summed over p that is one quadratic in eps, bounded by its linear
     part's reach plus :func:`quadratic_bound`. The sum of the columns' own bounds is the fall-back: the smaller counts.
-    ``linear`` (K + 2), ``block`` (2, n, n) and ``square`` (n, n) are work space.
+    ``reaches`` (n, 14 n) are the forms'; ``linear`` (K + 2), ``block`` (1, 2, n, n) and ``square`` (n, n) work space.
     """
     n, count, size = entries.shape
     last = size - 1
@@ -155,12 +178,11 @@ def weighted_measure(
         # A link moves only the joints before it; the last four columns of a joint are on the diagonal.
         first_row, rows = (0, p // 10 + 1) if p < 10 * n else (p % n, p % n + 1)
         for j in range(first_row, rows):
-            w = entries[j, p]
-            r = reach(w, n)
-            centre += w[0] * w[0] * inverse_inertia[j]
+            c, r, rho = entries[j, p, 0], reaches[j, p], entries[j, p, last]
+            centre += c * c * inverse_inertia[j]
             radius += r * r * inverse_inertia[j]
-            rest += w[last] * w[last] * inverse_inertia[j]
-            top = abs(w[0]) + r + w[last]
+            rest += rho * rho * inverse_inertia[j]
+            top = abs(c) + r + rho
             sup += top * top * inverse_inertia[j]
         single += rad[p] * math.sqrt(sup)
         # Any a > 0 will do; this one is good if eps is somewhere inside.
@@ -169,12 +191,14 @@ def weighted_measure(
         constant += t * (centre + a * a) + rad[p] * math.sqrt(rest)
         magnitude += t * (centre + radius) + rad[p] * (a + math.sqrt(rest))
         for j in range(first_row, rows):
-            w = entries[j, p]
             weight = t * inverse_inertia[j]
-            for k in range(1, last):
-                linear[k] += 2.0 * weight * w[0] * w[k]
-            timed = add_quadratic(w, weight, timed, block)
-    quadratic = quadratic_bound(timed, block, square)
+            step = 2.0 * weight * entries[j, p, 0]
+            for k in range(1, 2 + rows):
+                linear[k] += step * entries[j, p, k]
+            for k in range(2 + n, 2 + n + rows):
+                linear[k] += step * entries[j, p, k]
+            timed += add_quadratic(entries, j, p, rows, weight, block, 0)
+    quadratic = quadratic_bound(timed, block, 0, square)
     joint = constant + reach(linear, n) + quadratic
     # Fewer than 2000 roundings on any term; the terms of `linear` are below 2 t |c| |D| <= t (|c|^2 + |D|^2).
     slack = 1e-12 * (magnitude + single + quadratic) + _TINY

@@ -21,7 +21,7 @@ __all__ = ["point_ranges", "relative_poses"]
 FloatArray = NDArray[np.float64]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _pose_kernel(
     parts: FloatArray,
     parts_error: float,
@@ -43,6 +43,7 @@ def _pose_kernel(
             r[:], p[:] = 0.0, 0.0
             for i in range(3):
                 r[i, i, 0] = 1.0
+            rotations[m, a, :a], origins[m, a, :a] = np.nan, np.nan
             for b in range(a, n):
                 r, p = rotations[m, a, b], origins[m, a, b]
                 r_next, p_next = rotations[m, a, b + 1], origins[m, a, b + 1]
@@ -67,13 +68,13 @@ def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> 
     (q,) = affine_motion(cells, tracking, with_r=False)
     count, n, size = q.shape
     parts, error, stretch = rotation_parts(kin)
-    rotations = np.full((count, n + 1, n + 1, 3, 3, size), np.nan)
-    origins = np.full((count, n + 1, n + 1, 3, size), np.nan)
+    rotations = np.empty((count, n + 1, n + 1, 3, 3, size))
+    origins = np.empty((count, n + 1, n + 1, 3, size))
     _pose_kernel(parts, error, stretch, np.array(kin.translation), q, rotations, origins)
     return rotations, origins
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _point_kernel(rotations: FloatArray, origins: FloatArray, points: FloatArray, out: FloatArray) -> None:
     """``out`` (M, P, 3, K+2) = origin + rotation point for poses (M, 3, 3, K+2), (M, 3, K+2)."""
     step = np.zeros(out.shape[-1])

@@ -23,7 +23,6 @@ __all__ = [
     "rotate",
     "rotation_parts",
     "to_ball",
-    "vector_add_along",
     "vector_add_cross",
     "vector_add_scaled",
     "vector_project",
@@ -58,7 +57,7 @@ def rotation_parts(kin: Kinematics) -> tuple[FloatArray, float, float]:
     return parts, 64 * _EPS * max(size, 1.0), stretch
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def fill_rotation(
     parts: FloatArray,
     error: float,
@@ -82,7 +81,7 @@ def fill_rotation(
             transposed[k, i] = row
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def to_ball(x: FloatArray) -> None:
     """Turn component-wise remainders of (3, K + 2) into the ball that holds them."""
     last = x.shape[1] - 1
@@ -90,7 +89,7 @@ def to_ball(x: FloatArray) -> None:
     x[:, last] = math.sqrt(a * a + b * b + c * c) * _UP + _TINY
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def rotate(rotation: FloatArray, stretch: float, vector: FloatArray, n: int, out: FloatArray) -> None:
     """``out = rotation vector`` for forms (3, 3, K + 2) and a vector; out must not alias.
 
@@ -106,7 +105,7 @@ def rotate(rotation: FloatArray, stretch: float, vector: FloatArray, n: int, out
     out[:, last] = (out[0, last] + ball * stretch) * _UP
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def vector_add_scaled(x: FloatArray, factor: float, out: FloatArray) -> None:
     """``out += factor x`` for vectors and an exact float; out must not alias x."""
     if factor == 0.0:
@@ -122,7 +121,7 @@ def vector_add_scaled(x: FloatArray, factor: float, out: FloatArray) -> None:
     out[:, last] = rho * _UP + total * 4.0 * _EPS + _TINY
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def vector_add_cross(x: FloatArray, t: FloatArray, factor: float, out: FloatArray) -> None:
     """``out += factor (x x t)`` for vectors x, out and a constant t (3,); factor 1, -1 (then t x x) or 0.5: exact."""
     last = x.shape[1] - 1
@@ -138,22 +137,7 @@ def vector_add_cross(x: FloatArray, t: FloatArray, factor: float, out: FloatArra
     out[:, last] = rho * _UP + total * 6.0 * _EPS + _TINY
 
 
-@njit(cache=True)
-def vector_add_along(form: FloatArray, axis: FloatArray, out: FloatArray) -> None:
-    """``out += form axis`` for a form (K + 2), a constant direction (3,) and a vector."""
-    last = form.shape[0] - 1
-    total = 0.0
-    for i in range(3):
-        for k in range(last):
-            step = form[k] * axis[i]
-            out[i, k] += step
-            total += abs(out[i, k]) + abs(step)
-    length = math.sqrt(axis[0] * axis[0] + axis[1] * axis[1] + axis[2] * axis[2])
-    rho = out[0, last] + length * form[last] * _UP
-    out[:, last] = rho * _UP + total * 4.0 * _EPS + _TINY
-
-
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def vector_project(x: FloatArray, axis: FloatArray, out: FloatArray) -> None:
     """``out = axis . x``, a form (K + 2), for a vector x and a constant axis (3,)."""
     last = x.shape[1] - 1

@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add, add_scaled, affine_range
+from safe_sysid.reachability.affine import add, add_scaled, affine_range, reach
 from safe_sysid.reachability.rotations import vector_add_scaled, vector_project
 
-__all__ = ["separation_kernel"]
+__all__ = ["cull_kernel", "separation_kernel"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,7 +27,7 @@ _EPS = 2.0**-52
 _TINY = 1e-150
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _separation(
     rotation: FloatArray,
     origin: FloatArray,
@@ -68,7 +68,7 @@ def _separation(
     return ratio - radii - 8.0 * _EPS * (abs(ratio) + radii) - _TINY
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def separation_kernel(
     rotations: FloatArray,
     origins: FloatArray,
@@ -100,3 +100,66 @@ def separation_kernel(
         )
         if bound != bound or bound > out[t]:
             out[t] = bound
+
+
+@njit(cache=True, nogil=True)
+def _spread(forms: FloatArray, n: int) -> float:
+    """Upper bound of the Euclidean norm of what forms (m, K + 2) may differ from their centres."""
+    total, last = 0.0, forms.shape[1] - 1
+    for i in range(forms.shape[0]):
+        radius = reach(forms[i], n) + forms[i, last]
+        total += radius * radius
+    return math.sqrt(total) * (1.0 + 4.0 * (last + 8) * _EPS) + _TINY
+
+
+@njit(cache=True, nogil=True)
+def cull_kernel(
+    rotations: FloatArray,
+    origins: FloatArray,
+    spheres: FloatArray,
+    frames: IntArray,
+    pairs: IntArray,
+    near: float,
+    bounds: FloatArray,
+) -> None:
+    r"""Bounds (M, P) from bounding spheres (S, 4), centre and radius in the shape's frame, for pairs (P, 2) of shapes.
+
+    First ``|p_0 + R_0 b - a| - sup|p - p_0| - |b| sup|R - R_0|``, which costs little because both suprema belong to
+    frames, not to shapes; below ``near`` the separation along the line of centres. A NaN anywhere gives NaN.
+    """
+    count, size = frames.max() + 1, origins.shape[4]
+    n = size - 3
+    moved, turned = np.zeros((count, count)), np.zeros((count, count))
+    work, direction = np.zeros((5, size)), np.zeros(3)
+    for m in range(bounds.shape[0]):
+        moved[:] = -1.0
+        for k in range(pairs.shape[0]):
+            s, t = pairs[k, 0], pairs[k, 1]
+            a, b = frames[s], frames[t]
+            if moved[a, b] == -1.0:
+                moved[a, b] = _spread(origins[m, a, b], n)
+                turned[a, b] = _spread(rotations[m, a, b].reshape(9, size), n)
+            square, length, total = 0.0, 0.0, 0.0
+            for i in range(3):
+                direction[i] = origins[m, a, b, i, 0] - spheres[s, i]
+                total += abs(origins[m, a, b, i, 0]) + abs(spheres[s, i]) + abs(spheres[t, i]) * 3.0
+                length += spheres[t, i] * spheres[t, i]
+                for c in range(3):
+                    direction[i] += rotations[m, a, b, i, c, 0] * spheres[t, c]
+                square += direction[i] * direction[i]
+            radii = spheres[s, 3] + spheres[t, 3]
+            length = math.sqrt(length)
+            bound = math.sqrt(square) - moved[a, b] - turned[a, b] * length - radii
+            bound -= 64.0 * _EPS * (total + radii + moved[a, b] + turned[a, b] * length) + _TINY
+            if bound > near:
+                bounds[m, k] = bound
+                continue
+            bounds[m, k] = _separation(
+                rotations[m, a, b],
+                origins[m, a, b],
+                spheres[s : s + 1, :3],
+                spheres[t : t + 1, :3],
+                radii * (1.0 + 2.0 * _EPS),
+                direction,
+                work,
+            )

@@ -20,7 +20,7 @@ from safe_sysid.reachability.torque_kernel import torque_kernel
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["TorqueEnclosure", "enclose_torque", "form_ranges"]
+__all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
@@ -61,7 +61,78 @@ def form_ranges(forms: FloatArray, n: int) -> FloatArray:
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 
-@np.errstate(invalid="ignore", over="ignore")  # what breaks down becomes NaN or inf, and certifies nothing
+class TorqueTask:
+    """The torque enclosure in three steps, so that the long one, :meth:`run`, may go on in other threads."""
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def __init__(
+        self,
+        kin: Kinematics,
+        box: ParameterBox,
+        cells: TimeCells,
+        tracking: TrackingSet,
+        damping: FloatArray,
+        inertia_lower: FloatArray,
+        friction_transition: float,
+        want_regressor: bool = False,
+    ) -> None:
+        """Prepare; arguments and errors as in :func:`enclose_torque`."""
+        n = len(kin.axis)
+        damping = np.array(np.broadcast_to(np.asarray(damping, float), (n,)))
+        inertia = np.broadcast_to(np.asarray(inertia_lower, float), (n,))
+        if box.size != 14 * n or len(tracking.e) != n:
+            raise ParameterError(
+                f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}"
+            )
+        if not np.all(inertia > 0.0):
+            raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
+        q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
+        rates = form_ranges(qd_a, n)
+        count, _, size = q.shape
+        self.n, self.count, self.want_regressor = n, count, want_regressor
+        self.ranges = form_ranges(qd, n), rates, form_ranges(qdd_a, n)
+        # Copies of frozen arrays: numba would compile everything once more for read-only ones.
+        self.arm = (*rotation_parts(kin), *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)))
+        self.motion = (
+            *(_own_symbols(x, n) for x in (q, qd, qd_a, qdd_a)),
+            _sign_range(rates, friction_transition),
+        )
+        self.law = np.array(box.mid), np.array(box.rad), damping
+        self.r_bound, self.weights = np.array(tracking.r), _UP / inertia
+        self.nominal, self.spread = np.empty((count, n, size)), np.empty((count, n, size))
+        self.measure = np.empty(count)
+        self.regressor = np.zeros((count if want_regressor else 0, n, 14 * n, 2))
+
+    def run(self, first: int = 0, last: int | None = None) -> None:
+        """Do the cells ``first`` to before ``last``; without Python's lock but for a moment."""
+        part = slice(first, last)
+        torque_kernel(
+            *self.arm,
+            *(x[part] for x in self.motion),
+            *self.law,
+            self.r_bound,
+            self.weights,
+            self.want_regressor,
+            self.nominal[part],
+            self.spread[part],
+            self.measure[part],
+            self.regressor[part],
+        )
+
+    @np.errstate(
+        invalid="ignore", over="ignore"
+    )  # what breaks down becomes NaN or inf, and certifies nothing
+    def enclosure(self) -> TorqueEnclosure:
+        """The result, once all cells are done."""
+        n = self.n
+        torque = _torque_range(self.nominal, self.spread, n)
+        spread, nominal = form_ranges(self.spread, n)[..., 1], form_ranges(self.nominal, n)
+        rounding = _CONTROLLER_ROUNDING * (1.0 + np.abs(nominal).max(axis=-1) + spread)
+        torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
+        regressor = self.regressor if self.want_regressor else None
+        return TorqueEnclosure(torque, nominal, spread, self.measure, *self.ranges, regressor)
+
+
 def enclose_torque(
     kin: Kinematics,
     box: ParameterBox,
@@ -87,60 +158,9 @@ def enclose_torque(
     Raises:
         ParameterError: sizes do not match, or an inertia bound is not positive.
     """
-    n = len(kin.axis)
-    damping = np.array(np.broadcast_to(np.asarray(damping, float), (n,)))
-    inertia = np.broadcast_to(np.asarray(inertia_lower, float), (n,))
-    if box.size != 14 * n or len(tracking.e) != n:
-        raise ParameterError(
-            f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}"
-        )
-    if not np.all(inertia > 0.0):
-        raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
-    q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
-    rates = form_ranges(qd_a, n)
-    count, _, size = q.shape
-    r_form = np.zeros_like(q)
-    r_form[:, np.arange(n), 2 + n + np.arange(n)] = tracking.r
-    parts, error, stretch = rotation_parts(kin)
-    # Copies of frozen arrays: numba would compile everything once more for read-only ones.
-    nominal, spread, measure = np.empty((count, n, size)), np.empty((count, n, size)), np.empty(count)
-    regressor = np.zeros((count, n, 14 * n, 2)) if want_regressor else np.zeros((1, 1, 1, 2))
-    torque_kernel(
-        parts,
-        error,
-        stretch,
-        *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)),
-        q,
-        qd,
-        qd_a,
-        qdd_a,
-        _sign_range(rates, friction_transition),
-        np.array(box.mid),
-        np.array(box.rad),
-        damping,
-        r_form,
-        _UP / inertia,
-        want_regressor,
-        nominal,
-        spread,
-        measure,
-        regressor,
-    )
-    torque = _torque_range(nominal, spread, n)
-    spread_range = form_ranges(spread, n)
-    size_bound = np.abs(form_ranges(nominal, n)).max(axis=-1) + spread_range[..., 1]
-    rounding = _CONTROLLER_ROUNDING * (1.0 + size_bound)
-    torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
-    return TorqueEnclosure(
-        torque,
-        form_ranges(nominal, n),
-        spread_range[..., 1],
-        measure,
-        form_ranges(qd, n),
-        rates,
-        form_ranges(qdd_a, n),
-        regressor if want_regressor else None,
-    )
+    task = TorqueTask(kin, box, cells, tracking, damping, inertia_lower, friction_transition, want_regressor)
+    task.run()
+    return task.enclosure()
 
 
 def _torque_range(nominal: FloatArray, spread: FloatArray, n: int) -> FloatArray:
@@ -162,3 +182,10 @@ def _sign_range(rates: FloatArray, transition: float) -> FloatArray:
         )
         return np.clip(widened, -1.0, 1.0)
     return np.sign(rates)
+
+
+def _own_symbols(forms: FloatArray, n: int) -> FloatArray:
+    """(M, n, 5) centre, time, e_j, r_j, remainder of joint motions (M, n, K + 2), which depend on no other joint's."""
+    j = np.arange(n)
+    own = (forms[..., 0], forms[..., 1], forms[:, j, 2 + j], forms[:, j, 2 + n + j], forms[..., -1])
+    return np.stack(own, axis=-1)

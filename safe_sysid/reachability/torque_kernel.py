@@ -16,41 +16,59 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add_scaled, dot, mul
+from safe_sysid.reachability.affine import add_scaled, reach
+from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound, weighted_measure
 from safe_sysid.reachability.rotations import (
-    fill_rotation,
-    rotate,
     to_ball,
-    vector_add_along,
     vector_add_cross,
     vector_add_scaled,
     vector_project,
 )
+from safe_sysid.reachability.turns import apply_matrix, joint_matrix, small_turn
 
 __all__ = ["torque_kernel"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
+_TINY = 1e-150
 
 
-@njit(cache=True)
-def _centripetal(
-    w: FloatArray, u: FloatArray, n: int, pair: FloatArray, swap: FloatArray, out: FloatArray
+@njit(cache=True, nogil=True)
+def _products(
+    left: FloatArray, right: FloatArray, n: int, first: int, last: int, outs: FloatArray, row: int, out: int
 ) -> None:
-    """``out`` (3, 3, K + 2) = symmetric part of ``w u^T``; ``pair``, ``swap`` (2, K + 2) are work space."""
+    """``outs[row, out] = sum_i left[0, i] right[0, i]`` of forms whose remainders are component-wise."""
+    rest = left.shape[2] - 1
+    private, total = 0.0, 0.0
+    for i in range(left.shape[1]):
+        x, y = left[0, i], right[0, i]
+        x_reach, y_reach = reach(x, n), reach(y, n)
+        private += x[rest] * (abs(y[0]) + y_reach + y[rest]) + (abs(x[0]) + x_reach) * y[rest]
+        # Sums of n magnitudes are at most sqrt(n) times the Euclidean ones.
+        total += (abs(x[0]) + n * x_reach + x[rest]) * (abs(y[0]) + n * y_reach + y[rest])
+    inner(left, 0, right, 0, 0, left.shape[1], n, first, first, last, private, total, outs, row, out)
+
+
+@njit(cache=True, nogil=True)
+def _centripetal(
+    w: FloatArray, u: FloatArray, n: int, last: int, left: FloatArray, right: FloatArray, out: FloatArray
+) -> None:
+    """``out`` (3, 3, K + 2) = symmetric part of ``w u^T``, rates of the first ``last`` joints.
+
+    ``left``, ``right`` (1, 2, K + 2) are work space.
+    """
     for a in range(3):
         for b in range(a, 3):
-            if a == b:
-                mul(w[a], u[a], n, out[a, a])
-                continue
-            pair[0], pair[1] = 0.5 * w[a], 0.5 * w[b]  # halving a float is exact
-            swap[0], swap[1] = u[b], u[a]
-            dot(pair, swap, n, out[a, b])
-            out[b, a] = out[a, b]
+            left[0, 0] = 0.5 * w[a]  # halving a float is exact
+            left[0, 1] = 0.5 * w[b]
+            right[0, 0], right[0, 1] = u[b], u[a]
+            _products(left, right, n, 0, last, out, a, b)
+            if a != b:
+                out[b, a] = out[a, b]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _columns(
     alpha: FloatArray,
     acc: FloatArray,
@@ -95,7 +113,53 @@ def _columns(
             vector_add_scaled(work, 1.0, column)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def _own_rate(
+    w: FloatArray,
+    u: FloatArray,
+    axis: FloatArray,
+    rates: FloatArray,
+    n: int,
+    joint: int,
+    left: FloatArray,
+    right: FloatArray,
+    half: FloatArray,
+    turned: FloatArray,
+    out: FloatArray,
+) -> None:
+    """``out += (w x axis qd_a + u x axis qd) / 2``, w and u without the joint's own rate; ``rates`` (2, 5) qd_a, qd.
+
+    ``left``, ``right`` (1, 2, K + 2), ``half`` (2, 3, K + 2) and ``turned`` (1, 3, K + 2) are work space.
+    """
+    half[:] = 0.0
+    vector_add_cross(w, axis, 0.5, half[0])
+    vector_add_cross(u, axis, 0.5, half[1])
+    left[:] = 0.0
+    turned[:] = 0.0
+    for i in range(2):
+        left[0, i, 0], left[0, i, 1], left[0, i, -1] = rates[i, 0], rates[i, 1], rates[i, 4]
+        left[0, i, 2 + joint], left[0, i, 2 + n + joint] = rates[i, 2], rates[i, 3]
+    for i in range(3):
+        right[0, 0], right[0, 1] = half[0, i], half[1, i]
+        _products(left, right, n, joint, joint + 1, turned, 0, i)
+    to_ball(turned[0])
+    vector_add_scaled(turned[0], 1.0, out)
+
+
+@njit(cache=True, nogil=True)
+def _add_rate(rate: FloatArray, axis: FloatArray, n: int, joint: int, out: FloatArray) -> None:
+    """``out += rate axis`` for a joint's motion (5,): centre, time, e, r, remainder."""
+    last = out.shape[1] - 1
+    total = 0.0
+    for part in range(4):
+        k = part if part < 2 else (2 + joint if part == 2 else 2 + n + joint)
+        for i in range(3):
+            out[i, k] += rate[part] * axis[i]
+            total += abs(out[i, k]) + abs(rate[part])
+    out[:, last] = (out[0, last] + rate[4]) * (1.0 + 16.0 * _EPS) + 8.0 * _EPS * total + _TINY
+
+
+@njit(cache=True, nogil=True)
 def torque_kernel(
     parts: FloatArray,
     parts_error: float,
@@ -111,7 +175,7 @@ def torque_kernel(
     mid: FloatArray,
     rad: FloatArray,
     damping: FloatArray,
-    r_form: FloatArray,
+    r_bound: FloatArray,
     inverse_inertia: FloatArray,
     want_regressor: bool,
     nominal: FloatArray,
@@ -122,122 +186,180 @@ def torque_kernel(
     """Enclose W_s theta over M cells.
 
     ``parts``, ``parts_error``, ``stretch`` are from :func:`rotation_parts`, then come the arm's other kinematics. The
-    motion is given by forms (M, n, K + 2) of q, qd, qd_a, qdd_a and r and by the range ``sigma`` (M, n, 2) of the
-    friction sign; the box by ``mid`` and ``rad`` (14 n,); ``damping`` (n,) is K_d and ``inverse_inertia`` (n,) bounds
-    1 / inertia_lower from above. Filled are
+    motion is given by (M, n, 5) centre, time, e, r, remainder of q, qd, qd_a, qdd_a (of its own joint's errors only),
+    by the bounds ``r_bound`` (n,) and by the range ``sigma`` (M, n, 2) of the friction sign; the box by ``mid`` and
+    ``rad`` (14 n,); ``damping`` (n,) is K_d and ``inverse_inertia`` (n,) bounds 1 / inertia_lower from above.
+    Filled are
 
     - ``nominal`` (M, n, K + 2), forms of ``W_s mid + K_d r``,
     - ``spread`` (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``,
     - ``measure`` (M,), upper bounds of ``sum_p rad_p sqrt(sum_j W_jp^2 / inertia_j)``,
     - ``regressor`` (M, n, 14 n, 2), ranges of W_s, if ``want_regressor``.
     """
-    cells, n, size = q.shape
-    rot, inv = np.zeros((n, 3, 3, size)), np.zeros((n, 3, 3, size))
+    cells, n, size = nominal.shape
+    # Of a rotation's entries: what rotation_parts declares, libm, and their sum in floats.
+    error = parts_error + 64.0 * _EPS
+    longest = stretch**n * (1.0 + 1e-12)
+    mats = np.zeros((n, 3, 3))
     w, u = np.zeros((n, 3, size)), np.zeros((n, 3, size))
     alpha, acc = np.zeros((n, 3, size)), np.zeros((n, 3, size))
     cent = np.zeros((n, 3, 3, size))
-    work, pair, swap, vec = np.zeros((2, size)), np.zeros((2, size)), np.zeros((2, size)), np.zeros((3, size))
-    force, moment, turned = np.zeros((4, 3, size)), np.zeros((10, 3, size)), np.zeros((3, size))
-    half, unit = np.zeros((2, 3, size)), np.eye(3)
-    own_f, own_n = np.zeros((3, size)), np.zeros((3, size))
+    vec, unit = np.zeros((3, size)), np.eye(3)
+    force, moment, column = np.zeros((4, 3, size)), np.zeros((10, 3, size)), np.zeros((10, 6, size))
+    norms, totals = np.zeros((10, 2)), np.zeros((10, 2))
+    screws, moved = np.zeros((n, 6, size)), np.zeros((3, size))
+    own_f, own_n = np.zeros((n, 3, size)), np.zeros((n, 3, size))
     sum_f, sum_n = np.zeros((3, size)), np.zeros((3, size))
     entry, linear, square = np.zeros(size), np.zeros(size), np.zeros((n, n))
-    block, blocks, timed = np.zeros((2, n, n)), np.zeros((n, 2, n, n)), np.zeros(n)
+    left, right, half = np.zeros((1, 2, size)), np.zeros((1, 2, size)), np.zeros((2, 3, size))
+    turned, rates, reaches = np.zeros((1, 3, size)), np.zeros((2, 5)), np.zeros((n, 14 * n))
+    block, blocks, timed = np.zeros((1, 2, n, n)), np.zeros((n, 2, n, n)), np.zeros(n)
     entries = np.zeros((n, 14 * n, size))
     for m in range(cells):
-        for j in range(n):
-            fill_rotation(parts[j], parts_error, q[m, j], n, work, rot[j], inv[j])
-            if j == 0:
-                w[0], u[0], alpha[0], vec[:] = 0.0, 0.0, 0.0, 0.0
+        wide = spread[m]
+        wide[:], nominal[m], blocks[:], timed[:] = 0.0, 0.0, 0.0, 0.0
+        for link in range(n):
+            joint_matrix(parts[link], q[m, link, 0], mats[link])
+            t = translation[link]
+            # Screws of all joints before, at this link's origin: s + z x t in the parent's frame, then turned.
+            for j in range(link):
+                z, s = screws[j, :3], screws[j, 3:]
+                vector_add_cross(z, t, 1.0, s)
+                for v in (z, s):
+                    # What the turn adds to must be zero.
+                    moved[:] = 0.0
+                    apply_matrix(mats[link], True, error, stretch, v, n, j + 1, link, 0, moved)
+                    small_turn(moved, axis[link], q[m, link], -1.0, link, n, j + 1, link, 0)
+                    for i in range(3):
+                        v[i, :2] = moved[i, :2]
+                        v[i, size - 1] = moved[i, size - 1]
+                        for k in range(2 + j + 1, 2 + link + 1):
+                            v[i, k] = moved[i, k]
+            screws[link] = 0.0
+            screws[link, :3, 0] = axis[link]
+            if link == 0:
+                w[0], u[0], alpha[0], vec[:], acc[0] = 0.0, 0.0, 0.0, 0.0, 0.0
                 for i in range(3):
                     vec[i, 0] = -gravity[i]
-                rotate(inv[0], stretch, vec, n, acc[0])
+                apply_matrix(mats[0], True, error, stretch, vec, n, 0, 0, 0, acc[0])
+                small_turn(acc[0], axis[0], q[m, 0], -1.0, 0, n, 0, 0, 0)
             else:
-                rotate(inv[j], stretch, w[j - 1], n, w[j])
-                rotate(inv[j], stretch, u[j - 1], n, u[j])
-                rotate(inv[j], stretch, alpha[j - 1], n, alpha[j])
                 # a + alpha x t + Q t - tr(Q) t in the parent's frame.
-                t = translation[j]
                 vec[:] = 0.0
                 for a in range(3):
                     for b in range(3):
-                        add_scaled(cent[j - 1, a, b], t[b], vec[a])
-                        add_scaled(cent[j - 1, b, b], -t[a], vec[a])
+                        add_scaled(cent[link - 1, a, b], t[b], vec[a])
+                        add_scaled(cent[link - 1, b, b], -t[a], vec[a])
                 to_ball(vec)
-                vector_add_scaled(acc[j - 1], 1.0, vec)
-                vector_add_cross(alpha[j - 1], t, 1.0, vec)
-                rotate(inv[j], stretch, vec, n, acc[j])
-            # (w x axis qd_a + u x axis qd) / 2, before the joint's own rate is added (axis x axis = 0 anyway).
-            half[:] = 0.0
-            vector_add_cross(w[j], axis[j], 0.5, half[0])
-            vector_add_cross(u[j], axis[j], 0.5, half[1])
-            pair[0], pair[1] = qd_a[m, j], qd[m, j]
-            for i in range(3):
-                swap[0], swap[1] = half[0, i], half[1, i]
-                dot(pair, swap, n, turned[i])
-            to_ball(turned)
-            vector_add_scaled(turned, 1.0, alpha[j])
-            vector_add_along(qdd_a[m, j], axis[j], alpha[j])
-            vector_add_along(qd[m, j], axis[j], w[j])
-            vector_add_along(qd_a[m, j], axis[j], u[j])
-            _centripetal(w[j], u[j], n, pair, swap, cent[j])
-        spread[m], blocks[:], timed[:] = 0.0, 0.0, 0.0
-        sum_f[:], sum_n[:] = 0.0, 0.0
-        for link in range(n - 1, -1, -1):
+                vector_add_scaled(acc[link - 1], 1.0, vec)
+                vector_add_cross(alpha[link - 1], t, 1.0, vec)
+                for which in range(4):
+                    if which == 0:
+                        source, target = w[link - 1], w[link]
+                    elif which == 1:
+                        source, target = u[link - 1], u[link]
+                    elif which == 2:
+                        source, target = alpha[link - 1], alpha[link]
+                    else:
+                        source, target = vec, acc[link]
+                    target[:] = 0.0
+                    apply_matrix(mats[link], True, error, stretch, source, n, 0, link, link, target)
+                    small_turn(target, axis[link], q[m, link], -1.0, link, n, 0, link, link)
+            # Before the joint's own rate is added (axis x axis = 0 anyway).
+            rates[0], rates[1] = qd_a[m, link], qd[m, link]
+            _own_rate(w[link], u[link], axis[link], rates, n, link, left, right, half, turned, alpha[link])
+            _add_rate(qdd_a[m, link], axis[link], n, link, alpha[link])
+            _add_rate(qd[m, link], axis[link], n, link, w[link])
+            _add_rate(qd_a[m, link], axis[link], n, link, u[link])
+            _centripetal(w[link], u[link], n, link + 1, left, right, cent[link])
             _columns(alpha[link], acc[link], cent[link], unit, vec, force, moment)
-            # Nominal: this link's force at theta_mid plus what its child passes down, summed before any rotation.
-            own_f[:], own_n[:] = sum_f, sum_n
+            own_f[link], own_n[link] = 0.0, 0.0
             for c in range(10):
                 value = mid[10 * link + c]
                 if c < 4:
-                    vector_add_scaled(force[c], value, own_f)
-                vector_add_scaled(moment[c], value, own_n)
-            vector_project(own_n, axis[link], nominal[m, link])
-            if link > 0:
-                rotate(rot[link], stretch, own_f, n, sum_f)
-                rotate(rot[link], stretch, own_n, n, sum_n)
-                # t x f
-                vector_add_cross(sum_f, translation[link], -1.0, sum_n)
-            # Columns, one by one, down to the base.
-            for j in range(link, -1, -1):
+                    vector_add_scaled(force[c], value, own_f[link])
+                vector_add_scaled(moment[c], value, own_n[link])
+                column[c, :3] = moment[c]
+                norms[c, 0], totals[c, 0] = norm_and_size(moment[c], n, 0, link + 1, link + 1)
+                if c < 4:
+                    column[c, 3:] = force[c]
+                    norms[c, 1], totals[c, 1] = norm_and_size(force[c], n, 0, link + 1, link + 1)
+            for j in range(link + 1):
+                z, s = screws[j, :3], screws[j, 3:]
+                z_norm, z_total = norm_and_size(z, n, j + 1, link + 1, 0)
+                s_norm, s_total = norm_and_size(s, n, j + 1, link + 1, 0)
+                z_rho, s_rho = z[0, size - 1], s[0, size - 1]
+                # z is an axis, turned: its length is known better than its form says. NaN is in the form, too.
+                length = min(z_norm + z_rho, longest)
                 for c in range(10):
-                    vector_project(moment[c], axis[j], entry)
                     p = 10 * link + c
-                    lo, hi, timed[j] = add_magnitude(entry, rad[p], n, timed[j], blocks[j], spread[m, j])
-                    entries[j, p] = entry
+                    private = length * moment[c, 0, size - 1] + z_rho * norms[c, 0]
+                    total = z_total * totals[c, 0]
+                    if c < 4:
+                        private += (s_norm + s_rho) * force[c, 0, size - 1] + s_rho * norms[c, 1]
+                        total += s_total * totals[c, 1]
+                    begin, end = (3 if c == 0 else 0), (6 if c < 4 else 3)
+                    reaches[j, p] = inner(
+                        screws,
+                        j,
+                        column,
+                        c,
+                        begin,
+                        end,
+                        n,
+                        j + 1,
+                        link + 1,
+                        link + 1,
+                        private,
+                        total,
+                        entries,
+                        j,
+                        p,
+                    )
+                    lo, hi = add_magnitude(
+                        entries, j, p, reaches[j, p], link + 1, rad[p], timed, blocks, wide
+                    )
                     if want_regressor:
                         regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
-                if j > 0:
-                    for c in range(10):
-                        rotate(rot[j], stretch, moment[c], n, turned)
-                        moment[c] = turned
-                        if c < 4:
-                            rotate(rot[j], stretch, force[c], n, turned)
-                            force[c] = turned
-                            vector_add_cross(force[c], translation[j], -1.0, moment[c])
+        sum_f[:], sum_n[:] = 0.0, 0.0
+        for link in range(n - 1, -1, -1):
+            # Nominal: this link's force at theta_mid plus what its child passes down, summed before any rotation.
+            vector_add_scaled(sum_f, 1.0, own_f[link])
+            vector_add_scaled(sum_n, 1.0, own_n[link])
+            vector_project(own_n[link], axis[link], nominal[m, link])
+            if link > 0:
+                small_turn(own_f[link], axis[link], q[m, link], 1.0, link, n, 0, n, n)
+                small_turn(own_n[link], axis[link], q[m, link], 1.0, link, n, 0, n, n)
+                apply_matrix(mats[link], False, error, stretch, own_f[link], n, 0, n, n, sum_f)
+                apply_matrix(mats[link], False, error, stretch, own_n[link], n, 0, n, n, sum_n)
+                # t x f
+                vector_add_cross(sum_f, translation[link], -1.0, sum_n)
         for j in range(n):
             # Friction sign, velocity, rotor inertia, offset: one column each, on the diagonal.
-            lo, hi = sigma[m, j, 0], sigma[m, j, 1]
-            entry[:] = 0.0
-            entry[0] = 0.5 * (lo + hi)
-            entry[size - 1] = max(hi - entry[0], entry[0] - lo) * (1.0 + 4.0 * _EPS)
             for kind in range(4):
                 p = (10 + kind) * n + j
-                if kind == 1:
-                    entry[:] = qd_a[m, j]
-                elif kind == 2:
-                    entry[:] = qdd_a[m, j]
+                entry[:] = 0.0
+                if kind == 0:
+                    lo, hi = sigma[m, j, 0], sigma[m, j, 1]
+                    entry[0] = 0.5 * (lo + hi)
+                    entry[size - 1] = max(hi - entry[0], entry[0] - lo) * (1.0 + 4.0 * _EPS)
                 elif kind == 3:
-                    entry[:] = 0.0
                     entry[0] = 1.0
+                else:
+                    rate = qd_a[m, j] if kind == 1 else qdd_a[m, j]
+                    entry[0], entry[1], entry[size - 1] = rate[0], rate[1], rate[4]
+                    entry[2 + j], entry[2 + n + j] = rate[2], rate[3]
                 add_scaled(entry, mid[p], nominal[m, j])
-                lo, hi, timed[j] = add_magnitude(entry, rad[p], n, timed[j], blocks[j], spread[m, j])
                 entries[j, p] = entry
+                reaches[j, p] = reach(entry, n)
+                lo, hi = add_magnitude(entries, j, p, reaches[j, p], n, rad[p], timed, blocks, wide)
                 if want_regressor:
                     regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
-            add_scaled(r_form[m, j], damping[j], nominal[m, j])
+            entry[:] = 0.0
+            entry[2 + n + j] = r_bound[j]
+            add_scaled(entry, damping[j], nominal[m, j])
             # The quadratic is between zero and its bound: half of it is a shift.
-            bound = 0.5 * quadratic_bound(timed[j], blocks[j], square)
-            spread[m, j, 0] += bound
-            spread[m, j, size - 1] += bound + 4.0 * _EPS * (abs(spread[m, j, 0]) + bound)
-        measure[m] = weighted_measure(entries, rad, inverse_inertia, linear, block, square)
+            bound = 0.5 * quadratic_bound(timed[j], blocks, j, square)
+            wide[j, 0] += bound
+            wide[j, size - 1] += bound + 4.0 * _EPS * (abs(wide[j, 0]) + bound)
+        measure[m] = weighted_measure(entries, reaches, rad, inverse_inertia, linear, block, square)

@@ -17,6 +17,7 @@ __all__ = [
     "Durations",
     "Evidence",
     "Exit",
+    "Goal",
     "Loop",
     "Margin",
     "Noise",
@@ -109,6 +110,17 @@ class PlanRow(_Model):
     planning_s: FiniteFloat | None
     margins: dict[str, Margin]
     reasons: list[str]
+    purpose: str = "excitation"
+
+
+class Goal(_Model):
+    """Where the arm was to go after the identification: largest error of a joint at the end of the run."""
+
+    reached: bool
+    distance_rad: FiniteFloat | None
+    steps: Count
+    end_s: Time | None
+    text: str
 
 
 class Use(_Model):
@@ -235,6 +247,7 @@ class Summary(_Model):
     mode: Literal["lockstep", "real-time"]
     warnings: list[str]
     exit: Exit
+    goal: Goal | None = None
 
     @model_validator(mode="after")
     def _the_ten(self) -> Summary:

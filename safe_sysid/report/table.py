@@ -87,6 +87,11 @@ def safety_table(summary: Summary) -> Table:
         ("largest energy V", safety.tracking_energy),
     ):
         table.add_row(name, *_tracking(item))
+    if summary.goal is not None:
+        goal = summary.goal
+        error = "-" if goal.distance_rad is None else f"{1e3 * goal.distance_rad:.1f} mrad"
+        when = "" if goal.end_s is None else f" at {goal.end_s:.2f} s"
+        table.add_row("way to the goal", error, f"left after {goal.steps} certified steps{when}: {goal.text}")
     counts = summary.violations
     bad = [f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
     looked = safety.evidence

@@ -4,6 +4,14 @@ from safe_sysid.robot.config import Settings, load_settings, per_joint
 from safe_sysid.robot.geometry import PAYLOAD_BODY, allowed_pairs, build_bodies
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, JointLimits, Kinematics, RobotModel
+from safe_sysid.robot.obstacles import (
+    Obstacle,
+    SceneBox,
+    SceneCapsule,
+    SceneMesh,
+    SceneSphere,
+    SceneZonotope,
+)
 from safe_sysid.robot.parameters import (
     PAYLOAD_NAMES,
     PAYLOAD_UNITS,
@@ -24,7 +32,7 @@ from safe_sysid.robot.regressors import (
     slotine_li_regressor,
     torque_regressor,
 )
-from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.robot.scene import Scene, load_scene
 
 __all__ = [
     "PAYLOAD_BODY",
@@ -33,10 +41,15 @@ __all__ = [
     "Body",
     "JointLimits",
     "Kinematics",
+    "Obstacle",
     "ParameterBox",
     "RobotModel",
     "Scene",
     "SceneBox",
+    "SceneCapsule",
+    "SceneMesh",
+    "SceneSphere",
+    "SceneZonotope",
     "Settings",
     "allowed_pairs",
     "build_bodies",

@@ -1,7 +1,8 @@
-"""Collision geometry: URDF primitives as sphere-swept convex hulls that contain them, and which pairs may overlap.
+"""Collision geometry: a URDF's shapes as sphere-swept convex hulls that contain them, and which pairs may overlap.
 
 A sphere is a point and a radius, a cylinder the segment between the centres of its end discs and its radius (a
-capsule: it contains the discs), a box its eight corners. Each contains its primitive exactly in real arithmetic; what
+capsule: it contains the discs), a box its eight corners; meshes are covered by :mod:`safe_sysid.robot.capsules`. Each
+contains its primitive exactly in real arithmetic; what
 placing the points rounds is covered by :data:`ROUNDING`, added to every radius (coordinates of 10 m round by less than
 1e-14 m).
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import combinations
+from xml.etree.ElementTree import Element
 
 import coal
 import numpy as np
@@ -17,8 +19,12 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ConfigError, ModelError
+from safe_sysid.robot.capsules import cover_mesh, segment_distance
 from safe_sysid.robot.config import Settings
-from safe_sysid.robot.model import Body
+from safe_sysid.robot.hulls import distance_to_hull
+from safe_sysid.robot.meshes import mesh_path, read_mesh
+from safe_sysid.robot.model import Body, Kinematics
+from safe_sysid.robot.obstacles import box_corners, rotation_from_rpy
 from safe_sysid.robot.urdf import UrdfChain
 
 __all__ = ["PAYLOAD_BODY", "ROUNDING", "allowed_pairs", "build_bodies"]
@@ -27,14 +33,11 @@ FloatArray = NDArray[np.float64]
 
 PAYLOAD_BODY = "payload"
 ROUNDING = 1e-9  # m
+#: Axes that miss a point by less meet in it, m: a turn about each moves it by at most twice that.
+_CONCURRENT, _DEEP = 1e-6, 1e-4
 PRIMITIVES = ("box", "cylinder", "sphere")
 
 Hull = tuple[FloatArray, float]  # points (m, 3) in a joint frame, radius
-
-
-def _box_corners(half_size: FloatArray) -> FloatArray:
-    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
-    return signs * half_size
 
 
 def _primitive_hull(shape: coal.CollisionGeometry) -> Hull:
@@ -44,18 +47,16 @@ def _primitive_hull(shape: coal.CollisionGeometry) -> Hull:
     if isinstance(shape, (coal.Cylinder, coal.Capsule)):
         return np.array([[0.0, 0.0, -shape.halfLength], [0.0, 0.0, shape.halfLength]]), float(shape.radius)
     if isinstance(shape, coal.Box):
-        return _box_corners(np.asarray(shape.halfSide, float).ravel()), 0.0
+        return box_corners(2.0 * np.asarray(shape.halfSide, float).ravel()), 0.0
     raise ModelError(f"collision shape {type(shape).__name__}: expected one of {', '.join(PRIMITIVES)}")
 
 
 def _contains(outer: Hull, inner: Hull) -> bool:
     """Whether the outer hull (of at most two points) provably contains the inner one."""
-    (a, *rest), slack = outer[0], outer[1] - inner[1]
-    if len(rest) > 1 or slack < 0.0:
+    slack = outer[1] - inner[1]
+    if len(outer[0]) > 2 or slack < 0.0:
         return False
-    axis = (rest[0] if rest else a) - a
-    t = np.clip((inner[0] - a) @ axis / max(float(axis @ axis), 1e-300), 0.0, 1.0)
-    distance = np.linalg.norm(inner[0] - a - t[:, None] * axis, axis=1)
+    distance = segment_distance(inner[0], outer[0])
     # Half of ROUNDING pays for the rounding of this very test; the outer radius carries all of it.
     return bool(np.all(distance <= slack + 0.5 * ROUNDING))
 
@@ -73,6 +74,50 @@ def _without_redundant(hulls: list[Hull]) -> list[Hull]:
     return [hulls[i] for i in sorted(kept)]
 
 
+def _hint(link: str, file: str) -> str:
+    return (
+        f"or add to {file}: `geometry: {{{link}: [{{points: [[x, y, z], ...], radius: r}}]}}`, hulls that contain it, "
+        "in the link frame (m)"
+    )
+
+
+def _mesh_hulls(chain: UrdfChain, link: str, file: str) -> list[Hull]:
+    """Hulls that hold the collision meshes of a link, in the link's frame."""
+    hulls: list[Hull] = []
+    for element in chain.xml.findall("link"):
+        for collision in element.findall("collision") if element.get("name") == link else ():
+            mesh = collision.find("geometry/mesh")
+            if mesh is None:
+                continue
+            try:
+                scale = _three(mesh, "scale", "1 1 1")
+                path = mesh_path(mesh.get("filename", ""), chain.file)
+                vertices, triangles, error = read_mesh(path, scale)
+                place = collision.find("origin")
+                xyz, rpy = (
+                    np.zeros(3) if place is None else _three(place, key, "0 0 0") for key in ("xyz", "rpy")
+                )
+            except ModelError as problem:
+                raise ModelError(
+                    f"{chain.file}: link {link!r} has a collision mesh: {problem}; {_hint(link, file)}"
+                ) from problem
+            rotation = rotation_from_rpy(rpy)
+            for points, radius in cover_mesh(vertices, triangles, error):
+                hulls.append((points @ rotation.T + xyz, radius))
+    return hulls
+
+
+def _three(element: Element, key: str, default: str) -> FloatArray:
+    text = element.get(key, default)
+    try:
+        values = np.array([float(part) for part in text.split()])
+    except ValueError:
+        values = np.zeros(0)
+    if values.shape != (3,) or not np.all(np.isfinite(values)):
+        raise ModelError(f"<{element.tag} {key}={text!r}>: expected three numbers")
+    return values
+
+
 def _link_hulls(chain: UrdfChain, model: pin.Model, settings: Settings, file: str) -> dict[str, list[Hull]]:
     """Hulls of every link in the frame of the joint that carries it (world for the base)."""
     for link in settings.geometry:
@@ -80,12 +125,10 @@ def _link_hulls(chain: UrdfChain, model: pin.Model, settings: Settings, file: st
             raise ConfigError(file, f"geometry.{link}", link, f"a link of {chain.file}")
     for link, kinds in chain.collisions.items():
         for kind in kinds:
-            if kind not in PRIMITIVES and link not in settings.geometry:
+            if kind not in (*PRIMITIVES, "mesh") and link not in settings.geometry:
                 raise ModelError(
                     f"{chain.file}: link {link!r} has collision geometry of type {kind}: expected "
-                    f"{', '.join(PRIMITIVES)}; or add to {file}: "
-                    f"`geometry: {{{link}: [{{points: [[x, y, z], ...], radius: r}}]}}`, hulls that contain it, in the "
-                    "link frame (m)"
+                    f"{', '.join(PRIMITIVES)} or mesh; {_hint(link, file)}"
                 )
     hulls: dict[str, list[Hull]] = {link: [] for link in chain.link_joint}
     geometry = pin.buildGeomFromUrdfString(
@@ -95,6 +138,11 @@ def _link_hulls(chain: UrdfChain, model: pin.Model, settings: Settings, file: st
         points, radius = _primitive_hull(item.geometry)
         placed = points @ item.placement.rotation.T + item.placement.translation
         hulls[model.frames[item.parentFrame].name].append((placed, radius))
+    for link, kinds in chain.collisions.items():
+        if "mesh" in kinds and link not in settings.geometry:
+            placement = model.frames[model.getFrameId(link, pin.FrameType.BODY)].placement
+            for points, radius in _mesh_hulls(chain, link, file):
+                hulls[link].append((points @ placement.rotation.T + placement.translation, radius))
     for link, entries in settings.geometry.items():
         frame = model.frames[model.getFrameId(link, pin.FrameType.BODY)]
         for entry in entries:
@@ -119,7 +167,8 @@ def build_bodies(chain: UrdfChain, model: pin.Model, settings: Settings, file: s
         several ``link:0``, ``link:1``, ...; last the body :data:`PAYLOAD_BODY`.
 
     Raises:
-        ModelError: a mesh without ``geometry`` in the settings, or a joint whose links have mass but no geometry.
+        ModelError: a shape or mesh that cannot be read without ``geometry`` in the settings, or a joint whose links
+            have mass but no geometry.
         ConfigError: names in the settings that the URDF does not have.
     """
     hulls = _link_hulls(chain, model, settings, file)
@@ -146,7 +195,7 @@ def build_bodies(chain: UrdfChain, model: pin.Model, settings: Settings, file: s
             )
     flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
     envelope = settings.payload.envelope
-    corners = np.array(envelope.center) + _box_corners(np.array(envelope.size) / 2.0)
+    corners = np.array(envelope.center) + box_corners(envelope.size)
     placed = corners @ flange.rotation.T + flange.translation
     bodies.append(Body(PAYLOAD_BODY, last, placed, ROUNDING, "payload"))
     return tuple(bodies)
@@ -168,13 +217,27 @@ def _hand_links(chain: UrdfChain, settings: Settings, file: str) -> set[str]:
 
 
 def allowed_pairs(
-    bodies: Iterable[Body], extra: Iterable[Iterable[str]] = (), file: str = "(settings)"
+    bodies: Iterable[Body],
+    extra: Iterable[Iterable[str]] = (),
+    file: str = "(settings)",
+    kinematics: Kinematics | None = None,
 ) -> frozenset[frozenset[str]]:
     """Pairs of bodies that may overlap; every other pair is checked.
 
-    Always allowed: bodies that move with the same joint (so payload, hand and last link), and arm or base links of
-    neighbouring joints, which touch where they are joined. Hand and payload against the link before the last stay
-    checked: nothing joins them.
+    Always allowed:
+
+    - bodies that move with the same joint (so payload, hand and last link): their distance never changes;
+    - arm or base links of neighbouring joints: the joint joins them, and its position limits keep their far ends apart;
+    - arm or base links that overlap whatever the pose is, because they share a point that no joint between them moves:
+      the axes of all those joints meet in it (a wrist whose middle link is inside the others).
+
+    Hand and payload against the links before the last stay checked: nothing joins them.
+
+    Args:
+        bodies: of the arm.
+        extra: pairs of names to add.
+        file: that gives the extra pairs, for messages.
+        kinematics: of the arm; without it the third rule is left out.
 
     Raises:
         ConfigError: an extra pair with a name that no body has.
@@ -182,8 +245,13 @@ def allowed_pairs(
     by_name: Mapping[str, Body] = {body.name: body for body in bodies}
     pairs = set()
     for a, b in combinations(by_name.values(), 2):
-        joined = a.kind in ("arm", "base") and b.kind in ("arm", "base") and abs(a.joint - b.joint) == 1
-        if a.joint == b.joint or joined:
+        links = a.kind in ("arm", "base") and b.kind in ("arm", "base")
+        joined = links and abs(a.joint - b.joint) == 1
+        if (
+            a.joint == b.joint
+            or joined
+            or (links and kinematics is not None and _always_touch(a, b, kinematics))
+        ):
             pairs.add(frozenset((a.name, b.name)))
     for i, extra_pair in enumerate(extra):
         names = tuple(extra_pair)
@@ -192,3 +260,34 @@ def allowed_pairs(
                 raise ConfigError(file, f"allowed_pairs[{i}][{k}]", name, f"one of {', '.join(by_name)}")
         pairs.add(frozenset(names))
     return frozenset(pairs)
+
+
+def _always_touch(a: Body, b: Body, kinematics: Kinematics) -> bool:
+    """Whether all axes of the joints between two bodies meet in one point that lies in both.
+
+    Turning about axes through a point moves neither the point nor the other axes off it: true at one pose, true at all.
+    """
+    low, high = sorted((a, b), key=lambda body: body.joint)
+    between = range(low.joint + 1, high.joint + 1)
+    n = len(kinematics.axis)
+    if not all(np.all(np.isfinite(part)) for part in kinematics):
+        return False  # the model will be refused
+    rotation, origin = np.eye(3), np.zeros(3)
+    frames = [(rotation, origin)]
+    for j in range(n):
+        origin = origin + rotation @ kinematics.translation[j]
+        rotation = rotation @ kinematics.rotation[j]
+        frames.append((rotation, origin))
+    # Nearest point to all axes: sum_j (I - z z^T) (x - p) = 0.
+    lines = [(frames[j + 1][1], frames[j + 1][0] @ kinematics.axis[j]) for j in between]
+    normal = sum((np.eye(3) - np.outer(z, z) for _, z in lines), np.zeros((3, 3)))
+    if np.linalg.eigvalsh(normal)[0] < 1e-3:  # parallel axes
+        return False
+    point = np.linalg.solve(normal, sum(((np.eye(3) - np.outer(z, z)) @ p for p, z in lines), np.zeros(3)))
+    if not all(np.linalg.norm(np.cross(z, point - p)) <= _CONCURRENT for p, z in lines):
+        return False
+    return all(
+        distance_to_hull((point - frames[body.joint + 1][1]) @ frames[body.joint + 1][0], body.points)
+        <= body.radius - _DEEP
+        for body in (low, high)
+    )

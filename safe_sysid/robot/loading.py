@@ -71,11 +71,12 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     _check_home(file, settings, names, limits)
     theta = _theta_nominal(model, joints)
     bodies = build_bodies(chain, model, settings, file)
+    kinematics = _kinematics(model, settings)
     flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
     return RobotModel(
         name=settings.name,
         joint_names=names,
-        kinematics=_kinematics(model, settings),
+        kinematics=kinematics,
         limits=limits,
         continuous=np.isinf(limits.position_upper),
         theta_nominal=theta,
@@ -83,7 +84,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
         friction_transition_velocity=settings.friction_transition_velocity,
         flange=(_read_only(flange.rotation), _read_only(flange.translation)),
         bodies=bodies,
-        allowed_pairs=allowed_pairs(bodies, settings.allowed_pairs, file),
+        allowed_pairs=allowed_pairs(bodies, settings.allowed_pairs, file, kinematics),
         settings=settings,
     )
 
@@ -178,7 +179,10 @@ def _kinematics(model: pin.Model, settings: Settings) -> Kinematics:
             pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1)
         )  # flat if there is one joint
         turn = jacobian[3:, model.joints[j].idx_v]
-        axes.append(turn / np.linalg.norm(turn))
+        length = float(np.linalg.norm(turn))
+        if not length > 0.0:
+            raise ModelError(f"joint {model.names[j]!r}: axis of length {length:g}: expected a direction")
+        axes.append(turn / length)
     return Kinematics(
         np.array([placement.rotation for placement in placements]),
         np.array([placement.translation for placement in placements]),

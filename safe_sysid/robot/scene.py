@@ -1,70 +1,54 @@
-"""Scenes: the boxes around the arm, from YAML."""
+"""Scenes: what stands around the arm, from YAML."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, PlainValidator
 
-from safe_sysid.errors import ConfigError
+from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.fields import Name, NamePair, Pose, Size3, StrictModel, Vector3, as_tuple
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.fields import (
+    Name,
+    NamePair,
+    NonNegative,
+    Pose,
+    Positive,
+    Size3,
+    StrictModel,
+    Vector3,
+    as_tuple,
+    numbers,
+)
+from safe_sysid.robot.meshes import mesh_path, read_mesh
+from safe_sysid.robot.model import Body, RobotModel
+from safe_sysid.robot.obstacles import (
+    Obstacle,
+    SceneBox,
+    SceneCapsule,
+    SceneMesh,
+    SceneSphere,
+    SceneZonotope,
+)
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.yaml_file import read_yaml, validate
 
-__all__ = ["Scene", "SceneBox", "load_scene", "rotation_from_rpy"]
+__all__ = ["SECTIONS", "Scene", "SceneBox", "config_path", "count_obstacles", "load_scene"]
 
 FloatArray = NDArray[np.float64]
-
-
-def rotation_from_rpy(rpy: tuple[float, ...] | FloatArray) -> FloatArray:
-    """Rotation (3, 3) of fixed-axis roll, pitch, yaw (rad), as URDF means them: ``Rz(yaw) Ry(pitch) Rx(roll)``."""
-    (sr, sp, sy), (cr, cp, cy) = np.sin(rpy), np.cos(rpy)
-    return np.array(
-        [
-            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
-            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
-            [-sp, cp * sr, cp * cr],
-        ]
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class SceneBox:
-    """A box that stands still, in the world frame.
-
-    Attributes:
-        name: unique in its scene.
-        xyz: (3,) centre, m.
-        rpy: (3,) fixed-axis roll, pitch, yaw, rad.
-        size: (3,) full edge lengths, m.
-    """
-
-    name: str
-    xyz: FloatArray
-    rpy: FloatArray
-    size: FloatArray
-
-    def __post_init__(self) -> None:
-        """Validate and freeze."""
-        for key in ("xyz", "rpy", "size"):
-            object.__setattr__(self, key, frozen_array(getattr(self, key), (3,), f"box {self.name}.{key}"))
-
-    @property
-    def rotation(self) -> FloatArray:
-        """Rotation (3, 3) of the box in the world."""
-        return rotation_from_rpy(self.rpy)
-
-    @property
-    def corners(self) -> FloatArray:
-        """The eight corners (8, 3) in the world, m."""
-        signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
-        return self.xyz + (signs * self.size / 2.0) @ self.rotation.T
+#: Where obstacles of a kind stand in a scene's file.
+SECTIONS = {
+    "box": "boxes",
+    "sphere": "spheres",
+    "capsule": "capsules",
+    "mesh": "meshes",
+    "zonotope": "zonotopes",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +57,15 @@ class Scene:
 
     Attributes:
         name: of the scene.
-        boxes: obstacles.
-        allowed_pairs: pairs {box name, body name} whose overlap is harmless, such as the ground and the base.
+        obstacles: of any kind.
+        allowed_pairs: pairs {obstacle's name, body's name} whose overlap is harmless, such as the ground and the base.
         start: (n,) rad, where a run starts in this scene; None for the robot's home.
         goal: (n,) rad, where the scene's task ends; None if it has none.
         file: where it was read from, for messages.
     """
 
     name: str
-    boxes: tuple[SceneBox, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
     allowed_pairs: frozenset[frozenset[str]] = frozenset()
     start: FloatArray | None = None
     goal: FloatArray | None = None
@@ -89,10 +73,14 @@ class Scene:
 
     def __post_init__(self) -> None:
         """Validate and freeze."""
-        names = [box.name for box in self.boxes]
-        for i, name in enumerate(names):
-            if name in names[:i]:
-                raise ConfigError(self.file, f"boxes[{i}].name", name, "a name that no other box has")
+        object.__setattr__(self, "obstacles", tuple(self.obstacles))
+        seen: set[str] = set()
+        for obstacle in self.obstacles:
+            if obstacle.name in seen:
+                same = [o for o in self.obstacles if o.kind == obstacle.kind]
+                key = f"{SECTIONS.get(obstacle.kind, 'obstacles')}[{same.index(obstacle)}].name"
+                raise ConfigError(self.file, key, obstacle.name, "a name that no other obstacle has")
+            seen.add(obstacle.name)
         for key in ("start", "goal"):
             if getattr(self, key) is not None:
                 object.__setattr__(
@@ -111,19 +99,36 @@ class Scene:
                 raise ConfigError(
                     self.file, key, pose.tolist(), f"{model.n} numbers, one per joint of {model.name}"
                 )
-        boxes, bodies = {box.name for box in self.boxes}, {body.name for body in model.bodies}
-        both = sorted(boxes & bodies)
+        names, bodies = {obstacle.name for obstacle in self.obstacles}, {body.name for body in model.bodies}
+        both = sorted(names & bodies)
         if both:
-            raise ConfigError(self.file, "boxes", both, f"names that no body of {model.name} has")
+            section = next(SECTIONS.get(o.kind, "obstacles") for o in self.obstacles if o.name in bodies)
+            raise ConfigError(self.file, section, both, f"names that no body of {model.name} has")
         for pair in sorted(self.allowed_pairs, key=sorted):
-            if len(pair & boxes) != 1 or len(pair & bodies) != 1:
+            if len(pair & names) != 1 or len(pair & bodies) != 1:
                 raise ConfigError(
                     self.file,
                     "allowed_pairs",
                     sorted(pair),
-                    f"one box of the scene ({', '.join(sorted(boxes)) or 'none'}) and one body of {model.name} "
+                    f"one obstacle of the scene ({', '.join(sorted(names)) or 'none'}) and one body of {model.name} "
                     f"({', '.join(sorted(bodies))})",
                 )
+
+    def body(self, name: str) -> Body:
+        """An obstacle as a body of the world.
+
+        Raises:
+            ConfigError: no obstacle of that name.
+        """
+        for obstacle in self.obstacles:
+            if obstacle.name == name:
+                return obstacle.body()
+        known = ", ".join(obstacle.name for obstacle in self.obstacles) or "none"
+        raise ConfigError(self.file, "obstacle", name, f"one of the scene's ({known})")
+
+    def bodies(self) -> list[Body]:
+        """All obstacles as bodies of the world, in order."""
+        return [obstacle.body() for obstacle in self.obstacles]
 
     def start_for(self, model: RobotModel) -> FloatArray:
         """Start pose (n,) of a run: the scene's, or else the robot's home.
@@ -135,18 +140,58 @@ class Scene:
         return np.array(model.settings.home if self.start is None else self.start, float)
 
 
-class _BoxFile(StrictModel):
+def count_obstacles(scene: Scene) -> str:
+    """How many obstacles of each kind, in words: ``6 boxes, 1 capsule``; for meshes, that their hulls are taken."""
+    parts = []
+    for kind, section in SECTIONS.items():
+        number = sum(obstacle.kind == kind for obstacle in scene.obstacles)
+        if number:
+            hulls = " (convex hulls)" if kind == "mesh" else ""
+            parts.append(f"{number} {kind if number == 1 else section}{hulls}")
+    return ", ".join(parts) or "no obstacles"
+
+
+class _Placed(StrictModel):
     name: Name
     xyz: Vector3
     rpy: Vector3 = (0.0, 0.0, 0.0)
+
+
+class _BoxFile(_Placed):
     size: Size3
+
+
+class _SphereFile(StrictModel):
+    name: Name
+    xyz: Vector3
+    radius: Positive
+
+
+class _CapsuleFile(_Placed):
+    radius: Positive
+    length: NonNegative
+
+
+class _MeshFile(_Placed):
+    file: Name
+    scale: Annotated[float | tuple[float, ...], PlainValidator(numbers(positive=True))] = 1.0
+
+
+class _ZonotopeFile(StrictModel):
+    name: Name
+    xyz: Vector3
+    generators: Annotated[tuple[Vector3, ...], BeforeValidator(as_tuple), Field(min_length=1)]
 
 
 class _SceneFile(StrictModel):
     name: Name
     start: Pose | None = None
     goal: Pose | None = None
-    boxes: Annotated[tuple[_BoxFile, ...], BeforeValidator(as_tuple)]
+    boxes: Annotated[tuple[_BoxFile, ...], BeforeValidator(as_tuple)] = ()
+    spheres: Annotated[tuple[_SphereFile, ...], BeforeValidator(as_tuple)] = ()
+    capsules: Annotated[tuple[_CapsuleFile, ...], BeforeValidator(as_tuple)] = ()
+    meshes: Annotated[tuple[_MeshFile, ...], BeforeValidator(as_tuple)] = ()
+    zonotopes: Annotated[tuple[_ZonotopeFile, ...], BeforeValidator(as_tuple)] = ()
     allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = ()
 
 
@@ -159,13 +204,38 @@ def load_scene(name_or_path: str | Path) -> Scene:
     path = config_path(name_or_path, "config/scenes")
     data = read_yaml(path)
     data.setdefault("name", path.stem)
+    sections = set(SECTIONS.values())
+    if not sections & set(data):
+        expected = f"a value (required), or one of {', '.join(sorted(sections - {'boxes'}))}; [] if nothing is around"
+        raise ConfigError(str(path), "boxes", "missing", expected)
     parsed = validate(str(path), data, _SceneFile)
-    boxes = tuple(
-        SceneBox(box.name, np.array(box.xyz), np.array(box.rpy), np.array(box.size)) for box in parsed.boxes
-    )
+    obstacles: list[Obstacle] = []
+    for key, build in _BUILDERS.items():
+        for i, entry in enumerate(getattr(parsed, key)):
+            try:
+                obstacles.append(build(entry, path))
+            except SafeSysIdError as error:
+                raise ConfigError(str(path), f"{key}[{i}]", entry.name, str(error)) from error
     pairs = frozenset(frozenset(pair) for pair in parsed.allowed_pairs)
     start, goal = (None if pose is None else np.array(pose) for pose in (parsed.start, parsed.goal))
-    return Scene(parsed.name, boxes, pairs, start, goal, str(path))
+    return Scene(parsed.name, tuple(obstacles), pairs, start, goal, str(path))
+
+
+def _read_mesh_obstacle(entry: _MeshFile, path: Path) -> SceneMesh:
+    file = mesh_path(entry.file, path)
+    if isinstance(entry.scale, tuple) and len(entry.scale) != 3:
+        raise ModelError(f"scale = {list(entry.scale)}: expected a number, or one per axis")
+    vertices, _, error = read_mesh(file, entry.scale)
+    return SceneMesh(entry.name, np.array(entry.xyz), np.array(entry.rpy), vertices, error, str(file))
+
+
+_BUILDERS: dict[str, Callable[[Any, Path], Obstacle]] = {
+    "boxes": lambda e, _: SceneBox(e.name, e.xyz, e.rpy, e.size),
+    "spheres": lambda e, _: SceneSphere(e.name, e.xyz, e.radius),
+    "capsules": lambda e, _: SceneCapsule(e.name, e.xyz, e.radius, e.rpy, e.length),
+    "meshes": _read_mesh_obstacle,
+    "zonotopes": lambda e, _: SceneZonotope(e.name, e.xyz, e.generators),
+}
 
 
 def config_path(name_or_path: str | Path, folder: str) -> Path:

@@ -67,7 +67,7 @@ class UrdfChain:
             found |= more
 
     def text_for_pinocchio(self, without_collision: Collection[str]) -> str:
-        """The tree reduced to links and joints, without visuals, and without the collision geometry of some links.
+        """The tree reduced to links and joints, without visuals, meshes, and the collision geometry of some links.
 
         Moving joints become plain revolute ones with stand-in limits, so that ``nq == nv == n``; limits are
         taken from the settings, never from Pinocchio's model.
@@ -80,7 +80,8 @@ class UrdfChain:
             if kept.tag == "link":
                 for child in list(kept):
                     if child.tag == "visual" or (
-                        child.tag == "collision" and kept.get("name") in without_collision
+                        child.tag == "collision"
+                        and (kept.get("name") in without_collision or child.find("geometry/mesh") is not None)
                     ):
                         kept.remove(child)
             elif kept.get("type") in MOVING:

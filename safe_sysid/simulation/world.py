@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import ConvexHull
+from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.transform import Rotation
 
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Body, RobotModel
+from safe_sysid.robot.obstacles import SceneBox
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.arms import is_simulable
@@ -26,6 +27,7 @@ _GEOM = mujoco.mjtGeom
 _LOGGER = logging.getLogger(__name__)
 _FAR = 10.0  # m: distances beyond this do not matter
 _SKIN = 1e-6  # m: a box with a radius below this is a box, grown by it
+_FLAT = 1e-4  # m: solids thinner than twice this are made that thick, never thinner
 _BALL_POINTS = 200  # vertices of the polytope that stands for a ball under a hull (2 % too large)
 
 
@@ -199,7 +201,7 @@ def _add_body(spec: mujoco.MjSpec, frame: mujoco.MjsBody, body: Body, prefix: st
         )
     else:
         mesh = spec.add_mesh(name=name)
-        mesh.uservert = _inflated(points, body.radius).ravel()
+        mesh.uservert = _hull_vertices(points, body.radius).ravel()
         _add_geom(frame, name, type=_GEOM.mjGEOM_MESH, meshname=name)
     return _Part(name, body.name, body.joint)
 
@@ -225,10 +227,24 @@ def _as_box(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | N
     return None
 
 
+def _hull_vertices(points: FloatArray, radius: float) -> FloatArray:
+    """Vertices of a polytope with volume that holds hull(points) inflated by radius."""
+    try:
+        facets = ConvexHull(points).equations
+        inner = float((-facets[:, 3] - facets[:, :3] @ points.mean(axis=0)).min())
+    except QhullError:
+        inner = 0.0
+    if inner < _FLAT:
+        return _inflated(points, max(radius, _FLAT))
+    if radius > _SKIN:
+        return _inflated(points, radius)
+    # A polytope grown about a point inside: every facet moves out by the radius at least.
+    centre = points.mean(axis=0)
+    return centre + (points - centre) * (1.0 + radius / inner)
+
+
 def _inflated(points: FloatArray, radius: float) -> FloatArray:
     """Vertices whose hull holds hull(points) inflated by radius: a polytope *around* the ball at every point."""
-    if radius == 0.0:
-        return points
     i = np.arange(_BALL_POINTS) + 0.5
     z, turn = 1.0 - 2.0 * i / _BALL_POINTS, np.pi * (1.0 + np.sqrt(5.0)) * i  # Fibonacci's sphere
     across = np.sqrt(1.0 - z**2)
@@ -263,19 +279,16 @@ def _add_payload(
 
 
 def _add_scene(spec: mujoco.MjSpec, scene: Scene) -> list[_Part]:
+    """Every obstacle as the solid that it is: boxes, balls and capsules exactly, others as hulls of their points."""
     parts = []
-    for box in scene.boxes:
-        half = 0.5 * np.asarray(box.size, float)
-        name = f"scene:{box.name}"
-        _add_geom(
-            spec.worldbody,
-            name,
-            type=_GEOM.mjGEOM_BOX,
-            size=half,
-            pos=box.xyz,
-            quat=_quaternion(box.rotation),
-        )
-        parts.append(_Part(name, box.name, -1))
+    for obstacle in scene.obstacles:
+        if isinstance(obstacle, SceneBox):
+            name = f"scene:{obstacle.name}"
+            pose = {"pos": obstacle.xyz, "quat": _quaternion(obstacle.rotation)}
+            _add_geom(spec.worldbody, name, type=_GEOM.mjGEOM_BOX, size=0.5 * obstacle.size, **pose)
+            parts.append(_Part(name, obstacle.name, -1))
+        else:
+            parts.append(_add_body(spec, spec.worldbody, obstacle.body(), "scene"))
     return parts
 
 

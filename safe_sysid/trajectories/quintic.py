@@ -1,4 +1,4 @@
-r"""Piecewise quintic joint trajectories through knots (t, q, qd, qdd), and ranges that hold for every instant.
+"""Piecewise quintic joint trajectories through knots (t, q, qd, qdd); their ranges: :mod:`.extrema`.
 
 Two knots with position, velocity and acceleration define a quintic exactly, so a JointTrajectory message with two or
 three points *is* the trajectory; nothing is resampled.
@@ -13,17 +13,11 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.intervals import down, up
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["QuinticTrajectory"]
 
 FloatArray = NDArray[np.float64]
-_DERIVATIVE = [np.array([1.0, 1, 1, 1, 1, 1])]
-for _order in range(1, 6):
-    _DERIVATIVE.append(
-        np.array([np.prod(np.arange(i - _order + 1, i + 1)) if i >= _order else 0.0 for i in range(6)])
-    )
 
 
 def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:
@@ -132,53 +126,3 @@ class QuinticTrajectory:
     def states(self, t: ArrayLike) -> FloatArray:
         """(N, 4, n) states at times (N,)."""
         return np.stack([self.state(float(x)) for x in np.atleast_1d(t)])
-
-    def ranges(self, grid: ArrayLike) -> FloatArray:
-        """Enclose position .. snap over each cell of a time grid, for every instant, not samples.
-
-        Args:
-            grid: (M+1,) increasing times; every knot time inside must be one of them.
-
-        Returns:
-            (M, 5, n, 2): position, velocity, acceleration, jerk, snap; lower and upper. Each is the centre's Taylor
-            form: values at the cell's centre plus the remaining terms' ranges, all terms kept, outward rounded.
-        """
-        grid = np.asarray(grid, float)
-        out = np.empty((len(grid) - 1, 5, self.n, 2))
-        for m in range(len(grid) - 1):
-            centre, half = 0.5 * (grid[m] + grid[m + 1]), 0.5 * (grid[m + 1] - grid[m])
-            if centre >= self.duration:
-                out[m] = 0.0
-                out[m, 0] = self.knots[-1, 0][:, None]
-                continue
-            s = min(int(np.searchsorted(self.times, centre, side="right")) - 1, len(self.coefficients) - 1)
-            if grid[m] < self.times[s] - 1e-12 or grid[m + 1] > self.times[s + 1] + 1e-12:
-                raise PlanError(
-                    f"time cell [{grid[m]}, {grid[m + 1]}]: expected cells that do not straddle a knot"
-                )
-            taylor = self._taylor(s, centre - self.times[s])
-            size = np.abs(self.coefficients[s]) @ (
-                max(self.times[s + 1] - self.times[s], 1.0) ** np.arange(6.0)
-            )
-            for order in range(5):
-                factor = _DERIVATIVE[order]
-                lo = hi = taylor[:, order] * factor[order]
-                for i in range(order + 1, 6):
-                    term = taylor[:, i] * factor[i] * half ** (i - order)
-                    if (i - order) % 2 == 0:
-                        lo, hi = lo + np.minimum(term, 0.0), hi + np.maximum(term, 0.0)
-                    else:
-                        lo, hi = lo - np.abs(term), hi + np.abs(term)
-                # Rounding of coefficients, shift and sums: below 200 operations on numbers of this size.
-                slack = 2e-13 * size * np.max(factor) + 1e-300
-                out[m, order, :, 0] = [down(x) for x in lo - slack]
-                out[m, order, :, 1] = [up(x) for x in hi + slack]
-        return out
-
-    def _taylor(self, segment: int, x: float) -> FloatArray:
-        """(n, 6) coefficients of the segment re-expanded about local time ``x``."""
-        c = self.coefficients[segment].copy()
-        for i in range(6):
-            for k in range(4, i - 1, -1):
-                c[:, k] += x * c[:, k + 1]
-        return c

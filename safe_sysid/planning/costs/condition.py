@@ -1,50 +1,29 @@
-r"""How much a trajectory will tell about the payload, as a number to minimise with its exact gradient.
+r"""The condition number of theta_e's regressor, as PSO (eq. 30) and most of the literature minimise it.
 
-``condition`` is what PSO (eq. 30) and most of the literature minimise: the condition number of the stacked regressor of
-theta_e, here in columns scaled by the box's radii (unscaled it compares kilograms with kg m^2 and means nothing) and
-together with the information of plans already executed, so that a plan excites what is still weak. Costs that know
-about the arm's own uncertain constants are in :mod:`safe_sysid.planning.information`: better where errors sit on their
-bounds, not where they scatter and a second of data tells the constants apart anyway.
+Here in columns scaled by the box's radii (unscaled it compares kilograms with kg m^2 and means nothing) and together
+with the information of plans already executed, so that a plan excites what is still weak. It knows neither how large
+the errors of a row are nor that the arm's own constants are uncertain; costs that do are in
+:mod:`safe_sysid.planning.costs.joint_set`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.excitation import payload_regressor, payload_regressor_gradient
+from safe_sysid.planning.costs.base import check_horizon, midpoints
+from safe_sysid.planning.costs.excitation import payload_regressor, payload_regressor_gradient
+from safe_sysid.planning.costs.spectrum import log_condition
 from safe_sysid.planning.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
-__all__ = ["ConditionCost", "Cost", "payload_scale"]
+__all__ = ["ConditionCost", "payload_scale"]
 
 FloatArray = NDArray[np.float64]
-#: Exponent of the p-norms that stand for the extreme eigenvalues; of ten, 8 is within 33 % of the true ratio.
-_POWER = 8
-#: Information floor relative to the mean: keeps a trajectory that excites nothing finite (and hopeless).
-_FLOOR = 1e-10
-
-
-class Cost(Protocol):
-    """What the optimiser asks of a cost."""
-
-    @property
-    def family(self) -> TrajectoryFamily:
-        """The trajectories that k selects from."""
-        ...
-
-    def value(self, k: FloatArray) -> float:
-        """Cost of the parameter k (n,)."""
-        ...
-
-    def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
-        """Cost of k and its derivative (n,)."""
-        ...
 
 
 def payload_scale(box: ParameterBox) -> FloatArray:
@@ -119,14 +98,14 @@ class ConditionCost:
 
     def value(self, k: FloatArray) -> float:
         """Log condition number, extreme eigenvalues replaced by p-norms: smooth at repeated ones too."""
-        return _log_condition(self.total(k))[0]
+        return log_condition(self.total(k))[0]
 
     def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
         """:meth:`value` and its derivative (n,)."""
         states = self.sampler(np.asarray(k, float))
         rows = self._rows(payload_regressor(self.kinematics, *states))
         flat = rows.reshape(-1, 10)
-        value, by_gram = _log_condition(self.scale[:, None] * (flat.T @ flat + self.executed) * self.scale)
+        value, by_gram = log_condition(self.scale[:, None] * (flat.T @ flat + self.executed) * self.scale)
         # d value = <by_gram, d gram>, gram = S (rows^T rows) S, and a row is a mean over its window.
         by_rows = 2.0 * rows @ (self.scale[:, None] * by_gram * self.scale)
         by_rows *= np.sqrt(self.horizon / len(rows)) / self.window
@@ -135,24 +114,5 @@ class ConditionCost:
         by_state = payload_regressor_gradient(self.kinematics, *states, np.ascontiguousarray(by_rows))
         return value, self.sampler.pull_back(by_state)
 
-
-def midpoints(horizon: float, count: int) -> FloatArray:
-    """Midpoints (count,) of equal cells of [0, horizon], s."""
-    return np.asarray((np.arange(count) + 0.5) * (horizon / count), dtype=np.float64)
-
-
-def check_horizon(horizon: float, family: TrajectoryFamily) -> None:
-    """Raise :class:`PlanError` unless the horizon lies within the trajectories' duration."""
-    if not 0.0 < horizon <= family.duration:
-        raise PlanError(f"cost horizon {horizon!r} s: expected (0, {family.duration}]")
-
-
-def _log_condition(gram: FloatArray) -> tuple[float, FloatArray]:
-    """Smoothed log condition number of the rows behind a Gram matrix, and its derivative, symmetric."""
-    value, vectors = np.linalg.eigh(gram)
-    value = np.maximum(value, 0.0) + _FLOOR * (np.trace(gram) / len(gram)) + 1e-300
-    # Normalised before powers are taken: no overflow whatever the units.
-    high, low = (value / value[-1]) ** _POWER, (value[0] / value) ** _POWER
-    spread = np.log(value[-1] / value[0]) + (np.log(high.sum()) + np.log(low.sum())) / _POWER
-    slope = 0.5 * (high / high.sum() - low / low.sum()) / value
-    return float(0.5 * spread), (vectors * slope) @ vectors.T
+    def gauss_newton(self, k: FloatArray) -> None:
+        """None: the terms without second derivatives of the rows are of both signs and no guide to curvature."""

@@ -1,0 +1,192 @@
+"""The peer's problem, shared by the benchmarks: the public C++ ARMOUR (RAPTOR) on the Kinova Gen3 with its gripper.
+
+Published gains, sphere cover, uncertainties and trajectories are its own; its figures were measured on 2 cores like
+these (Ipopt with MUMPS, 2 threads).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.reachability.cells import TimeCells, TrackingSet
+from safe_sysid.reachability.pose import point_ranges, relative_poses
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = [
+    "DECLARED",
+    "PEER",
+    "SETTINGS",
+    "SPHERES",
+    "PublishedGains",
+    "machine",
+    "nothing",
+    "peer_family",
+    "peer_model",
+    "radius_of",
+    "said",
+    "sphere_growth",
+]
+
+FloatArray = NDArray[np.float64]
+
+#: What the peer reaches on this problem. Torque in N m (in brackets: with the remainder terms that it loses put back).
+PEER = {
+    "plan_s": {64: 4.7, 128: 10.7},
+    "sets_s": {64: 2.7},
+    "torque_mean": 14.9,
+    "torque_mean_repaired": 18.5,
+    "growth_mean": 0.022,
+    "growth_max": 0.078,
+}
+DURATION, CENTRE, RANGE = 2.0, np.pi / 12, np.pi / 24
+
+#: Joint frame (from 0), centre in it (m): the peer's cover, whose growth it reports.
+SPHERES: tuple[tuple[int, tuple[float, float, float]], ...] = (
+    *((1, (0.0, -y, -0.01)) for y in (0.05, 0.11, 0.17, 0.24, 0.30, 0.36, 0.43)),
+    *((3, (0.0, -y, 0.0)) for y in (0.07, 0.14, 0.21, 0.28, 0.32)),
+    *((5, (0.0, -y, 0.0)) for y in (0.07, 0.14)),
+    *((6, (x, -0.06, -0.055)) for x in (-0.03, 0.0, 0.03)),
+    *((6, (0.0, 0.0, -z)) for z in (0.10, 0.15, 0.20)),
+)
+
+#: Hypotheses of the tracking theorem, sized for the peer's motions and sets instead of the 4 kg of Table I.
+DECLARED: dict[str, Any] = {
+    "controller.velocity": 0.45,
+    "controller.acceleration": 0.65,
+    "controller.jerk": 3.2,
+    "controller.uncertainty": 2.0,
+    "controller.inertia_ratio": 1.6,
+}
+#: Configurations of our synthesis. "shipped" is the file as it is.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "shipped": {},
+    "declared": DECLARED,
+    "tuned": DECLARED | {"controller.kappa": 7.0, "controller.K_r": 2.0},
+}
+
+
+def peer_family(start: ArrayLike, goal: ArrayLike) -> TrajectoryFamily:
+    """The peer's trajectories: from rest at ``start`` (n,) to within RANGE of CENTRE towards ``goal`` (n,), rad."""
+    q = np.asarray(start, float)
+    state = np.stack([q, 0 * q, 0 * q])
+    middle = QuinticTrajectory.to_rest(state, q + CENTRE * np.sign(np.asarray(goal, float) - q), DURATION)
+    return TrajectoryFamily(state, np.full(len(q), RANGE), DURATION, middle)
+
+
+@dataclass(frozen=True)
+class PublishedGains:
+    """The gains of the published experiments, their tracking error, and the robust input that goes with them.
+
+    Not proved: eigenvalues of the inertia are the published, sampled ones; no sampling, delay or actuator error.
+    """
+
+    K_r: float = 5.0
+    V_m: float = 0.02
+    alpha: float = 20.0
+    largest: float = 15.79635774
+    smallest: float = 8.29938
+
+    @property
+    def epsilon(self) -> float:
+        """Bound of |r|, rad/s."""
+        return float(np.sqrt(2.0 * self.V_m / self.smallest))
+
+    def tracking(self, n: int) -> TrackingSet:
+        """Bounds of e and r; the published ones are balls."""
+        size = np.full(n, self.epsilon)
+        return TrackingSet(size / self.K_r, size, np.full(n, self.K_r))
+
+    def half_width(self, nominal: FloatArray, spread: FloatArray, robust: bool = True) -> FloatArray:
+        """(M, n) torque half width from those of the nominal part and of the uncertain one, by the peer's formula.
+
+        Args:
+            nominal: (M, n) half width of ``W theta_mid``.
+            spread: (M, n) bound of ``|W (theta - theta_mid)|``.
+            robust: with the robust input's own share of the tracking error.
+        """
+        own = 0.5 * self.alpha * (self.largest - self.smallest) * self.epsilon if robust else 0.0
+        norm = np.linalg.norm(spread, axis=1, keepdims=True)
+        return np.asarray(nominal + 0.5 * spread + 0.5 * norm + own)
+
+
+def peer_model(settings: str = "tuned", joints_certain: bool = False, intervals: int = 128) -> RobotModel:
+    """Kinova with the peer's uncertainties: arm 5 %, last link with its empty hand 20 % of each entry.
+
+    Args:
+        settings: one of ``SETTINGS``.
+        joints_certain: as the peer has it: rotor inertia and friction exact, no floors, links only. Otherwise those are
+            uncertain by 5 % as well, with the configuration's floors.
+        intervals: time cells.
+    """
+    planner = {"planner.t_f": DURATION, "planner.t_p": 0.5 * DURATION, "planner.intervals": intervals}
+    hand = {"payload.envelope": {"center": [0.0, 0.0, 0.14], "size": [1e-3] * 3}}
+    model = load_robot("kinova_gen3", **SETTINGS[settings], **planner, **hand)
+    theta, n = model.theta_nominal, model.n
+    last = slice(10 * (n - 1), 10 * n)
+    if joints_certain:
+        radius = np.zeros_like(theta)
+        radius[: 10 * n] = 0.05 * np.abs(theta[: 10 * n])
+        lower, upper = theta - radius, theta + radius
+    else:
+        lower, upper = model.arm_prior.lower.copy(), model.arm_prior.upper.copy()
+    lower[last], upper[last] = (
+        theta[last] - 0.2 * np.abs(theta[last]),
+        theta[last] + 0.2 * np.abs(theta[last]),
+    )
+    return replace(model, arm_prior=ParameterBox(lower, upper))
+
+
+def nothing(tracking: TrackingSet) -> TrackingSet:
+    """No tracking error (but for 1e-12 of it: semi-axes are positive)."""
+    return TrackingSet(tracking.e * 1e-12, tracking.r * 1e-12, tracking.k_r)
+
+
+def sphere_growth(model: RobotModel, cells: TimeCells, tracking: TrackingSet) -> FloatArray:
+    """(M, S): radius, over a cell, of the box that holds a sphere's centre, m: what the peer adds to its radius."""
+    rotations, origins = relative_poses(model.kinematics, cells, tracking)
+    boxes = [
+        point_ranges(rotations[:, 0, j + 1], origins[:, 0, j + 1], np.array([centre]))
+        for j, centre in SPHERES
+    ]
+    return radius_of(np.concatenate(boxes, axis=1))
+
+
+def radius_of(boxes: FloatArray) -> FloatArray:
+    """(...) half the diagonal of boxes (..., 3, 2)."""
+    return np.asarray(np.linalg.norm(0.5 * (boxes[..., 1] - boxes[..., 0]), axis=-1))
+
+
+def said(on: dict[str, Any], seconds: float) -> str:
+    """The same as a line under a table."""
+    return (
+        f"{on['cores']} cores, {on['processor']}, Python {on['python']}, load {on['load'][0]:.1f}, "
+        f"{seconds:.0f} s, peak memory {on['peak_mb']:.0f} MB"
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on; ``load`` says what else ran there, ``peak_mb`` the memory of this process."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        name = lines[0].split(":", 1)[1].strip() if lines else name
+    return {
+        "processor": name,
+        "cores": os.cpu_count(),
+        "load": list(os.getloadavg()),
+        "python": platform.python_version(),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+    }

@@ -1,0 +1,138 @@
+r"""PSO Table IV: does a motion that conditions the torque regressor well condition the momentum regressor well, too?
+
+Random Fourier series, ``q_j(t) = q0_j + sum_l (a_jl sin(l w t) - b_jl cos(l w t)) / (l w)`` [PSO's reference 5], are
+sampled for 10 s at 1 ms. The paper does not say how its coefficients are drawn; here they are uniform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.costs.observation import (
+    MomentumObservation,
+    condition_number,
+    torque_observation,
+)
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["TABLE_FOUR", "Correlations", "FourierDraw", "condition_correlations"]
+
+FloatArray = NDArray[np.float64]
+
+#: PSO Table IV: forward integration horizon h (samples of 1 ms) to Pearson's correlation of cond(W) and cond(Y).
+TABLE_FOUR = {
+    1: 1.0000,
+    5: 1.0000,
+    10: 0.9994,
+    20: 0.9934,
+    50: 0.9540,
+    100: 0.6709,
+    200: 0.3537,
+    500: 0.2789,
+}
+
+
+@dataclass(frozen=True)
+class FourierDraw:
+    """How random Fourier motions are drawn.
+
+    Attributes:
+        duration: s.
+        period: s, of the samples.
+        base: s, period of the first harmonic.
+        harmonics: how many.
+        coefficient: rad/s, a and b are uniform in its negative to it.
+    """
+
+    duration: float = 10.0
+    period: float = 1e-3
+    base: float = 10.0
+    harmonics: int = 5
+    coefficient: float = 0.3
+
+    def motion(
+        self, centre: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Times (N,) s and q, qd, qdd, each (N, n), of one draw about a centre (n,), rad."""
+        steps = round(self.duration / self.period)
+        times = np.asarray(np.arange(steps + 1) * self.period, dtype=np.float64)
+        harmonic = np.arange(1, self.harmonics + 1, dtype=np.float64)
+        w = np.asarray(2.0 * np.pi / self.base * harmonic, dtype=np.float64)
+        a, b = rng.uniform(-self.coefficient, self.coefficient, (2, self.harmonics, len(centre)))
+        sine, cosine = np.sin(np.outer(times, w)), np.cos(np.outer(times, w))
+        q: FloatArray = centre + (sine / w) @ a - (cosine / w) @ b
+        qd: FloatArray = cosine @ a + sine @ b
+        qdd: FloatArray = (-sine * w) @ a + (cosine * w) @ b
+        return times, q, qd, qdd
+
+
+@dataclass(frozen=True, eq=False)
+class Correlations:
+    """Condition numbers of T motions, and what they have in common.
+
+    Attributes:
+        horizons: (H,) h, samples.
+        torque: (T,) cond(W).
+        momentum: (T, H) cond(Y), W_c integrated by left rectangles as in the paper.
+        trapezoid: (T, H) the same by trapezoids: what is left when the error of integration is gone.
+    """
+
+    horizons: tuple[int, ...]
+    torque: FloatArray
+    momentum: FloatArray
+    trapezoid: FloatArray
+
+    def pearson(self, rule: str = "euler") -> FloatArray:
+        """(H,) correlation of cond(W) and cond(Y)."""
+        other = self.momentum if rule == "euler" else self.trapezoid
+        return np.array([np.corrcoef(self.torque, column)[0, 1] for column in other.T])
+
+    def spearman(self, rule: str = "euler") -> FloatArray:
+        """(H,) the same of ranks: what matters for choosing a motion, and a few wild ones do not decide it."""
+        other = self.momentum if rule == "euler" else self.trapezoid
+        ranks = np.argsort(np.argsort(self.torque))
+        return np.array([np.corrcoef(ranks, np.argsort(np.argsort(column)))[0, 1] for column in other.T])
+
+
+def condition_correlations(
+    model: RobotModel,
+    motions: int = 100,
+    seed: int = 0,
+    horizons: Sequence[int] = tuple(TABLE_FOUR),
+    draw: FourierDraw | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Correlations:
+    """Condition numbers of random motions about the arm's home.
+
+    Args:
+        model: the arm.
+        motions: how many, at least 3.
+        seed: of all of them; motion i does not depend on how many there are.
+        horizons: h, samples.
+        draw: how motions are drawn; None for the default.
+        progress: called with the number of motions done.
+
+    Raises:
+        PlanError: fewer than three motions.
+    """
+    if motions < 3:
+        raise PlanError(f"motions = {motions!r}: expected at least 3")
+    draw = FourierDraw() if draw is None else draw
+    kin, centre = model.kinematics, np.array(model.settings.home, float)
+    torque = np.empty(motions)
+    momentum = np.empty((2, motions, len(horizons)))
+    for i in range(motions):
+        times, q, qd, qdd = draw.motion(centre, np.random.default_rng([seed, i]))
+        torque[i] = condition_number(torque_observation(kin, q, qd, qdd))
+        observed = MomentumObservation(kin, times, q, qd)
+        for j, h in enumerate(horizons):
+            momentum[0, i, j] = condition_number(observed.rows(h))
+            momentum[1, i, j] = condition_number(observed.rows(h, "trapezoid"))
+        if progress is not None:
+            progress(i + 1)
+    return Correlations(tuple(int(h) for h in horizons), torque, momentum[0], momentum[1])

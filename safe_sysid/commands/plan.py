@@ -1,0 +1,224 @@
+"""``safe-sysid plan``: motions with a certificate, to a goal or to learn from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safe_sysid.commands.arguments import at_least, check_output, numbers
+from safe_sysid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safe_sysid.report.planning import Motion
+    from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
+
+HELP = "plan certified motions to a goal around obstacles, or to learn from"
+FORMATTER = argparse.RawDescriptionHelpFormatter
+DESCRIPTION = """Plans a motion in certified steps: every joint, torque and clearance limit holds for every instant,
+every tracking error of the controller and every payload that the bounds allow, and the arm may stop after each step.
+Writes one plan_NNNNN.json per step, which `safe-sysid verify DIR` certifies again, with a picture and motion.json.
+
+A goal is Q: joint angles in rad, separated by commas, or one of: start, goal (both of the scene), home (of the robot);
+or a pose of the tool frame in the world, X,Y,Z,ROLL,PITCH,YAW in m and rad.
+
+Exit status: 0 the whole motion is certified (and, with --simulate, nothing was violated); 1 no certified way was found,
+or the simulation found a violation; 2 a file or option cannot be used; 130 interrupted.
+
+examples:
+  safe-sysid plan --scene six_boxes --to goal
+  safe-sysid plan --scene cell.yaml --bounds runs/20260504-identify-run/bounds.yaml --to goal --to start
+  safe-sysid plan --scene six_boxes --to-pose 0.4,-0.3,0.4,3.1416,0,0 --simulate --payload 5lb
+  safe-sysid plan --scene open --excite 4 --cost width
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    what = parser.add_argument_group("what to plan").add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--to", action="append", metavar="Q", help="go there; may be given again: one after the other"
+    )
+    what.add_argument(
+        "--to-pose",
+        action="append",
+        type=numbers(6, "0.4,-0.3,0.4,3.1416,0,0"),
+        metavar="POSE",
+        help="bring the tool frame there; may be given again",
+    )
+    what.add_argument(
+        "--excite", type=at_least(1), metavar="N", help="N trajectories that teach about the payload"
+    )
+    where = parser.add_argument_group("arm and surroundings")
+    where.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    where.add_argument("--scene", default="open", metavar="NAME|FILE", help="(default: %(default)s)")
+    where.add_argument(
+        "--start", default="start", metavar="Q", help="where the arm rests (default: the scene's)"
+    )
+    where.add_argument(
+        "--bounds",
+        type=Path,
+        metavar="FILE",
+        help="bounds.yaml of `safe-sysid identify` for what the hand holds (default: the robot's prior)",
+    )
+    where.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of the robot instead of its file's, as planner.clearance_margin=0.01; may be given again",
+    )
+    where.add_argument(
+        "--real-time",
+        action="store_true",
+        help="for the controller's gains of a real arm, with its delays, instead of those of the simulated one",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--cost", metavar="COST", help="of exciting trajectories, as condition or width (docs/planning.md)"
+    )
+    how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="(default: %(default)s)")
+    simulate = parser.add_argument_group("try it")
+    simulate.add_argument(
+        "--simulate", action="store_true", help="drive it in MuJoCo and judge every tick by the truth"
+    )
+    simulate.add_argument(
+        "--payload",
+        metavar="SPEC",
+        help="in the simulated hand: 4lb to 8lb, none, a URDF file (default: 8lb)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-plan-<scene>)")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write motion.json there too")
+    output.add_argument("--quiet", action="store_true", help="only the last line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan; progress goes to stderr, the result to stdout."""
+    check_output("--json", options.json)
+    if options.payload is not None and not options.simulate:
+        raise ConfigError(
+            "--payload", "payload", options.payload, "--simulate with it: plans hold for all payloads"
+        )
+    if options.simulate and options.real_time:
+        raise ConfigError("--real-time", "gains", True, "no --simulate with it: the simulation has no delays")
+    if options.cost is not None and options.excite is None:
+        raise ConfigError("--cost", "cost", options.cost, "--excite with it: the cost of a way is its length")
+    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-plan-{Path(options.scene).stem}"
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError("--out", "directory", str(out), "a new or empty directory")
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(f"[{time.monotonic() - began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    ):  # read when numpy is imported, a few lines from here
+        os.environ.setdefault(name, "1")
+    say(f"reading {options.robot} and scene {options.scene}, computing gains")
+    motion, box = _prepare(options, say)
+    if options.simulate:
+        _simulate(motion, box, options, say)
+    else:
+        _plan(motion, box, options, say)
+    return _tell(motion, options, out)
+
+
+def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBox]:
+    """Everything that can be wrong is found before planning begins."""
+    import numpy as np
+
+    from safe_sysid.control.design import design_gains
+    from safe_sysid.report.planning import Motion, goals_of, known_box, pose_named
+    from safe_sysid.robot.loading import load_robot
+    from safe_sysid.robot.scene import load_scene
+
+    model = load_robot(options.robot, **_overrides(options.set))
+    scene = load_scene(options.scene)
+    scene.check(model)
+    start = pose_named("--start", options.start, model, scene)
+    gains = design_gains(model, lockstep=not options.real_time)
+    box = known_box(model, options.bounds)
+    motion = Motion(model, scene, gains, start, None)
+    if options.to:
+        motion.waypoints = np.array([pose_named("--to", text, model, scene) for text in options.to])
+    elif options.to_pose:
+        motion.waypoints = goals_of(motion, options.to_pose, box, say, options.seed)
+    return motion, box
+
+
+def _overrides(texts: Sequence[str]) -> dict[str, Any]:
+    import yaml
+
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        try:
+            found[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not (equals and key.strip()):
+            raise ConfigError("--set", "setting", text, "KEY=VALUE, as planner.clearance_margin=0.01")
+    return found
+
+
+def _plan(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
+    from safe_sysid.planning.planner import Planner, PlannerOptions
+    from safe_sysid.report.planning import excite, go
+
+    chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
+    planner = Planner(motion.model, motion.scene, motion.gains, options=chosen, seed=options.seed)
+    if options.excite:
+        excite(motion, planner, box, options.excite, say)
+    else:
+        go(motion, planner, box, say, options.seed)
+
+
+def _simulate(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
+    from safe_sysid.demo.drive import drive
+    from safe_sysid.planning.planner import PlannerOptions
+
+    chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
+    known = None if options.bounds is None else box
+    drive(motion, known, options.payload or "8lb", options.excite or 0, chosen, options.seed, say)
+
+
+def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
+    import json
+
+    from rich.console import Console
+
+    from safe_sysid.report.planning import describe, write_motion
+    from safe_sysid.whole_files import write_text
+
+    what = f"{options.excite} exciting trajectories" if options.excite else "to the goal"
+    title = f"{motion.model.name} in scene {motion.scene.name}: {what}"
+    content = write_motion(motion, out, title)
+    if options.json is not None:
+        write_text(options.json, json.dumps(content, indent=1) + "\n")
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    if not options.quiet:
+        describe(motion, console, out)
+    wrong = motion.reasons if not motion.reached else ()
+    if motion.simulated is not None and motion.simulated["wrong"]:
+        wrong = (*wrong, *motion.simulated["wrong"])
+    if wrong:
+        print(f"safe-sysid plan: REFUSED: {'; '.join(wrong)}", file=sys.stderr)
+        return 1
+    judged = ", driven in simulation without a violation" if motion.simulated is not None else ""
+    console.print(
+        f"certified: {len(motion.steps)} plans, {motion.duration:.1f} s of motion, planned in {motion.seconds:.1f} s"
+        f"{judged}; check with: safe-sysid verify {out}",
+        soft_wrap=True,
+        markup=False,
+    )
+    return 0

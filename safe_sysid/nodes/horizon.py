@@ -1,0 +1,393 @@
+"""When to ask for which plan, and what to do with the answer, or with none: PSO's Algorithm 2. No ROS calls in here.
+
+Plan j+1 is asked for when plan j begins, from the state at plan j's hand-over. Real time: what is certified by then is
+published a margin before the hand-over, whatever the solver does; if nothing is, nothing is published, and the arm
+brakes along the certified tail. Lock-step: simulated time waits for the answer, so there always is one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.nodes.goal_desk import Answer, last_line
+from safe_sysid.nodes.horizon_parts import Asked, HorizonSettings, Offer, Outlet
+from safe_sysid.nodes.messages import JointSample
+from safe_sysid.nodes.missions import Excitation, Mission, Situation, Task
+from safe_sysid.nodes.solver_link import SolverLink
+from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.planning.jobs import Step
+from safe_sysid.planning.process import Event
+from safe_sysid.planning.results import PlannerResult, PlanStatus, hand_over_state
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["Horizon"]
+
+FloatArray = NDArray[np.float64]
+#: Real time: the solver is to be done so long before its answer is published, s; more where it once took longer.
+_RESERVE, _MOST_RESERVE = 0.05, 0.5
+#: Real time: how long a search may take while the arm rests, s; nothing waits for it.
+_AT_REST = 6.0
+#: Too little time to ask once more, s.
+_HURRY = 0.2
+#: A solver that is cancelled, or late, is killed after this, s.
+_GRACE = 1.0
+#: Lock-step: share of the controller's patience after which a silent solver counts as hanging; it is asked twice.
+_IMPATIENCE = 0.4
+#: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
+_SAME, _SETTLED = 1e-7, 50_000_000
+#: So many failures to plan in a run: real time, and lock-step, where the same question has the same answer.
+_ATTEMPTS, _ATTEMPTS_LOCKSTEP = 4, 1
+
+
+class Horizon:
+    """The receding horizon: one mission at a time, one plan after another.
+
+    Attributes:
+        mission: what is being done, if anything.
+        text: what was done last, for people.
+        outcome: of the last task.
+        sequence: number of the next plan.
+    """
+
+    def __init__(
+        self,
+        settings: HorizonSettings,
+        outlet: Outlet,
+        link: SolverLink,
+        time_base: TimeBase,
+        autostart: bool,
+    ) -> None:
+        """``autostart``: begin with exciting trajectories as soon as the arm holds still."""
+        self._settings, self._outlet, self._link, self._time = settings, outlet, link, time_base
+        self.mission: Mission | None = self._excitation() if autostart else None
+        self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
+        self._boxes: dict[str, ParameterBox] = {}
+        self._asked: Asked | None = None
+        self._offered: Offer | None = None  # the last one
+        self._trigger: JointSample | None = None
+        self._latest: JointSample | None = None
+        self._hopeless = ""  # box that no plan was found for
+        self._resume, self._next_start = 0, settings.first_ns  # not before; and in lock-step, from when
+        self._moving_until = 0  # end of the last plan
+        self._tasks, self._reserve = 0, _RESERVE
+
+    @property
+    def busy(self) -> bool:
+        """Whether the solver is looking for a plan."""
+        return self._asked is not None
+
+    @property
+    def phase(self) -> str:
+        """``excitation``, ``task`` or ``over``."""
+        return "over" if self.mission is None else self.mission.purpose
+
+    def _excitation(self) -> Excitation:
+        settings = self._settings
+        return Excitation(settings.plans, _ATTEMPTS_LOCKSTEP if settings.lockstep else _ATTEMPTS)
+
+    # -- inputs -------------------------------------------------------------------------------------------------
+
+    def on_box(self, box: ParameterBox) -> None:
+        """The controller works with this box now."""
+        self._boxes[box.identity] = box
+        self._consider()
+
+    def on_reference(self, sample: JointSample) -> None:
+        """The controller's reference, and by ``frame_id`` its box."""
+        self._time.seconds(sample.stamp_ns)
+        self._latest = sample
+        if self.mission is None or self._lost(sample):
+            return
+        if self._trigger is None and self._asked is None and self._is_time(sample):
+            self._trigger = sample
+        self._consider()
+
+    def _is_time(self, sample: JointSample) -> bool:
+        """At rest for the first plan; at the hand-over to the last plan for the next one."""
+        if self._offered is not None:
+            return sample.stamp_ns >= self._offered.start_ns
+        at_rest = not np.any(sample.qd) and sample.frame_id != self._hopeless
+        ready = self._settings.lockstep or self._link.process.ready
+        return at_rest and sample.stamp_ns >= self._resume and ready
+
+    def _lost(self, sample: JointSample) -> bool:
+        """Whether the arm does not do what was planned; then there is nothing to plan from until it is at rest."""
+        offered, mission = self._offered, self.mission
+        if offered is None or mission is None:
+            return False
+        since = sample.stamp_ns - offered.start_ns
+        if not _SETTLED <= since <= self._settings.t_p_ns:
+            return False
+        if np.max(np.abs(offered.plan.trajectory.state(since / 1e9)[0] - sample.q)) <= _SAME:
+            return False
+        self.text = f"the controller does not follow plan {offered.plan.sequence}"
+        self._outlet.refuse("reference", "not followed", self.text)
+        asked, start = self._asked, offered.start_ns + self._settings.t_p_ns
+        if asked is not None:
+            self._asked = None
+            self._link.process.cancel(_GRACE)
+        self._go_on_at_rest(mission, start, sample.frame_id, "the controller did not follow")
+        return True
+
+    def _consider(self) -> None:
+        """Ask for a plan if it is time and the box in force is known."""
+        trigger, mission, settings = self._trigger, self.mission, self._settings
+        if trigger is None or mission is None or trigger.frame_id not in self._boxes:
+            return
+        self._trigger, previous, box = None, self._offered, self._boxes[trigger.frame_id]
+        start: int | None
+        if previous is None:
+            state = np.stack([trigger.q, np.zeros_like(trigger.q), np.zeros_like(trigger.q)])
+            start = max(self._next_start, trigger.stamp_ns) if settings.lockstep else None
+            if start == trigger.stamp_ns:
+                start += settings.t_p_ns
+        else:
+            state, start = hand_over_state(previous.plan), previous.start_ns + settings.t_p_ns
+            if mission.pauses():
+                self._pause(previous, start, box, mission)
+                return
+        reason = mission.over(self._boxes.values(), box)
+        if reason:
+            self._finish(mission, start or trigger.stamp_ns, box.identity, reason)
+            return
+        due = None
+        if start is None:
+            due = time.monotonic() + (_AT_REST if mission.patient else 1e-9 * settings.t_p_ns)
+        elif not settings.lockstep:
+            due = time.monotonic() + 1e-9 * (start - time.time_ns()) - settings.margin
+        deadline = None if due is None else due - self._reserve
+        under_way = None if previous is None else previous.plan
+        begins = self._time.seconds(trigger.stamp_ns if start is None else start)
+        situation = Situation(state, begins, box, self.sequence, under_way, deadline)
+        self._ask(Asked(situation, start, due), mission)
+
+    # -- the solver ---------------------------------------------------------------------------------------------
+
+    def _ask(self, asked: Asked, mission: Mission) -> None:
+        # A solver that hangs must not look like a dead planner.
+        limit = time.monotonic() + _IMPATIENCE * self._settings.patience
+        if asked.due is not None:
+            limit = asked.due + _GRACE
+        self.text = f"planning {asked.situation.sequence} for {asked.situation.start_time:.3f} s"
+        self._asked = asked
+        self._link.submit(mission.job(asked.situation), partial(self._on_step, asked), limit)
+
+    def _on_step(self, asked: Asked, event: Event) -> None:
+        mission = self.mission
+        if event.kind == "failed":
+            self._link.failed(event.text)
+        if asked is not self._asked or mission is None:
+            return  # too late, or stopped
+        if event.kind == "progress":
+            asked.best = event.value
+        elif event.kind == "done":
+            self._conclude(asked, event.value, mission)
+        elif asked.lives and (asked.due is None or time.monotonic() < asked.due):
+            asked.lives -= 1
+            self._ask(asked, mission)
+        else:
+            # In lock-step only whole answers count: how far it came depends on the machine.
+            best = None if asked.due is None else asked.best
+            self._conclude(asked, best or _failure(last_line(event.text)), mission)
+
+    def watch(self) -> None:
+        """Real time, often: when it is time, what there is is published, whatever the solver does."""
+        asked, mission, now = self._asked, self.mission, time.monotonic()
+        if asked is None or mission is None or asked.due is None:
+            return
+        if now < asked.due:
+            return
+        self._reserve = min(self._reserve + _RESERVE, _MOST_RESERVE)
+        self._link.process.cancel(_GRACE)  # before anything else is asked
+        self._conclude(asked, asked.best or _failure("nothing certified by the deadline"), mission)
+
+    def _conclude(self, asked: Asked, step: Step, mission: Mission) -> None:
+        self._asked, result, box = None, step.result, asked.situation.box
+        start = asked.start_ns
+        if result.plan is None and mission.refused(step) and self._ask_again(asked, mission):
+            return
+        if start is None:  # the same motion, whenever it begins
+            start = time.time_ns() + to_ns(self._settings.margin)
+            result = _begin(result, self._time.seconds(start))
+        if result.plan is not None:
+            self.text = self._outlet.publish_plan(start, box, result, mission.purpose)
+            self._offered, self.sequence = Offer(result.plan, start), self.sequence + 1
+            self._moving_until = self._offered.end_ns
+            mission.planned(step)
+            mission.answer(True, self.text)
+        elif mission.over((), box) == "arrived":
+            self._finish(mission, start, box.identity, "arrived")
+        else:
+            self._outlet.note_failure(start, box, result, mission.purpose)
+            self._no_plan(start, box, "; ".join((result.status.value, *result.reasons)), mission)
+
+    def _ask_again(self, asked: Asked, mission: Mission) -> bool:
+        """From rest another way may be found, if there is time; in motion the arm has to brake first."""
+        if asked.start_ns is None and not asked.longer:
+            due = time.monotonic() + _AT_REST
+            situation = replace(asked.situation, deadline=due - self._reserve)
+            asked = Asked(situation, None, due, longer=True)
+            self._ask(asked, mission)
+            return True
+        late = asked.due is not None and time.monotonic() > asked.due - _HURRY
+        if asked.situation.previous is not None or late or not asked.tries or not mission.patient:
+            return False
+        asked.best, asked.tries = None, asked.tries - 1
+        self._ask(asked, mission)
+        return True
+
+    # -- ends ---------------------------------------------------------------------------------------------------
+
+    def _tell_none(self, start: int, identity: str, next_ns: int | None = None) -> None:
+        """Lock-step: an answer, so that time goes on. Real time: silence, the arm brakes."""
+        if self._settings.lockstep:
+            self._outlet.publish_none(start, identity, next_ns)
+
+    def _rest_until(self, resume: int) -> int:
+        """The next plan is made at ``resume`` (ns), at rest; returns when it begins."""
+        self._offered, self._trigger = None, None
+        self._resume, self._next_start = resume, resume + self._settings.t_p_ns
+        return self._next_start
+
+    def _pause(self, offered: Offer, start: int, box: ParameterBox, mission: Mission) -> None:
+        """The plan under way is driven to its end; there it goes on."""
+        following = self._rest_until(offered.end_ns)
+        self._tell_none(start, box.identity, None if mission.last_stop() else following)
+
+    def _finish(self, mission: Mission, start: int, identity: str, reason: str) -> None:
+        """No further trajectory is wanted: the controller brakes along the last one."""
+        offered = self._offered
+        self._end(mission, f"{mission.purpose} finished after {self.sequence} plans: {reason}", reason)
+        mission.answer(reason == "arrived", reason)
+        self._tell_none(
+            start, identity, self._goal_after(mission, start if offered is None else offered.end_ns)
+        )
+        self._outlet.say(self.text)
+
+    def _end(self, mission: Mission, text: str, outcome: str) -> None:
+        self.mission, self._offered, self._trigger, self.text = None, None, None, text
+        self.outcome = outcome if isinstance(mission, Task) else ""
+
+    def _goal_after(self, mission: Mission, rest: int) -> int | None:
+        """After the exciting trajectories, at rest from ``rest`` on, to a goal, if wanted; returns when that begins."""
+        settings, origin = self._settings, self._time.origin_ns
+        if settings.then_goal is None or not isinstance(mission, Excitation):
+            return None
+        # In real time the batches are anywhere.
+        batches = -(-(rest - origin) // settings.update_ns) + (0 if settings.lockstep else 1)
+        self._begin_task(settings.then_goal[None])
+        return self._rest_until(origin + batches * settings.update_ns + settings.digest_ns)
+
+    def _no_plan(self, start: int, box: ParameterBox, reason: str, mission: Mission) -> None:
+        self.text = f"no plan for {self._time.seconds(start):.3f} s: {reason}"
+        self._outlet.refuse("planning", "no plan", self.text)
+        self._go_on_at_rest(mission, start, box.identity, reason)
+        if isinstance(self.mission, Excitation):
+            self._hopeless = box.identity  # once at rest, with a smaller box, it may work
+
+    def _go_on_at_rest(self, mission: Mission, start: int, identity: str, reason: str) -> None:
+        """There is no plan for the hand-over at ``start``: from where the arm comes to rest, if at all."""
+        rest = start if self._offered is None else self._offered.end_ns
+        mission.lost()
+        self._offered, self._trigger = None, None
+        following = None
+        if not self._count_failure(mission, reason):
+            following = self._goal_after(mission, rest)
+        elif isinstance(mission, Task):
+            following = self._rest_until(rest)
+        self._tell_none(start, identity, following)
+
+    def _count_failure(self, mission: Mission, reason: str) -> bool:
+        """Whether the mission goes on after one more failure."""
+        mission.attempts -= 1
+        given_up = mission.over((), next(iter(self._boxes.values()))) if isinstance(mission, Task) else ""
+        if mission.attempts > 0 and not given_up:
+            return True
+        self._end(mission, self.text, given_up or reason)
+        mission.answer(False, given_up or reason)
+        return False
+
+    def _begin_task(self, waypoints: FloatArray, answer: Answer | None = None) -> None:
+        self._tasks += 1
+        self.outcome, self._hopeless = "", ""
+        self.mission = Task(self._tasks, waypoints, _ATTEMPTS, self._settings.seed, answer)
+
+    # -- what people ask for ------------------------------------------------------------------------------------
+
+    def not_ready(self) -> str:
+        """Why nothing new can be begun now; "" if it can."""
+        if self.mission is not None:
+            return f"{self.text}: expected nothing to be planned (~/stop ends it)"
+        ready = self._link.process.ready
+        return self.not_at_rest() or ("" if ready else "the solver process starts: expected it to be ready")
+
+    def not_at_rest(self) -> str:
+        """Why the arm moves, or may in a moment; "" if it rests and nothing is planned."""
+        sample = self._latest
+        if self._asked is not None or self._offered is not None:
+            return f"{self.text}: expected no plan under way"
+        if sample is None or sample.frame_id not in self._boxes:
+            return "nothing known of the arm: expected the controller's reference and bounds_active"
+        # A motion begins and ends with a reference that stands still.
+        if np.any(sample.qd != 0.0) or sample.stamp_ns < self._moving_until:
+            end = self._time.seconds(self._moving_until)
+            fast = np.max(np.abs(sample.qd))
+            return f"the arm moves, until {end:.3f} s, now at {fast:.3g} rad/s: expected it at rest"
+        return ""
+
+    def scene_changed(self) -> None:
+        """What could not be planned may be possible now."""
+        self._hopeless = ""
+
+    def rest(self) -> tuple[JointSample, ParameterBox]:
+        """Where the arm rests, and the box in force; only when ready."""
+        sample = self._latest
+        if sample is None:
+            raise RuntimeError("nothing known of the arm: expected to be asked only when ready")
+        return sample, self._boxes[sample.frame_id]
+
+    def go(self, waypoints: FloatArray, answer: Answer) -> None:
+        """Begin a task; (W, n) rad."""
+        sample, _ = self.rest()
+        self._begin_task(waypoints, answer)
+        self._tell_none(sample.stamp_ns, sample.frame_id, self._rest_until(sample.stamp_ns))
+
+    def start(self) -> str | None:
+        """Begin exciting trajectories (again); why not, if not."""
+        if self.mission is not None:
+            return "planning already"
+        self.mission = self._excitation()
+        self._rest_until(0 if self._latest is None else self._latest.stamp_ns)
+        self._next_start, self._hopeless = 0, ""
+        return None
+
+    def stop(self) -> None:
+        """No further plan; the arm brakes along the one under way."""
+        mission, asked, offered = self.mission, self._asked, self._offered
+        if mission is None:
+            return
+        self._asked = None
+        self._end(mission, f"stopped after {self.sequence} plans", "stopped")
+        self._link.process.cancel(_GRACE)
+        mission.answer(False, "stopped")
+        identity = next(iter(self._boxes), "0:0") if self._latest is None else self._latest.frame_id
+        if asked is not None and asked.start_ns is not None:
+            self._tell_none(asked.start_ns, identity)
+        elif offered is not None:
+            self._tell_none(offered.start_ns + self._settings.t_p_ns, identity)
+
+
+def _begin(result: PlannerResult, start_time: float) -> PlannerResult:
+    """The same plan, from another time on."""
+    return (
+        result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
+    )
+
+
+def _failure(reason: str) -> Step:
+    return Step(PlannerResult(PlanStatus.STOPPED, reasons=(reason,)))

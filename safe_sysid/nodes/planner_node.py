@@ -1,0 +1,218 @@
+"""Planner node: has the next trajectory planned while the controller tracks the last one, in time for the hand-over.
+
+The planner itself works in a process of its own (:mod:`safe_sysid.planning.process`), when to ask it is decided by
+:mod:`safe_sysid.nodes.horizon`; here are parameters, topics, services and logs. Everything happens in the executor's
+thread.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+from visualization_msgs.msg import MarkerArray
+
+from safe_sysid.errors import ConfigError
+from safe_sysid.nodes import messages
+from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, STREAM, WARN, BaseNode
+from safe_sysid.nodes.goal_desk import GoalDesk
+from safe_sysid.nodes.horizon import Horizon
+from safe_sysid.nodes.horizon_parts import HorizonSettings
+from safe_sysid.nodes.markers import path_markers, swept_markers
+from safe_sysid.nodes.missions import Excitation, Task
+from safe_sysid.nodes.parameters import declare, number
+from safe_sysid.nodes.planner_record import certificate_message, plan_record
+from safe_sysid.nodes.scene_desk import SceneDesk
+from safe_sysid.nodes.solver_link import SolverLink
+from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.planning import jobs
+from safe_sysid.planning.process import Event, PlannerProcess
+from safe_sysid.planning.results import PlannerOptions, PlannerResult
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.scene import Scene
+from safe_sysid.trajectories.plan import Plan
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = ["PlannerNode"]
+
+#: A first start compiles, s.
+_START = 600.0
+#: What a task after the identification waits for beyond the use of all data, s.
+_DIGEST = 0.1
+#: How often the deadline is looked at, s.
+_WATCH = 0.01
+
+
+class PlannerNode(BaseNode):
+    """One plan after another; the controller's reference says when it is time for the next."""
+
+    def __init__(self, process: PlannerProcess) -> None:
+        """``process`` plans; it is ended here, whatever happens."""
+        self._link = SolverLink(process)
+        try:
+            super().__init__("planner")
+            self._link.attach(self)
+            self._set_up()
+        except BaseException:
+            self._link.process.close()
+            raise
+
+    def _set_up(self) -> None:
+        options = self.options
+        cost = declare(self, "cost", str(PlannerOptions().cost), "what makes a trajectory good")
+        build = partial(
+            jobs.build,
+            model=self.model,
+            lockstep=options.lockstep,
+            options=PlannerOptions(cost=cost),
+            seed=options.seed,
+            nice=max(-options.priority, 0),
+        )
+        self._link.process.configure("planner", build)
+        scene = options.load_scene(self.model)
+        built = self._link.process.configure("scene", partial(jobs.set_scene, scene=scene))
+        autostart = declare(self, "autostart", True, "plan as soon as the arm holds still")
+        self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
+        time_base = TimeBase(options.lockstep)
+        self._horizon = Horizon(self._settings(scene), self, self._link, time_base, autostart)
+        self._early: list[float] = []  # s, how long before their hand-over plans were published
+        self._answers: list[dict[str, Any]] = []
+        self._drawn = 0  # boxes of the swept volume
+        self._topics(scene)
+        self._warm_up()
+        self._link.process.wait(built, _START)
+
+    def _settings(self, scene: Scene) -> HorizonSettings:
+        options, planner = self.options, self.model.settings.planner
+        identification, blend = self.model.settings.identification, self.model.settings.controller.blend_s
+        then_goal = declare(self, "then_goal", False, "drive to the scene's goal after identification")
+        if then_goal and scene.goal is None:
+            raise ConfigError("parameters of planner", "then_goal", True, f"a goal in scene {scene.name}")
+        return HorizonSettings(
+            lockstep=options.lockstep,
+            plans=number(self, "plans", planner.plans, "number of trajectories of one run", 1),
+            t_p_ns=to_ns(planner.t_p),
+            first_ns=to_ns(number(self, "first_plan_time", planner.t_p, "lock-step: first hand-over, s")),
+            margin=number(
+                self, "deadline_margin_s", 0.15, "real time: a plan is published so long before its hand-over"
+            ),
+            patience=options.patience,
+            seed=options.seed,
+            then_goal=scene.goal if then_goal else None,
+            update_ns=to_ns(identification.update_s),
+            digest_ns=to_ns(identification.take_after_s + blend + _DIGEST),
+        )
+
+    def _topics(self, scene: Scene) -> None:
+        lockstep, horizon, size = self.options.lockstep, self._horizon, self.model.arm_prior.size
+        self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
+        self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
+        self._certificates = self.create_publisher(Float64MultiArray, "certificate", LATCHED)
+        self.listen(
+            Float64MultiArray,
+            "bounds_active",
+            lambda msg: horizon.on_box(messages.read_bounds(msg, size).box),
+            LATCHED,
+        )
+        self.listen(
+            JointState,
+            "reference",
+            lambda msg: horizon.on_reference(self._reader.read(msg)),
+            HISTORY if lockstep else STREAM,
+        )
+        self.serve("start", horizon.start)
+        self.serve("stop", horizon.stop)
+        self._goals = GoalDesk(self, horizon, self._link)
+        self._scenes = SceneDesk(self, horizon, self._link, scene)
+        self._scenes.draw_to(self._markers.publish)
+        self.every(_WATCH, horizon.watch)
+
+    def _warm_up(self) -> None:
+        """Compile (or load) what pictures need: a plan must not wait for that."""
+        home = np.zeros((3, self.model.n))
+        home[0] = self.model.settings.home
+        trajectory = QuinticTrajectory.to_rest(home, home[0], 1.0)
+        path_markers(self.model, Plan(trajectory, 0.0, 0.5, "0:0", 0, home[1]))
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
+        """A certified plan, its certificate and its picture; returns a line about it."""
+        plan, certificate = result.plan, result.certificate
+        if plan is None or certificate is None or not certificate.ok or plan.box_identity != box.identity:
+            raise RuntimeError(
+                "a plan without a certificate for the box in force: expected never to get here"
+            )
+        self._publisher.publish(messages.plan_message(plan, self.model.joint_names, start_ns))
+        record = plan_record(result, plan.sequence, start_ns, box, purpose)
+        if not self.options.lockstep:
+            self._early.append(1e-9 * (start_ns - time.time_ns()))
+            record["published_before_s"] = self._early[-1]
+        self._answers.append(record)
+        self._certificates.publish(certificate_message(plan, certificate, start_ns))
+        self._markers.publish(path_markers(self.model, plan))
+        self._link.submit(partial(jobs.sweep, plan=plan), self._on_swept)
+        if self.options.run_dir is not None:
+            keep = partial(jobs.write_file, plan=plan, certificate=certificate, box=box)
+            self._link.submit_aside(partial(keep, directory=self.options.run_dir), "plan file")
+        text = f"plan {plan.sequence} in {result.wall_time:.2f} s, cost {result.cost:.4g}"
+        self.say(f"{text}: {record['summary']}")
+        return text
+
+    def _on_swept(self, event: Event) -> None:
+        if event.kind == "failed":
+            self.refuse("swept volume", "failed", event.text)
+        elif event.kind == "done":
+            array = swept_markers(event.value, drawn=self._drawn)
+            self._drawn = max(self._drawn, len(array.markers))
+            self._markers.publish(array)
+
+    def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
+        """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
+        self._publisher.publish(
+            messages.empty_plan_message(start_ns, identity, self.model.joint_names, next_ns)
+        )
+
+    def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
+        """Nothing was certified: for the log."""
+        self._answers.append(plan_record(result, self._horizon.sequence, start_ns, box, purpose))
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    def status(self) -> tuple[bytes, str, dict[str, object]]:
+        """What is planned, and how the last attempts ended."""
+        horizon, process, scene = self._horizon, self._link.process, self._scenes.scene
+        values: dict[str, object] = {"phase": horizon.phase, "plans": horizon.sequence, "busy": horizon.busy}
+        mission = horizon.mission
+        if isinstance(mission, Excitation):
+            values["left"] = mission.left
+        if isinstance(mission, Task) and mission.distance is not None:
+            values["distance"] = f"{mission.distance:.3f} rad"
+        if horizon.outcome:
+            values["task"] = horizon.outcome
+        if self._early:
+            values["published before the hand-over"] = f"{min(self._early):.3f} s at least"
+        for answer in self._answers[-3:]:
+            text = f"{answer['purpose']}, {answer['status']}; {answer['summary']}"
+            values[f"plan {answer['sequence']}"] = text
+        values["goal"] = self._goals.text
+        values["scene"] = f"{scene.name}, {len(scene.obstacles)} obstacles"
+        values["solver"] = f"process {process.pid}, started again {process.restarts} times"
+        if process.ready:
+            refused = bool(self._answers) and "knots" not in self._answers[-1]
+            return WARN if refused else OK, horizon.text, values
+        level = ERROR if process.pid is None else WARN
+        return level, f"{horizon.text}; the solver process is not ready", values
+
+    def close(self) -> None:
+        """End the solver, write ``planner.json``."""
+        self._link.process.close()
+        if self.options.run_dir is not None:
+            record = {"plans": self._answers, "task": self._horizon.outcome, "refused": dict(self.refusals)}
+            (self.options.run_dir / "planner.json").write_text(json.dumps(record, indent=1))

@@ -1,0 +1,38 @@
+"""How long a search may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Budget"]
+
+
+@dataclass
+class Budget:
+    """How long to search; whatever runs out first ends it.
+
+    Attributes:
+        iterations: local optimiser iterations in all.
+        certificates: certificates in all.
+        deadline: reading of ``clock`` at which to be done, s; None for none (then the search is deterministic).
+        cancelled: asked often; True ends the search with what there is.
+        clock: monotonic clock, s.
+        certificate_s: s that a certificate is expected to take before one was made.
+        reserve: s before the deadline at which all is done: for what cannot be interrupted.
+    """
+
+    iterations: int = 60
+    certificates: int = 4
+    deadline: float | None = None
+    cancelled: Callable[[], bool] | None = None
+    clock: Callable[[], float] = time.monotonic
+    certificate_s: float = 0.0
+    reserve: float = 0.0
+
+    def stopped(self, needed: float = 0.0) -> bool:
+        """Whether cancelled, or fewer than ``needed`` seconds are left before the reserve."""
+        if self.cancelled is not None and self.cancelled():
+            return True
+        return self.deadline is not None and self.clock() + needed + self.reserve >= self.deadline

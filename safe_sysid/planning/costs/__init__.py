@@ -1,0 +1,23 @@
+"""What a plan is chosen by: how much it will tell about the payload, and how near it comes to a goal."""
+
+from safe_sysid.planning.costs.base import Cost, psd_hessian
+from safe_sysid.planning.costs.condition import ConditionCost
+from safe_sysid.planning.costs.context import CostContext, CostMemory
+from safe_sysid.planning.costs.goal import GoalCost
+from safe_sysid.planning.costs.joint_set import InformationCost
+from safe_sysid.planning.costs.mixture import MixedCost
+from safe_sysid.planning.costs.specification import COST_NAMES, CostSpec, build_cost
+
+__all__ = [
+    "COST_NAMES",
+    "ConditionCost",
+    "Cost",
+    "CostContext",
+    "CostMemory",
+    "CostSpec",
+    "GoalCost",
+    "InformationCost",
+    "MixedCost",
+    "build_cost",
+    "psd_hessian",
+]

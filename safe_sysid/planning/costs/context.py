@@ -1,0 +1,127 @@
+"""What a cost is built from: the arm, what is known of it, and what was learned already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
+from safe_sysid.planning.costs.joint_set import InformationCost, Kind
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+
+__all__ = ["CostContext", "CostMemory"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CostMemory:
+    """What was learned of one payload so far, in the costs' own terms; decides nothing about safety.
+
+    Attributes:
+        information: (14 n, 14 n) about all parameters: rows over their allowed errors, squared and summed.
+        payload: (10, 10) the same of theta_e's columns of the plain torque regressor, integrated over time.
+    """
+
+    information: FloatArray
+    payload: FloatArray
+
+    def __post_init__(self) -> None:
+        """Validate and freeze.
+
+        Raises:
+            ParameterError: shapes, or entries that are not finite.
+        """
+        size = np.shape(self.information)[:1]
+        information = frozen_array(self.information, size + size, "information of all parameters")
+        object.__setattr__(self, "information", information)
+        object.__setattr__(self, "payload", frozen_array(self.payload, (10, 10), "payload information"))
+
+    @classmethod
+    def none(cls, n: int) -> CostMemory:
+        """Nothing, for n joints."""
+        return cls(np.zeros((14 * n, 14 * n)), np.zeros((10, 10)))
+
+
+@dataclass(frozen=True, eq=False)
+class CostContext:
+    """Everything that costs depend on besides k.
+
+    Attributes:
+        model: the arm.
+        family: the trajectories.
+        box: what is known now.
+        prior: what was known before the data in ``memory``.
+        memory: what was learned since then.
+        horizon: s, data are taken from [0, horizon].
+        samples: of the horizon, for the condition number.
+        window: samples per row of ``condition_momentum``.
+        goal: (n,) rad, for the cost of that name.
+    """
+
+    model: RobotModel
+    family: TrajectoryFamily
+    box: ParameterBox
+    prior: ParameterBox
+    memory: CostMemory
+    horizon: float
+    samples: int = 128
+    window: int = 8
+    goal: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            PlanError: sizes that disagree.
+        """
+        n = self.model.n
+        if self.family.n != n or self.box.n != n or self.prior.n != n:
+            raise PlanError(
+                f"cost of {n} joints: family has {self.family.n}, box {self.box.n}, prior {self.prior.n}: "
+                "expected the same number"
+            )
+        if self.memory.information.shape != (14 * n, 14 * n):
+            raise PlanError(
+                f"cost memory: shape {self.memory.information.shape}: expected {(14 * n, 14 * n)}"
+            )
+
+    def condition(self, window: int = 1) -> ConditionCost:
+        """The condition number over samples (``window = 1``: PSO's) or over means of so many."""
+        return ConditionCost(
+            self.model.kinematics,
+            self.family,
+            payload_scale(self.box),
+            self.memory.payload,
+            self.horizon,
+            self.samples,
+            window,
+        )
+
+    def joint_set(self, kind: Kind = "width", **changes: Any) -> InformationCost:
+        """A cost of the joint set; ``changes``: other fields of :class:`InformationCost`."""
+        cost = InformationCost(
+            self.model,
+            self.family,
+            self.box,
+            self.prior,
+            self.memory.information,
+            self.horizon,
+            self.model.settings.identification.window_s,
+            kind=kind,
+        )
+        return replace(cost, **changes) if changes else cost
+
+    def after(self, k: FloatArray, until: float) -> CostMemory:
+        """The memory once trajectory k (n,) has been driven until ``until``, s."""
+        driven = replace(self, horizon=until)
+        return CostMemory(
+            self.memory.information + driven.joint_set().information(k),
+            self.memory.payload + driven.condition().information(k),
+        )

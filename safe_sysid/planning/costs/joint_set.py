@@ -1,0 +1,187 @@
+r"""Costs that predict the joint set of (theta_e, theta_r) after a trajectory: what will be known of the payload.
+
+The identifier bounds theta_e over the set of all 14 n parameters that agree with the measurements, because the arm's
+own constants are uncertain too. The Gaussian picture of that set: the prior box's radii are standard deviations, every
+momentum equation (one window, one joint) adds ``y y^T / w^2`` with the error w that the identifier will allow it.
+Rotor inertia and viscous friction of the wrist, which look like payload inertia to a joint that only turns one way,
+are so told apart on purpose and not by luck. From the information matrix I of all parameters, in the prior's radii:
+
+========================  ============================================================================================
+``width``                 log of the root mean square of theta_e's ten standard deviations, each over its half width now
+``information``           log determinant of theta_e's 10 x 10 block of I^-1, over 20: of its ellipsoid's mean axis
+``log_determinant``       minus the log determinant of theta_e's block of I, over 20: as if theta_r were *known*
+``smallest_eigenvalue``   minus half the log of the smallest eigenvalue of that block, in half widths of now (p-norm)
+========================  ============================================================================================
+
+All are in units of the log of a standard deviation: one less is "e times narrower". ``width`` asks of each interval how
+wide it will be beside what is published now, and its mean square is ruled by those that a plan would leave wide; a mean
+of logs would rather make narrow ones narrower still (measured: docs/planning_costs.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.costs.base import check_horizon, midpoints
+from safe_sysid.planning.costs.condition import payload_scale
+from safe_sysid.planning.costs.excitation import regressor_gradient
+from safe_sysid.planning.costs.posterior_kernels import back_to_rows, solve_posterior
+from safe_sysid.planning.costs.spectrum import log_smallest, log_volume
+from safe_sysid.planning.family import Sampler, TrajectoryFamily
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
+from safe_sysid.robot.regressors import torque_regressor
+
+__all__ = ["KINDS", "InformationCost"]
+
+FloatArray = NDArray[np.float64]
+States = tuple[FloatArray, FloatArray, FloatArray]
+Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue"]
+KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue")
+#: Parameters known better than this still get a finite prior information.
+_RADIUS_FLOOR = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class InformationCost:
+    """Predicted size of the set of theta_e after a trajectory.
+
+    Attributes:
+        model: of the arm.
+        family: the trajectories.
+        box: what is known now: fixes the torques and with them the errors allowed, and what ``width`` compares with.
+        prior: what was known before the data in ``executed``.
+        executed: (14 n, 14 n) information of plans already executed; zero at the beginning.
+        horizon: s, the part of the trajectory that will be executed.
+        window: s, length of one momentum equation.
+        samples: per window.
+        kind: see the module's text.
+        row_weight: information that one equation counts for; below 1 because errors are bounds, not noise: what is
+            measured twice is known no better.
+    """
+
+    model: RobotModel
+    family: TrajectoryFamily
+    box: ParameterBox
+    prior: ParameterBox
+    executed: FloatArray
+    horizon: float
+    window: float = 0.1
+    samples: int = 4
+    kind: Kind = "width"
+    row_weight: float = 1.0
+    windows: int = field(init=False)
+    sampler: Sampler = field(init=False, repr=False)
+    _scale: FloatArray = field(init=False, repr=False)
+    _start: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Validate and precompute.
+
+        Raises:
+            PlanError: a setting that makes no sense.
+        """
+        check_horizon(self.horizon, self.family)
+        if self.kind not in KINDS:
+            raise PlanError(f"cost kind {self.kind!r}: expected one of {', '.join(KINDS)}")
+        if not self.window > 0.0 or self.samples < 1:
+            raise PlanError(
+                f"{self.samples} samples per window of {self.window} s: expected positive numbers"
+            )
+        size = self.prior.size
+        executed = frozen_array(self.executed, (size, size), "executed information")
+        windows = max(1, round(self.horizon / self.window))
+        scale = np.maximum(self.prior.rad, _RADIUS_FLOOR)
+        values = {
+            "executed": executed,
+            "windows": windows,
+            "sampler": self.family.sampler(midpoints(self.horizon, windows * self.samples)),
+            "_scale": scale,
+            # In parameters scaled by their radius the prior information is the identity.
+            "_start": scale[:, None] * executed * scale + np.eye(size),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _rows(self, states: States) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows (windows, n, 14 n) over their allowed error w, and what their derivative needs.
+
+        The error grows with the torque's size, and the torque is not known: taken at the box's middle alone it would
+        vanish where that torque crosses zero, and the optimiser would go there for information that is not to be had.
+        So the size is the root mean square over the box.
+
+        Returns:
+            Rows; 1 / w (windows, n, 1); dw / d(regressor) / w, (windows, samples, n, 14 n).
+        """
+        m, n = self.model.settings.measurement, self.model.n
+        absolute, relative = per_joint(m.torque_abs, n), per_joint(m.torque_rel, n)
+        regressor = torque_regressor(self.model.kinematics, *states)
+        regressor = regressor.reshape(self.windows, self.samples, n, -1)
+        spread = self.box.rad**2 / 3.0
+        torque = regressor @ self.box.mid
+        size = np.sqrt(torque**2 + (regressor**2) @ spread + 1e-12)
+        error = np.maximum(absolute, 1e-6) + relative * size.mean(axis=1)
+        inverse = np.sqrt(self.row_weight) / error[:, :, None]
+        by_size = (relative / (self.samples * error))[:, None, :] / size
+        slope = by_size[..., None] * (torque[..., None] * self.box.mid + regressor * spread)
+        return regressor.mean(axis=1) * inverse, inverse, slope
+
+    def information(self, k: FloatArray) -> FloatArray:
+        """What the horizon of k will add, (14 n, 14 n)."""
+        rows = self._rows(self.sampler(np.asarray(k, float)))[0].reshape(-1, self.prior.size)
+        return rows.T @ rows
+
+    def value(self, k: FloatArray) -> float:
+        """The cost."""
+        rows = self._rows(self.sampler(np.asarray(k, float)))[0]
+        return self._of_rows(rows.reshape(-1, self.prior.size) * self._scale, gradient=False)[0]
+
+    def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
+        """The cost and its derivative (n,)."""
+        states = self.sampler(np.asarray(k, float))
+        rows, inverse, by_regressor = self._rows(states)
+        value, by_flat = self._of_rows(rows.reshape(-1, self.prior.size) * self._scale, gradient=True)
+        by_rows = (by_flat * self._scale).reshape(rows.shape)
+        # A row is the regressor's mean over w.
+        by_error = np.sum(by_rows * rows, axis=2)[:, None, :, None]
+        by_sample = (by_rows * inverse / self.samples)[:, None] - by_error * by_regressor
+        by_sample = np.ascontiguousarray(by_sample.reshape(-1, self.model.n, self.prior.size))
+        by_state = regressor_gradient(self.model.kinematics, *states, by_sample)
+        return value, self.sampler.pull_back(by_state)
+
+    def _of_rows(self, flat: FloatArray, gradient: bool) -> tuple[float, FloatArray]:
+        """The cost from scaled rows (R, 14 n), and its derivative by them."""
+        e = self.prior.payload_slice
+        now = payload_scale(self.box) / self._scale[e]
+        if self.kind in ("log_determinant", "smallest_eigenvalue"):
+            # In units of the half widths now: a volume is the same in any, the weakest direction is not.
+            mine = flat[:, e] * now
+            function = log_volume if self.kind == "log_determinant" else log_smallest
+            value, by_gram = function(now[:, None] * self._start[e, e] * now + mine.T @ mine)
+            by_flat = np.zeros_like(flat)
+            by_flat[:, e] = 2.0 * (mine @ by_gram) * now
+            return value, by_flat
+        columns = np.zeros((self.prior.size, 10))
+        columns[np.arange(e.start, e.stop), np.arange(10)] = 1.0
+        solve_posterior(flat, self._start.copy(), columns)
+        covariance = columns[e]
+        if self.kind == "width":
+            ratio = np.diag(covariance) / now**2
+            value, slope = 0.5 * float(np.log(ratio.mean())), np.diag(0.5 / (now**2 * ratio.sum()))
+        else:
+            value = 0.05 * float(np.linalg.slogdet(covariance)[1])
+            slope = np.asarray(0.05 * np.linalg.inv(covariance), dtype=np.float64)
+        by_flat = np.empty_like(flat)
+        if gradient:
+            # d covariance = -covariance d(information) covariance, information = start + flat^T flat.
+            back_to_rows(flat, columns, -2.0 * slope, by_flat)
+        return value, by_flat
+
+    def gauss_newton(self, k: FloatArray) -> None:
+        """None: the terms without second derivatives of the rows are of both signs and no guide to curvature."""

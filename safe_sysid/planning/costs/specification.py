@@ -1,0 +1,116 @@
+"""Costs by name: ``"condition"``, ``"width+0.3*goal"``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.costs.base import Cost
+from safe_sysid.planning.costs.context import CostContext
+from safe_sysid.planning.costs.goal import GoalCost
+from safe_sysid.planning.costs.joint_set import KINDS, Kind
+from safe_sysid.planning.costs.mixture import MixedCost
+
+__all__ = ["COST_NAMES", "CostSpec", "build_cost"]
+
+_TERM = re.compile(r"(?:(?P<weight>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*\s*)?(?P<name>[a-z_]+)")
+
+
+def _goal(context: CostContext) -> Cost:
+    if context.goal is None:
+        raise PlanError("cost 'goal': no goal is given: expected joint positions")
+    return GoalCost(context.family, context.goal, context.model.continuous)
+
+
+_BUILDERS: dict[str, Callable[[CostContext], Cost]] = {
+    "condition": lambda context: context.condition(),
+    "condition_momentum": lambda context: context.condition(context.window),
+    "goal": _goal,
+}
+#: What a term of a specification may be called.
+COST_NAMES = (*_BUILDERS, *KINDS)
+
+
+@dataclass(frozen=True)
+class CostSpec:
+    """A weighted sum of named costs.
+
+    Every name's cost has the same unit: 1 is "e times narrower" for those of excitation, and "nearer by one full step"
+    for the goal.
+
+    Attributes:
+        terms: (weight, name), at least one, no name twice.
+    """
+
+    terms: tuple[tuple[float, str], ...]
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            PlanError: no term, an unknown or repeated name, a weight that is not positive.
+        """
+        names = [name for _, name in self.terms]
+        if not names:
+            raise PlanError(f"cost: no term: expected one of {', '.join(COST_NAMES)}, or a sum")
+        for weight, name in self.terms:
+            if name not in COST_NAMES:
+                raise PlanError(f"cost {name!r}: expected one of {', '.join(COST_NAMES)}, or a sum")
+            if not (np.isfinite(weight) and weight > 0.0):
+                raise PlanError(f"cost {name}: weight = {weight!r}: expected a positive number")
+            if names.count(name) > 1:
+                raise PlanError(f"cost {name!r} appears {names.count(name)} times: expected once")
+
+    @classmethod
+    def parse(cls, text: str | CostSpec) -> CostSpec:
+        """From ``name``, ``weight*name`` or a sum of these, as in ``width+0.3*goal``.
+
+        Raises:
+            PlanError: anything else.
+        """
+        if isinstance(text, CostSpec):
+            return text
+        terms = []
+        for part in re.split(r"(?<![0-9.][eE])\+", text):  # the sign of an exponent joins nothing
+            match = _TERM.fullmatch(part.strip())
+            if match is None:
+                raise PlanError(
+                    f"cost {text!r}: cannot read {part.strip()!r}: expected a sum of terms such as 0.3*goal"
+                )
+            weight = match["weight"]
+            try:
+                terms.append((1.0 if weight is None else float(weight), match["name"]))
+            except ValueError:
+                raise PlanError(f"cost {text!r}: weight {weight!r}: expected a number") from None
+        return cls(tuple(terms))
+
+    def uses(self, name: str) -> bool:
+        """Whether a term has this name."""
+        return any(name == other for _, other in self.terms)
+
+    def __str__(self) -> str:
+        return "+".join(name if weight == 1.0 else f"{weight!r}*{name}" for weight, name in self.terms)
+
+
+def build_cost(spec: CostSpec | str, context: CostContext) -> Cost:
+    """The cost that a specification names.
+
+    Args:
+        spec: which, e.g. ``"width+0.3*goal"``.
+        context: what it is built from.
+
+    Raises:
+        PlanError: an unknown cost, or a goal that is missing.
+    """
+    terms = tuple(
+        (weight, _BUILDERS[name](context) if name in _BUILDERS else context.joint_set(cast(Kind, name)))
+        for weight, name in CostSpec.parse(spec).terms
+    )
+    if len(terms) == 1 and terms[0][0] == 1.0:
+        return terms[0][1]
+    return MixedCost(terms)

@@ -1,0 +1,291 @@
+"""Certifies a plan file again, from its knots and what *this* machine knows of robot, scene and controller.
+
+The file's own word is taken for nothing but the motion, the box of parameters and the separating directions (any
+direction gives a valid bound, so a bad one can only lose). Gains are synthesised anew, the scene is the trusted one,
+and margins are recomputed; what the file claims must not be better.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import ParameterError, PlanError, SafeSysIdError
+from safe_sysid.planning.certificate import FAMILIES, Certificate, verify_plan
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.plan_file import PlanFile, PlanFileError, read_plan
+from safe_sysid.planning.plan_statement import (
+    SAME,
+    differences,
+    gains_statement,
+    robot_statement,
+    scene_statement,
+    stated_scene,
+)
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene, load_scene
+
+__all__ = ["PlanChecker", "PlanReport", "check_plan_file"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanReport:
+    """What became of one plan file.
+
+    Attributes:
+        path: of the file.
+        reason: why it is not proved: the first thing that is not; None if everything is.
+        file: what it says; None if it cannot even be read.
+        certificate: recomputed; None if it did not come to that.
+        gains: that were synthesised; None if it did not come to that.
+        scene: that it was checked in; None if it did not come to that.
+        assumed: what a PASS rests on, in words.
+        seconds: it took.
+    """
+
+    path: Path
+    reason: str | None
+    file: PlanFile | None = None
+    certificate: Certificate | None = None
+    gains: ControllerGains | None = None
+    scene: Scene | None = None
+    assumed: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that the file claims is proved."""
+        return self.reason is None
+
+
+def check_plan_file(
+    path: str | Path, robot: RobotModel | None = None, scene: Scene | None = None
+) -> PlanReport:
+    """Certify a plan file again.
+
+    Args:
+        path: of the file.
+        robot: trusted; None: the packaged one of the name that the file gives.
+        scene: trusted; None: the packaged one of the name that the file gives.
+
+    Raises:
+        PlanFileError: no trusted robot or scene of that name, or the file is of another robot than the one named.
+    """
+    return PlanChecker(robot, scene).check(path)
+
+
+class PlanChecker:
+    """Checks many files with one robot and scene; gains are synthesised once."""
+
+    def __init__(
+        self, robot: RobotModel | None = None, scene: Scene | None = None, stated: bool = False
+    ) -> None:
+        """See :func:`check_plan_file`; ``stated``: believe the obstacles that each file states."""
+        self._robot, self._scene, self._stated = robot, scene, stated
+        self._gains: dict[tuple[int, bool], ControllerGains] = {}
+        self._robots: dict[str, RobotModel] = {}
+        self._scenes: dict[str, Scene] = {}
+
+    def check(self, path: str | Path) -> PlanReport:
+        """Certify one file again; arguments and errors as :func:`check_plan_file`."""
+        began, path = time.perf_counter(), Path(path)
+        try:
+            file = read_plan(path)
+        except PlanFileError as error:
+            return PlanReport(path, str(error).removeprefix(f"{path}: "))
+        model, scene = self._trusted_robot(file), self._trusted_scene(file)
+        reason, gains, certificate = self._judge(file, model, scene)
+        return PlanReport(
+            path,
+            reason,
+            file,
+            certificate,
+            gains,
+            scene,
+            _assumed(model, scene, self._stated),
+            time.perf_counter() - began,
+        )
+
+    def _trusted_robot(self, file: PlanFile) -> RobotModel:
+        name = file.robot_name
+        if self._robot is None and not name.isidentifier():
+            raise PlanFileError(
+                f"{file.path}: robot.name = {name!r}: say with --robot which file describes it"
+            )
+        if self._robot is None and name not in self._robots:
+            self._robots[name] = load_robot(name)
+        model = self._robots[name] if self._robot is None else self._robot
+        different = differences(file.robot, robot_statement(model))
+        if different:
+            raise PlanFileError(
+                f"{file.path}: of another robot, or with other settings, than the one it is checked with "
+                f"({model.name}): {different[0]}"
+                + (f"; and {len(different) - 1} more" if different[1:] else "")
+            )
+        return model
+
+    def robot_of(self, report: PlanReport) -> RobotModel:
+        """The robot that a file was checked with.
+
+        Args:
+            report: of a file that could be read.
+
+        Raises:
+            PlanFileError: it could not.
+        """
+        if self._robot is not None:
+            return self._robot
+        if report.file is None:
+            raise PlanFileError(f"{report.path}: not read: expected a file that was checked")
+        return self._robots[report.file.robot_name]
+
+    def _trusted_scene(self, file: PlanFile) -> Scene:
+        name = file.scene_name
+        if self._stated:
+            try:
+                return stated_scene(file.scene)
+            except SafeSysIdError as error:
+                raise PlanFileError(f"{file.path}: scene: {error}") from None
+        if self._scene is not None:
+            return self._scene
+        if not name.isidentifier():
+            raise PlanFileError(
+                f"{file.path}: scene.name = {name!r}: say with --scene which file describes it"
+            )
+        if name not in self._scenes:
+            self._scenes[name] = load_scene(name)
+        return self._scenes[name]
+
+    def _judge(
+        self, file: PlanFile, model: RobotModel, scene: Scene
+    ) -> tuple[str | None, ControllerGains | None, Certificate | None]:
+        """The first thing that is not proved; gains and certificate as far as it came."""
+        scene.check(model)
+        different = differences(file.scene, scene_statement(scene))
+        if different:
+            return f"scene: another one than {scene.name}: {different[0]}", None, None
+        if file.plan.trajectory.n != model.n:
+            return f"plan: {file.plan.trajectory.n} joints: expected {model.n}", None, None
+        wrong = _unlike_planner(file, model)
+        if wrong is not None:
+            return wrong, None, None
+        gains, other = self._gains_for(file, model)
+        if gains is None:
+            return f"gains: other than those that {model.name}'s settings give: {other}", None, None
+        if file.clearance_margin < model.settings.planner.clearance_margin:
+            asked = model.settings.planner.clearance_margin
+            return (
+                f"certificate.clearance_margin = {file.clearance_margin} m: expected {asked} m",
+                gains,
+                None,
+            )
+        try:
+            certificate = _certify(file, model, scene, gains)
+        except PlanError as error:
+            return str(error), gains, None
+        if not certificate.ok:
+            return certificate.status, gains, certificate
+        return _overclaimed(file, certificate), gains, certificate
+
+    def _gains_for(self, file: PlanFile, model: RobotModel) -> tuple[ControllerGains | None, str]:
+        """Our own gains for the timing that the file states (lock-step or real time), or what is different."""
+        closest = ""
+        for lockstep in (True, False):
+            key = (id(model), lockstep)
+            try:
+                if key not in self._gains:
+                    self._gains[key] = design_gains(model, lockstep)
+            except ParameterError as error:
+                closest = closest or str(error)
+                continue
+            lines = differences(file.gains, gains_statement(self._gains[key]))
+            if not lines:
+                return self._gains[key], ""
+            if not closest or not lines[0].startswith("assumptions"):
+                closest = lines[0]
+        return None, closest
+
+
+def _unlike_planner(file: PlanFile, model: RobotModel) -> str | None:
+    """What in a plan is not as a planner with the robot's settings makes it."""
+    settings, plan = model.settings.planner, file.plan
+    if abs(plan.t_plan - settings.t_p) > SAME:
+        return f"plan.t_plan = {plan.t_plan} s: expected {settings.t_p} s, the robot's planner.t_p"
+    trajectory = plan.trajectory
+    if len(trajectory.times) == 2:
+        k_range = np.broadcast_to(np.asarray(settings.k_range, float), (model.n,))
+        family = TrajectoryFamily(trajectory.knots[0], k_range, trajectory.duration)
+        gap = np.abs(family.goal(plan.k) - trajectory.knots[-1, 0])
+        if not np.all(gap <= SAME):
+            return f"plan.k = {plan.k.tolist()}: expected the parameter that ends at the last knot"
+    return None
+
+
+def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerGains) -> Certificate:
+    """On the file's own cells and with its directions, if it has any; else on as many equal cells as it says."""
+    return verify_plan(
+        file.plan,
+        model,
+        file.box,
+        scene,
+        gains,
+        intervals=file.intervals,
+        clearance_margin=file.clearance_margin,
+        grid=file.grid,
+        directions=file.directions,
+    )
+
+
+def _overclaimed(file: PlanFile, certificate: Certificate) -> str | None:
+    """What the file claims that is better than, or other than, what was recomputed."""
+    for name in FAMILIES:
+        claim, found = file.claims[name], certificate.families[name]
+        claimed = math.inf if claim.smallest is None else claim.smallest
+        if not claimed <= found.smallest:
+            return (
+                f"certificate.families.{name}.smallest = {claimed!r} {claim.unit} claimed, recomputed is "
+                f"{found.smallest!r} {found.unit} ({found.culprit}, {found.time:.3f} s)"
+            )
+        if claim.unit != found.unit:
+            return f"certificate.families.{name}.unit = {claim.unit[:40]!r}: expected {found.unit!r}"
+        if math.isfinite(found.smallest):
+            wrong = _misplaced(claim, certificate, name)
+            if wrong is not None:
+                return f"certificate.families.{name}: {wrong}"
+    unknown = sorted(set(file.claims) - set(FAMILIES))
+    return f"certificate.families.{unknown[0][:40]}: expected only {', '.join(FAMILIES)}" if unknown else None
+
+
+def _misplaced(claim: Any, certificate: Certificate, name: str) -> str | None:
+    """Whether the smallest margin is elsewhere than the file says (where several are equal, any may be named)."""
+    labels, grid = certificate.labels[name], certificate.grid
+    found = certificate.families[name].smallest
+    if claim.culprit not in labels:
+        return f"culprit = {claim.culprit[:60]!r}: expected one of its constraints"
+    columns = [i for i, label in enumerate(labels) if label == claim.culprit]
+    cell = int(np.argmin(np.abs(grid[:-1] - claim.time)))
+    there = float(certificate.margins[name][cell, columns].min())
+    if abs(grid[cell] - claim.time) > SAME or not there - found <= 1e-6 * (1.0 + abs(found)):
+        return (
+            f"smallest said to be of {claim.culprit} at {claim.time:.3f} s, recomputed is "
+            f"{certificate.families[name].culprit} at {certificate.families[name].time:.3f} s"
+        )
+    return None
+
+
+def _assumed(model: RobotModel, scene: Scene, stated: bool) -> tuple[str, ...]:
+    """What a PASS rests on besides arithmetic; what has to hold of the box, plan_chain tells."""
+    around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
+    return (
+        f"the controller of {model.name} tracks these plans, and took the first one over at rest, under the standing "
+        "assumptions of docs/guarantees.md (rigid joints, declared sensors, actuators and timing)",
+        f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
+    )

@@ -1,0 +1,40 @@
+"""When more of the same motion teaches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from safe_sysid.errors import PlanError
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["VAIN_SHARE", "VAIN_UPDATES", "bounds_stopped_improving"]
+
+#: So many updates in a row without improvement end a run.
+VAIN_UPDATES = 2
+#: An update is in vain if no interval became narrower by more than this share of its width.
+VAIN_SHARE = 0.1
+
+
+def bounds_stopped_improving(
+    history: Sequence[ParameterBox], threshold: float = VAIN_SHARE, updates: int = VAIN_UPDATES
+) -> bool:
+    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in any of the last ``updates``.
+
+    Args:
+        history: boxes in the order of their publication, the prior first.
+        threshold: relative to the interval's width before the update.
+        updates: how many updates in a row must have been in vain.
+    """
+    if updates < 1:
+        raise PlanError(f"updates = {updates!r}: expected at least 1")
+    if len(history) < updates + 1:
+        return False
+    for before, after in zip(history[-updates - 1 : -1], history[-updates:], strict=True):
+        if before.epoch != after.epoch:
+            return False
+        old, new = (box.payload_upper - box.payload_lower for box in (before, after))
+        if np.any(old - new > threshold * old):
+            return False
+    return True

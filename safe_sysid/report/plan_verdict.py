@@ -1,0 +1,73 @@
+"""What became of plan files, as a table and a last line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from safe_sysid.planning.certificate import FAMILIES
+from safe_sysid.planning.plan_check import PlanReport
+
+__all__ = ["print_verdict"]
+
+
+def print_verdict(
+    console: Console, reports: Sequence[PlanReport], wrong: str | None, assumed: Sequence[str]
+) -> None:
+    """Print all margins, what is assumed, and PASS or the first thing that is not proved.
+
+    Args:
+        console: to print on.
+        reports: of the files, at least one.
+        wrong: what they do not say together; None: nothing.
+        assumed: what a PASS rests on besides what each report says.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("plan", no_wrap=True)
+    for title in ("box", "cells"):
+        table.add_column(title, justify="right")
+    units = next((r.certificate.families for r in reports if r.certificate and r.certificate.families), {})
+    for family in FAMILIES:
+        unit = units[family].unit.removeprefix("of the ") if family in units else ""
+        table.add_column(f"{family.replace('_clearance', '')}\n{unit}", justify="right", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    table.add_column("time\ns", justify="right")
+    for report in reports:
+        certificate = report.certificate
+        margins = ["-"] * len(FAMILIES)
+        if certificate is not None and certificate.families:
+            values = [certificate.families[name].smallest for name in FAMILIES]
+            margins = [f"{value:.4g}" if not np.isposinf(value) else "-" for value in values]
+        table.add_row(
+            report.path.name,
+            report.file.box.identity if report.file else "-",
+            str(len(certificate.grid) - 1) if certificate is not None and len(certificate.grid) else "-",
+            *margins,
+            "proved" if report.passed else "NOT PROVED",
+            f"{report.seconds:.2f}",
+        )
+    console.print(table)
+    bad = next((report for report in reports if not report.passed), None)
+    if bad is not None:
+        console.print(f"FAIL: {bad.path.name}: {bad.reason}", markup=False)
+        return
+    if wrong is not None:
+        console.print(f"FAIL: {wrong}", markup=False)
+        return
+    for family in FAMILIES:
+        found = [(r.certificate.families[family], r.path.name) for r in reports if r.certificate is not None]
+        margin, name = min(found, key=lambda item: item[0].smallest)
+        told = f"{margin}" + (f" in {name}" if len(reports) > 1 and np.isfinite(margin.smallest) else "")
+        console.print(f"smallest margin: {told}", markup=False)
+    for line in dict.fromkeys([*(line for report in reports for line in report.assumed), *assumed]):
+        console.print(f"assumed: {line}", markup=False)
+    scene, file = reports[0].scene, reports[0].file
+    what = f"{len(reports)} plan{'s' if len(reports) > 1 else ''} of {file.robot_name if file else '?'}"
+    console.print(
+        f"PASS: {what} in scene {scene.name if scene else '?'}: every limit holds for every instant, tracking error "
+        "and parameter",
+        markup=False,
+    )

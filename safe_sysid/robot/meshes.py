@@ -1,0 +1,95 @@
+"""Triangle meshes from files (STL, OBJ, DAE, PLY: what assimp reads, through coal), and where their names point to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import coal
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ModelError
+
+__all__ = ["mesh_path", "read_mesh"]
+
+FloatArray = NDArray[np.float64]
+#: assimp keeps coordinates as 32 bit floats: half a unit in the last place, and one for its own transformations.
+SINGLE = 2.0**-22
+_LARGEST = 200_000_000  # bytes
+
+
+def mesh_path(name: str, beside: str | Path) -> Path:
+    """Path of a mesh named by a URDF, a scene file or a marker.
+
+    Args:
+        name: ``package://NAME/PATH`` (looked up as ROS does: ``share/NAME`` under ``AMENT_PREFIX_PATH``, then ``NAME``
+            under ``ROS_PACKAGE_PATH`` and under the folders above ``beside``), ``file://PATH``, or a path, relative to
+            the folder of ``beside``.
+        beside: file that names it.
+
+    Raises:
+        ModelError: no such file, or a scheme that is neither of these.
+    """
+    parsed = urlparse(name)
+    if parsed.scheme == "package":
+        tried = _package_places(parsed.netloc, unquote(parsed.path).lstrip("/"), Path(beside))
+    elif parsed.scheme == "file":
+        tried = [Path(unquote(parsed.path))]
+    elif parsed.scheme and len(parsed.scheme) > 1:
+        raise ModelError(f"{beside}: mesh {name!r}: expected a path, file:// or package://")
+    else:
+        tried = [Path(beside).parent / name]
+    for path in tried:
+        if path.is_file():
+            return path
+    where = ", ".join(str(path) for path in tried) or "AMENT_PREFIX_PATH, ROS_PACKAGE_PATH"
+    raise ModelError(f"{beside}: mesh {name!r}: expected a file that exists (looked for {where})")
+
+
+def _package_places(package: str, path: str, beside: Path) -> list[Path]:
+    prefixes = [Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
+    folders = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
+    above = list(beside.resolve().parents)
+    places = [prefix / "share" / package / path for prefix in prefixes]
+    places += [folder / package / path for folder in (*folders, *above)]
+    places += [folder / path for folder in above if folder.name == package]
+    return [place for place in places if place.is_file()]
+
+
+def read_mesh(
+    path: str | Path, scale: float | tuple[float, ...] | FloatArray = 1.0
+) -> tuple[FloatArray, NDArray[np.int64], float]:
+    """Vertices (m, 3), triangles (t, 3) and the error (m) of the vertices' coordinates that reading may have caused.
+
+    Args:
+        path: of the file.
+        scale: factor, or one per axis.
+
+    Raises:
+        ModelError: a file that cannot be read, is no mesh, has no triangle or numbers that are not finite.
+    """
+    path = Path(path)
+    factor = np.broadcast_to(np.asarray(scale, float), (3,))
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ModelError(f"mesh {path}: {path.stat().st_size} bytes: expected at most {_LARGEST}")
+        with path.open("rb"):
+            pass
+        shape = coal.MeshLoader().load(str(path), np.ones(3))
+        count = int(shape.num_vertices)
+        vertices = np.array(shape.vertices(), dtype=float).reshape(count, 3) * factor
+        faces = [shape.tri_indices(i) for i in range(int(shape.num_tris))]
+        triangles = np.array([[int(t[0]), int(t[1]), int(t[2])] for t in faces], dtype=np.int64).reshape(
+            -1, 3
+        )
+    except ModelError:
+        raise
+    except Exception as error:  # assimp's and the file system's ways of failing are many
+        raise ModelError(
+            f"mesh {path}: {' '.join(str(error).split())[:200]}: expected a readable STL, OBJ, DAE or PLY file"
+        ) from error
+    if not len(triangles) or not np.all(np.isfinite(vertices)):
+        raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected some, with finite corners")
+    return vertices, triangles, SINGLE * float(np.abs(vertices).max()) * np.sqrt(3.0)

@@ -1,0 +1,459 @@
+"""The attack on enclosures and certificates: finds nothing in them, and every breakage put there on purpose."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from reachability_mutants import fresh_modules, replace, set_everywhere
+from rich.console import Console
+
+from safe_sysid.campaign import runner
+from safe_sysid.campaign.reachability import breaks, places, trial
+from safe_sysid.campaign.reachability.case import build_case
+from safe_sysid.campaign.reachability.distance import nearest_points
+from safe_sysid.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
+from safe_sysid.campaign.reachability.record import Record
+from safe_sysid.campaign.reachability.settings import MOTIONS
+from safe_sysid.campaign.reachability.summary import as_json, complaint, is_sound, summarise, table
+from safe_sysid.campaign.reachability.trial import run_trial
+from safe_sysid.campaign.reachability.tube import desired
+from safe_sysid.campaign.runner import Campaign, in_this_process
+from safe_sysid.commands import campaign as command
+from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
+
+SMALL = {
+    "robot": "random", "joints": 2, "intervals": 2, "obstacles": "none", "bodies": "capsules", "far": False,
+    "chain": "random", "coulomb": 0.0, "errors": False,
+}  # fmt: skip
+#: Nothing but time in short cells; nothing but large errors; both, with parameters.
+TIME = {"box": "point", "tracking": "tiny", "motion": "rest", "intervals": 4, "joints": 3}
+ERRORS = {"box": "point", "tracking": "large", "motion": "hold", "intervals": 1}
+BOX = {"box": "wide", "tracking": "large", "motion": "hold", "intervals": 1}
+CRAWL = {"box": "usual", "tracking": "large", "motion": "crawl", "transition": 0.0, "coulomb": 4.0}
+
+
+# --- it finds nothing where nothing is wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_no_enclosure_and_no_certificate_is_broken(first):
+    """A small campaign; `safe-sysid campaign reachability` is the large one."""
+    trials = [run_trial(11, index, {}) for index in range(first, first + 5)]
+    assert [complaint(t) for t in trials if not is_sound(t)] == []
+    counts = summarise(trials)
+    assert counts["enclosures"] > 300
+    assert counts["exact"] > 30
+    assert {"torque", "S", "pose", "relative pose", "clearance", "self clearance", "swept volume"} <= set(
+        counts["families"]
+    )
+
+
+def test_every_kind_of_motion_and_a_packaged_robot_are_attacked():
+    for i, motion in enumerate(MOTIONS):
+        fixed = {"motion": motion, "joints": 2, "intervals": 3, "robot": "random"}
+        assert is_sound(run_trial(12, i, {"fixed": fixed})), motion
+    result = run_trial(12, 0, {"fixed": {"robot": "kinova_gen3", "intervals": 16, "motion": "rest"}})
+    assert is_sound(result)
+    assert result["settings"]["joints"] == 7
+
+
+def test_wide_limits_give_certified_plans_too():
+    fixed = {
+        "limits": "wide",
+        "tracking": "usual",
+        "box": "usual",
+        "motion": "rest",
+        "obstacles": "none",
+        "joints": 3,
+    }
+    trials = [run_trial(13, i, {"fixed": fixed | {"robot": "random", "intervals": 32}}) for i in range(6)]
+    assert any(t["certified"] for t in trials)
+    assert all(is_sound(t) for t in trials)
+
+
+# --- it finds what is told wrongly -----------------------------------------------------------------------------------
+
+TOLD = {
+    "tracking": {},
+    "measurement": {"errors": True, "tracking": "large"},
+    "actuator": {"errors": True},
+    "box": {"box": "wide"},
+    "coulomb": {"transition": 0.0, "coulomb": 4.0},
+    "axis": {"joints": 3},
+    "gravity": {},
+    "radius": {"joints": 4},
+    "payload": {"joints": 4, "obstacles": "boxes"},
+    "inertia": {"box": "wide"},
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_an_enclosure_that_is_told_something_wrong_is_noticed(name):
+    fixed = SMALL | {"intervals": 16, "tracking": "usual", "motion": "rest", "limits": "wide"} | TOLD[name]
+    assert any(run_trial(21, index, {"fixed": fixed, "break": name})["broken"] for index in range(6))
+    assert set(TOLD) == set(breaks.BREAKS) == set(command._TOLD_WRONGLY)
+
+
+def test_unknown_kinds_are_refused():
+    case = build_case(0, 0, {"fixed": SMALL})
+    with pytest.raises(ParameterError, match="break = 'luck'"):
+        breaks.told(case, "luck")
+    with pytest.raises(ParameterError, match="motion = 'luck'"):
+        build_case(0, 0, {"fixed": SMALL | {"motion": "luck"}})
+
+
+# --- it finds formulas that are wrong --------------------------------------------------------------------------------
+
+
+def found_in(monkeypatch, modules, trials, fixed):
+    """Families of enclosures in which the attack found something, over a few small trials."""
+    names = {
+        "torques": "torque",
+        "poses": "pose",
+        "swept": "swept",
+        "clearances": "clearance",
+        "cell_module": "cells",
+    }
+    for name, module in names.items():
+        monkeypatch.setattr(trial, name, modules[module])
+    monkeypatch.setattr(places, "poses", modules["pose"])
+    for index in range(trials):
+        record, case = Record(), build_case(5, index, {"fixed": SMALL | fixed})
+        trial.attack_enclosures(case, case, record)
+        if record.broken:
+            return {violation["family"] for violation in record.violations}
+    return set()
+
+
+def remainder_dropped(modules):
+    """Poses: the remainders of a product's first operand forgotten."""
+
+    def change(dot):
+        def broken(x, y, n, out):
+            x = x.copy()
+            x[:, -1] = 0.0
+            dot(x, y, n, out)
+
+        return broken
+
+    replace(modules, "affine", "dot", change)
+
+
+def torque_remainder_dropped(modules):
+    """Torques: only what is linear in the symbols."""
+
+    def change(kernel):
+        def broken(*arguments):
+            kernel(*arguments)
+            nominal = arguments[-4]
+            nominal[..., -1] = 0.0
+
+        return broken
+
+    replace(modules, "torque_kernel", "torque_kernel", change)
+
+
+def slope_of_the_joint_wrong(modules):
+    """Torques: a turned vector depends on its own joint's error a tenth too much."""
+
+    def change(small_turn):
+        def broken(v, axis, angle, sign, joint, *rest):
+            before = v[:, 2 + joint].copy()
+            small_turn(v, axis, angle, sign, joint, *rest)
+            v[:, 2 + joint] += 0.1 * (v[:, 2 + joint] - before)
+
+        return broken
+
+    replace(modules, "turns", "small_turn", change)
+
+
+def rounding_off(modules):
+    set_everywhere(modules, _EPS=0.0, _UP=1.0, _TINY=0.0, TRIG_ERROR=0.0, _CONTROLLER_ROUNDING=0.0)
+    replace(modules, "rotations", "rotation_parts", lambda parts: lambda kin: (parts(kin)[0], 0.0, 1.0))
+    modules["cells"].knot_slack = lambda trajectory, order: np.zeros(
+        (len(trajectory.times) - 1, trajectory.n)
+    )
+
+
+def cells_halved(modules):
+    """What the expansion about the middle leaves, counted half."""
+
+    def change(cells_between):
+        def broken(trajectory, borders):
+            cells = cells_between(trajectory, borders)
+            forms = cells.forms.copy()
+            forms[..., 2] *= 0.5
+            return dataclasses.replace(cells, forms=forms)
+
+        return broken
+
+    replace(modules, "cells", "cells_between", change)
+
+
+def tail_left_out(modules):
+    def change(time_cells):
+        def broken(trajectory, intervals):
+            cells = time_cells(trajectory, intervals)
+            half = cells.count // 2
+            return modules["cells"].TimeCells(cells.borders[:half], cells.forms[:half])
+
+        return broken
+
+    replace(modules, "cells", "time_cells", change)
+
+
+def tracking_left_out(modules, part):
+    def change(affine_motion):
+        def broken(cells, tracking, with_r=True):
+            return affine_motion(
+                cells, dataclasses.replace(tracking, **{part: 0.8 * getattr(tracking, part)}), with_r
+            )
+
+        return broken
+
+    replace(modules, "cells", "affine_motion", change)
+
+
+def component_remainders(modules):
+    """A vector's remainder taken for a ball without being enlarged to one."""
+
+    def change(_):
+        def broken(x):
+            x[:, -1] = x[:, -1].max() / math.sqrt(3.0)
+
+        return broken
+
+    replace(modules, "rotations", "to_ball", change)
+
+
+def axes_shifted(modules):
+    replace(
+        modules,
+        "rotations",
+        "rotation_parts",
+        lambda parts: lambda kin: parts(kin._replace(axis=np.roll(kin.axis, 1, axis=0))),
+    )
+
+
+def friction_sign_of_the_middle(modules):
+    def change(sign_range):
+        def broken(rates, transition):
+            middle = np.repeat(rates.mean(axis=-1, keepdims=True), 2, axis=-1)
+            return sign_range(middle, transition)
+
+        return broken
+
+    replace(modules, "torque", "_sign_range", change)
+
+
+def sign_of_the_middle(modules):
+    """``|w|`` replaced by ``+-w`` with the sign at the middle."""
+
+    def change(_):
+        def broken(forms, row, column, size, active, radius, timed, blocks, out):
+            w = forms[row, column]
+            out[row] += radius * np.concatenate([np.sign(w[0]) * w[:-1], w[-1:]])
+            return w[0] - size, w[0] + size
+
+        return broken
+
+    replace(modules, "magnitudes", "add_magnitude", change)
+
+
+def quadratic_dropped(modules):
+    replace(modules, "magnitudes", "quadratic_bound", lambda _: lambda *_: 0.0)
+
+
+def measure_of_the_middle(modules):
+    def change(measure):
+        def broken(entries, *rest):
+            middle = np.zeros_like(entries)
+            middle[..., 0] = entries[..., 0]
+            return measure(middle, *rest)
+
+        return broken
+
+    replace(modules, "magnitudes", "weighted_measure", change)
+
+
+MUTATIONS = {
+    "remainder dropped": (remainder_dropped, TIME),
+    "torque's remainder dropped": (torque_remainder_dropped, ERRORS),
+    "slope of the joint wrong": (slope_of_the_joint_wrong, ERRORS | {"tracking": "usual"}),
+    "rounding off": (rounding_off, ERRORS | {"tracking": "tiny"}),
+    "remainder of the motion halved": (cells_halved, TIME),
+    "tail left out": (tail_left_out, TIME),
+    "e too small": (lambda modules: tracking_left_out(modules, "e"), ERRORS),
+    "r too small": (lambda modules: tracking_left_out(modules, "r"), ERRORS),
+    "balls not enlarged": (component_remainders, ERRORS),
+    "axes shifted": (axes_shifted, ERRORS),
+    "friction sign of the middle": (friction_sign_of_the_middle, CRAWL),
+    "sign of the middle": (sign_of_the_middle, CRAWL),
+    "quadratic dropped": (quadratic_dropped, CRAWL),
+    "S of the middle": (measure_of_the_middle, BOX),
+}
+
+
+def test_the_copies_are_sound_as_long_as_nothing_is_replaced(monkeypatch):
+    for fixed in (TIME, ERRORS, BOX, CRAWL):
+        with fresh_modules() as modules:
+            assert found_in(monkeypatch, modules, 2, fixed) == set()
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_wrong_formula_is_found(monkeypatch, name):
+    mutate, fixed = MUTATIONS[name]
+    with fresh_modules() as modules:
+        mutate(modules)
+        assert found_in(monkeypatch, modules, 8, fixed)
+
+
+# --- the attack's own arithmetic -------------------------------------------------------------------------------------
+
+
+def test_exact_values_agree_with_floats():
+    for index in range(3):
+        case = build_case(31, index, {"fixed": SMALL | {"joints": 3, "errors": True}})
+        tube, kin = case.tube, case.model.kinematics
+        rng = np.random.default_rng(index)
+        x = tube.sample(rng, 2)
+        times = rng.uniform(0.0, case.trajectory.duration, 2)
+        states = tube.states(times, x)
+        for i in range(2):
+            exact = exact_states(tube, float(times[i]), x[i])
+            for name, value in exact._asdict().items():
+                assert np.allclose(floats(value), getattr(states, name)[i], rtol=1e-12, atol=1e-12)
+            w = slotine_li_regressor(
+                kin, *(getattr(states, k)[i] for k in ("q_m", "qd_m", "qd_a", "qdd_a")), 0.01
+            )
+            assert np.allclose(floats(exact_regressor(kin, exact, 0.01)), w, rtol=1e-9, atol=1e-11)
+            r, p = forward_kinematics(kin, states.q[i])
+            rotations, origins = exact_poses(kin, exact.q)
+            assert np.allclose(floats(rotations[-1]), r[-1], atol=1e-13)
+            assert np.allclose(floats(origins[-1]), p[-1], atol=1e-13)
+
+
+def test_states_are_those_of_the_theorem():
+    case = build_case(32, 1, {"fixed": SMALL | {"joints": 4, "errors": True, "tracking": "unequal"}})
+    tube, gains = case.tube, case.gains
+    rng = np.random.default_rng(0)
+    x = tube.sample(rng, 500)
+    times = rng.uniform(0.0, 1.3 * case.trajectory.duration, 500)
+    s, d = tube.states(times, x), desired(case.trajectory, times)
+    assert np.allclose(d[:, :3], np.stack([case.trajectory.state(t)[:3] for t in times]))
+    e, de = d[:, 0] - s.q, d[:, 1] - s.qd
+    room = 1.0 + 1e-9
+    assert np.all(np.abs(e) <= gains.e_bound * room + 1e-15)
+    assert np.all(np.abs(de) <= gains.de_bound * room + 1e-15)
+    assert np.all(np.sum(((de + gains.K_r * e) / gains.r_bound) ** 2, axis=1) <= room + 1e-9)
+    assert np.all(np.abs(s.q_m - s.q) <= gains.assumptions.position_error * room + 1e-15)
+    assert np.all(np.abs(s.qd_m - s.qd) <= gains.assumptions.velocity_error * room + 1e-15)
+    assert np.allclose(s.qd_a, d[:, 1] + gains.K_r * (d[:, 0] - s.q_m))
+    assert np.allclose(s.r_m, s.qd_a - s.qd_m)
+
+
+def test_nearest_points_are_points_of_the_bodies_and_nearest():
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        a = (
+            rng.normal(size=(int(rng.integers(1, 9)), 3)) * rng.choice([0.0, 1e-3, 1.0], 3)
+            + rng.normal(size=3) * 2
+        )
+        b = rng.normal(size=(int(rng.integers(1, 9)), 3)) * rng.choice([0.0, 1.0], 3)
+        u, v = np.empty(len(a)), np.empty(len(b))
+        distance = nearest_points(a, b, u, v)
+        assert min(u.min(), v.min()) >= 0.0
+        assert np.allclose([u.sum(), v.sum()], 1.0)
+        gap = u @ a - v @ b
+        assert distance == pytest.approx(np.linalg.norm(gap), abs=1e-12)
+        if distance > 1e-6:  # no other pair is nearer: the plane across the gap separates
+            assert (a @ gap).min() - (b @ gap).max() >= distance**2 - 1e-7
+
+
+def test_rounding_decides_nothing():
+    """Claims one unit of the last digit too small are violations, claims that floats exceed by rounding are not."""
+    third = mpmath.mpf(1) / 3
+    above, below = float(np.nextafter(1.0 / 3.0, 1.0)), float(np.nextafter(1.0 / 3.0, 0.0))
+    for claimed, found, broken in ((above, above + 1e-15, 0), (below, below - 1e-15, 1), (math.nan, 1.0, 0)):
+        record = Record()
+        record.check("x", np.array([claimed]), np.array([found]), lambda at: {"at": at[0]}, lambda _: third)
+        assert record.broken == broken
+    record = Record()
+    record.check("x", np.array([1.0]), np.array([math.nan]), lambda at: {})
+    assert record.broken == 1  # an attack that breaks down is no proof
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def run_command(*arguments):
+    parser = OneLineParser(prog="safe-sysid campaign")
+    command.configure(parser)
+    return command.run(parser.parse_args(["reachability", *map(str, arguments)]))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr(
+        runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices)
+    )
+    for name in runner.THREAD_VARIABLES:
+        monkeypatch.setenv(name, "1")
+
+
+def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
+    path = tmp_path / "r.json"
+    assert run_command("--trials", 2, "--seed", 4, "--json", path) == 0
+    assert run_command("--trials", 3, "--seed", 4, "--json", path, "--resume") == 0
+    whole = json.loads(path.read_text())
+    assert (whole["trials"], whole["violations"], whole["errors"]) == (3, 0, 0)
+    assert whole["enclosures"] > 100
+    assert whole["results"][2]["repeat"] == "safe-sysid campaign reachability --seed 4 --trial 2"
+    capsys.readouterr()
+    assert run_command("--trial", 2, "--seed", 4) == 0
+    again = json.loads(capsys.readouterr().out)
+    for result in (again, whole["results"][2]):
+        result.pop("seconds")
+        result.pop("repeat", None)
+    assert again == whole["results"][2]
+
+
+def test_violations_are_told_and_exit_with_one(here, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "r.json"
+    assert (
+        run_command("--trials", 2, "--break", "radius", "--json", path) == 0
+    )  # there it is what is looked for
+    assert "noticed in" in capsys.readouterr().out
+    assert json.loads(path.read_text())["results"][0]["repeat"].endswith("--break radius --trial 0")
+    real = runner.run_chunk
+    wrong = {
+        "violations": [{"family": "torque", "claimed": 1.0, "found": 2.0, "symbols": [0.0]}],
+        "broken": 1,
+    }
+    monkeypatch.setattr(
+        runner, "run_chunk", lambda campaign, indices: [r | wrong for r in real(campaign, indices)]
+    )
+    assert run_command("--trials", 1) == 1
+    text = capsys.readouterr().out
+    assert "--seed 0 --trial 0" in text
+    assert "symbols" not in text
+
+
+def test_summary_counts_and_the_table_shows_them(capsys):
+    trials = [r for part in in_this_process(Campaign("reachability", 3), range(2)) for r in part]
+    trials[1] |= {"violations": [{"family": "S"}], "broken": 3}
+    trials.append({"index": 9, "error": "ValueError: x"})
+    counts = summarise(trials)
+    assert (counts["trials"], counts["violations"], counts["noticed"], counts["errors"]) == (3, 3, 1, 1)
+    assert complaint(trials[2]) == {"error": "ValueError: x"}
+    assert as_json({"seed": 3, "options": {}}, trials)["by"]["errors"]
+    Console(width=140).print(table(trials, "title"))
+    text = capsys.readouterr().out
+    assert "nearest: torque" in text

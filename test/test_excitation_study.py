@@ -1,0 +1,161 @@
+"""The studies of excitation: PSO's observation matrices, correlations, runs by cost, and what tables say of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from arm_factory import random_arm
+
+from safe_sysid.campaign.excitation.correlation import FourierDraw, condition_correlations
+from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
+from safe_sysid.campaign.excitation.tables import TABLE_FIVE, condition_rows, log_shrinkage, width_rows
+from safe_sysid.errors import PlanError
+from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
+
+SHORT = FourierDraw(duration=1.0, base=1.0, harmonics=3, coefficient=1.0)
+
+
+def motion(n: int, seed: int) -> tuple[np.ndarray, ...]:
+    return SHORT.motion(np.linspace(-1.0, 1.0, n), np.random.default_rng(seed))
+
+
+def test_fourier_motions_are_derivatives_of_each_other() -> None:
+    times, q, qd, qdd = motion(4, 0)
+    h = times[1] - times[0]
+    assert np.allclose(np.gradient(q, h, axis=0)[1:-1], qd[1:-1], atol=1e-3)
+    assert np.allclose(np.gradient(qd, h, axis=0)[1:-1], qdd[1:-1], atol=1e-2)
+    assert np.allclose(q[0], q[-1], atol=1e-9)  # the base period is the duration
+
+
+@pytest.mark.parametrize("h", [1, 7, 250])
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_momentum_rows_are_equation_21(n: int, h: int) -> None:
+    """Window by window and sample by sample, as the paper writes it."""
+    kin, _, _ = random_arm(n, np.random.default_rng(n))
+    times, q, qd, _ = motion(n, n)
+    e = slice(10 * (n - 1), 10 * n)
+    found = MomentumObservation(kin, times, q, qd).rows(h)
+    windows = (len(times) - 1) // h
+    assert found.shape == (windows * n, 10)
+    momentum = momentum_regressor(kin, q, qd)[:, :, e]
+    rate = momentum_rate_regressor(kin, q, qd)[:, :, e]
+    for w in (0, windows // 2, windows - 1):
+        i = w * h
+        row = momentum[i + h] - momentum[i]
+        for j in range(i, i + h):
+            row = row - rate[j] * (times[j + 1] - times[j])
+        assert np.allclose(found[w * n : (w + 1) * n], row, rtol=0, atol=1e-11 * np.abs(momentum).max())
+
+
+def test_trapezoids_give_the_torques_integral_and_euler_does_not() -> None:
+    """The law behind the equation: Y is the integral of W over the window."""
+    n, h = 5, 100
+    kin, _, _ = random_arm(n, np.random.default_rng(1))
+    times, q, qd, qdd = motion(n, 1)
+    observed = MomentumObservation(kin, times, q, qd)
+    columns = torque_observation(kin, q, qd, qdd).reshape(-1, n, 10)
+    full = torque_regressor(kin, q, qd, qdd)[:, :, 10 * (n - 1) : 10 * n]
+    assert np.allclose(columns, full, atol=1e-12 * np.abs(full).max())
+    integral = np.stack(
+        [np.trapezoid(columns[i : i + h + 1], times[i : i + h + 1], axis=0) for i in (0, 400)]
+    )
+    exact, euler = (observed.rows(h, rule).reshape(-1, n, 10)[[0, 4]] for rule in ("trapezoid", "euler"))
+    assert np.abs(exact - integral).max() < 1e-4 * np.abs(integral).max()
+    assert np.abs(euler - integral).max() > 20.0 * np.abs(exact - integral).max()
+
+
+def test_condition_number_is_that_of_the_columns_as_scaled() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 10)) * np.logspace(-2, 1, 10)
+    assert condition_number(rows) == pytest.approx(np.linalg.cond(rows), rel=1e-9)
+    scale = np.logspace(2, -1, 10)
+    assert condition_number(rows, scale) == pytest.approx(np.linalg.cond(rows * scale), rel=1e-9)
+    assert condition_number(np.eye(10) * (np.arange(10) > 0)) == np.inf
+
+
+def test_senseless_observations_are_refused() -> None:
+    kin, _, _ = random_arm(2, np.random.default_rng(0))
+    times, q, qd, _ = motion(2, 0)
+    observed = MomentumObservation(kin, times, q, qd)
+    for h in (0, -1, len(times)):
+        with pytest.raises(PlanError, match="horizon"):
+            observed.rows(h)
+    with pytest.raises(PlanError, match="rule"):
+        observed.rows(5, "simpson")
+    with pytest.raises(PlanError, match="expected"):
+        MomentumObservation(kin, times[:-1], q, qd)
+
+
+def test_correlations_repeat_and_do_not_depend_on_how_many_motions_there_are() -> None:
+    model = load_robot("kinova_gen3")
+    three = condition_correlations(model, 3, seed=5, horizons=(1, 50), draw=SHORT)
+    four = condition_correlations(model, 4, seed=5, horizons=(1, 50), draw=SHORT)
+    assert np.array_equal(three.torque, four.torque[:3])
+    assert np.array_equal(three.momentum, four.momentum[:3])
+    # A window of one sample is the torque regressor, nearly.
+    assert np.allclose(three.momentum[:, 0], three.torque, rtol=2e-2)
+    expected = np.corrcoef(four.torque, four.momentum[:, 1])[0, 1]
+    assert four.pearson()[1] == pytest.approx(expected)
+    assert np.all(np.abs(four.spearman("trapezoid")) <= 1.0 + 1e-12)
+    with pytest.raises(PlanError, match="at least 3"):
+        condition_correlations(model, 2)
+
+
+def record(cost: str, seed: int, final: float, **changes: object) -> dict[str, object]:
+    case = CostCase(cost, seed=seed)
+    widths = np.full((2, 10), 0.5)
+    widths[-1] = final
+    base = {"widths": widths.tolist(), "prior": [1.0] * 10, "inside": True, "refusals": []}
+    return {**dataclasses.asdict(case), **base, "condition": 1.0 + final, "condition_scaled": 3.0, **changes}
+
+
+def test_runs_are_compared_in_the_same_world() -> None:
+    """The third seed is much easier for everybody: the mean of one cost must not gain by that."""
+    records = [record(RANDOM, s, w) for s, w in enumerate((0.2, 0.2, 0.002))]
+    records += [record("width", s, w) for s, w in enumerate((0.1, 0.1, 0.001))]
+    records += [record("condition", 2, 0.001), record("condition", 7, 0.3)]
+    rows = {row.cost: row for row in width_rows(records)}
+    assert rows["width"].against == pytest.approx(-np.log(2.0))
+    assert rows["width"].error == pytest.approx(0.0, abs=1e-12)
+    assert rows["condition"].against == pytest.approx(-np.log(2.0))  # seed 7 has no partner
+    assert np.isnan(rows["condition"].error)
+    assert rows[RANDOM].against == 0.0
+    assert np.allclose(rows["width"].widths, 0.1)
+    assert np.allclose(log_shrinkage(records[0]), np.log([0.5, 0.2]))
+    assert width_rows(records)[0].cost == "condition"
+    assert np.isnan(width_rows(records[:1], reference="width")[0].against)
+
+
+def test_a_run_that_loses_the_truth_is_not_sound() -> None:
+    assert not width_rows([record("width", 0, 0.1), record("width", 1, 0.1, inside=False)])[0].sound
+    assert not width_rows([record("width", 0, 0.1, refusals=["plan 1: late"])])[0].sound
+
+
+def test_condition_numbers_stand_beside_the_papers() -> None:
+    records = [record("width", s, w, payload="4lb") for s, w in enumerate((1.0, 2.0, 9.0))]
+    records += [record(RANDOM, 0, 4.0, payload="4lb"), record("width", 0, 1.0, payload="2.6lb")]
+    odd, four = condition_rows(records)
+    assert four.ours == {"width": 3.0, RANDOM: 5.0}
+    assert four.paper == TABLE_FIVE["4lb"]
+    assert four.runs == (3, 1)
+    assert np.isnan(odd.paper[0])
+
+
+def test_a_case_is_known_by_its_record_and_refuses_unknown_costs() -> None:
+    case = CostCase("width+0.3*goal", "adversarial", 3)
+    assert CostCase.of({**dataclasses.asdict(case), "widths": []}) == case
+    with pytest.raises(PlanError, match="expected one of"):
+        CostCase("volume")
+
+
+def test_one_run_of_random_plans() -> None:
+    found = run_case(CostCase(RANDOM, seed=1, plans=1))
+    assert found["inside"]
+    assert found["planned"] == 1
+    assert not found["refusals"]
+    assert log_shrinkage(found)[-1] < -0.5
+    assert 1.0 < found["condition"] < np.inf
+    assert CostCase.of(found) == CostCase(RANDOM, seed=1, plans=1)

@@ -1,0 +1,327 @@
+"""The receding horizon without a network: when plans are asked for, and what is published whatever the solver does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+
+from safe_sysid.nodes import horizon as module
+from safe_sysid.nodes.horizon import Horizon
+from safe_sysid.nodes.horizon_parts import HorizonSettings
+from safe_sysid.nodes.messages import JointSample
+from safe_sysid.nodes.time_base import TimeBase
+from safe_sysid.planning.jobs import Standing, Step
+from safe_sysid.planning.process import Event
+from safe_sysid.planning.results import PlannerResult, PlanStatus
+from safe_sysid.planning.task import TaskStatus
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories import Plan, QuinticTrajectory
+
+S = 1_000_000_000
+T_P, T_F = S, 2 * S
+BOX = ParameterBox(-np.ones(28), np.ones(28))
+HOME = np.zeros(2)
+
+
+class World:
+    """Clock, solver and controller in one; ``now`` in s, wall and monotonic alike."""
+
+    def __init__(self, lockstep: bool, **changes: Any) -> None:
+        self.now, self.ready = 1000.0, True
+        self.jobs: list[tuple[Callable[[Event], None], Any, float]] = []
+        self.published: list[tuple[int, Plan]] = []
+        self.nothing: list[tuple[int, int | None]] = []
+        self.told: list[str] = []
+        self.cancelled = 0
+        values = {"plans": 3, "first_ns": T_P, "margin": 0.1, "patience": 50.0, "then_goal": None} | changes
+        settings = HorizonSettings(
+            lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
+        )
+        self.horizon = Horizon(settings, self, self, TimeBase(lockstep), True)  # type: ignore[arg-type]
+        self.horizon.on_box(BOX)
+
+    # the outlet
+    def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
+        assert result.plan is not None
+        assert result.plan.start_time == pytest.approx(self.seconds(start_ns), abs=1e-9)
+        self.published.append((start_ns, result.plan))
+        return "plan"
+
+    def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
+        self.nothing.append((start_ns, next_ns))
+
+    def note_failure(self, *_: Any) -> None: ...
+
+    def refuse(self, source: str, reason: str, text: str) -> None:
+        self.told.append(text)
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+    # the solver
+    @property
+    def process(self) -> World:
+        return self
+
+    def submit(self, job: Any, handler: Callable[[Event], None], limit: float) -> int:
+        self.jobs.append((handler, job, limit))
+        return len(self.jobs)
+
+    def failed(self, text: str) -> None:
+        self.told.append(text)
+
+    def cancel(self, grace: float) -> None:
+        self.cancelled += 1
+
+    # what the tests do
+    def seconds(self, ns: int) -> float:
+        return self.horizon._time.seconds(ns)
+
+    def reference(self, stamp_ns: int, q: np.ndarray = HOME, qd: float = 0.0) -> None:
+        self.horizon.on_reference(JointSample(stamp_ns, q, np.full(2, qd), None, BOX.identity))
+
+    def follow(self, stamp_ns: int) -> None:
+        """The reference of the plan that is driven then."""
+        start, plan = self.published[-1]
+        state = plan.trajectory.state((stamp_ns - start) / 1e9)
+        self.horizon.on_reference(JointSample(stamp_ns, state[0], state[1], None, BOX.identity))
+
+    def say_event(self, kind: Any, reach: float | None = 0.5, which: int = -1, standing: Any = None) -> None:
+        """The solver speaks about a job; ``reach`` (rad) of the plan, None: there is none."""
+        handler, job, _ = self.jobs[which]
+        request = job.keywords["request"]
+        plan = None
+        if reach is not None:
+            trajectory = QuinticTrajectory.to_rest(request.state, request.state[0] + reach, T_F / 1e9)
+            plan = Plan(trajectory, request.start_time, T_P / 1e9, BOX.identity, request.sequence, HOME)
+        status = PlanStatus.PLANNED if plan else PlanStatus.NO_CERTIFIED_PLAN
+        step = Step(PlannerResult(status, plan, reasons=() if plan else ("in the way",)), standing)
+        handler(Event(kind, 1, step if kind != "failed" else None, "boom" if kind == "failed" else ""))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], World]:
+    def use(world: World) -> World:
+        fake = SimpleNamespace(monotonic=lambda: world.now, time_ns=lambda: round(world.now * S))
+        monkeypatch.setattr(module, "time", fake)
+        return world
+
+    return use
+
+
+def moving(clock: Callable[[World], World], **changes: Any) -> World:
+    """Real time, the first plan just begun, the second asked for."""
+    world = clock(World(lockstep=False, **changes))
+    world.reference(1000 * S)
+    world.say_event("done")
+    start = world.published[0][0]
+    assert start == round(1000.1 * S), "at rest a plan begins as soon as it is there"
+    world.now = start / S
+    world.follow(start)
+    assert len(world.jobs) == 2
+    return world
+
+
+def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline(clock: Any) -> None:
+    world = moving(clock)
+    deadline = world.now + 1.0 - 0.1
+    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(deadline - 0.05)
+    assert world.jobs[-1][2] > deadline, "the solver is given time to notice"
+    for reach in (0.1, 0.2):
+        world.say_event("progress", reach)
+    world.now = deadline - 0.001
+    world.horizon.watch()
+    assert len(world.published) == 1
+    world.now = deadline + 0.001
+    world.horizon.watch()
+    assert len(world.published) == 2
+    assert world.published[1][0] == world.published[0][0] + T_P
+    knots = world.published[1][1].trajectory.knots
+    assert knots[-1, 0] - knots[0, 0] == pytest.approx(0.2), "the last is the best"
+    assert world.cancelled == 1
+    world.say_event("done", 0.9)
+    world.say_event("progress", 0.9)
+    assert len(world.published) == 2, "what comes later is not published"
+    assert world.nothing == []
+
+
+def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
+    """The search is given t_p; where that was too little, six seconds more; then it waits for a smaller box."""
+    world = clock(World(lockstep=False))
+    world.reference(1000 * S)
+    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1001.0 - 0.05)
+    world.now = 1001.01
+    world.horizon.watch()
+    assert (len(world.jobs), world.published, world.cancelled) == (2, [], 1)
+    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1007.01 - 0.1)
+    world.say_event("done", 0.3, which=0)
+    assert world.published == [], "the answer to the first question"
+    world.say_event("progress", 0.3)
+    world.now = 1007.02
+    world.horizon.watch()
+    assert [start for start, _ in world.published] == [round(1007.12 * S)]
+    assert world.nothing == []
+
+
+def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(clock: Any) -> None:
+    world = moving(clock)
+    world.now += 0.95
+    world.horizon.watch()
+    assert len(world.published) == 1
+    assert world.nothing == []
+    assert world.horizon.phase == "excitation"
+    end = world.published[0][0] + T_F
+    world.follow(end - S // 2)
+    assert len(world.jobs) == 2, "the arm is braking"
+    world.reference(end + S, world.published[0][1].trajectory.knots[-1, 0])
+    assert len(world.jobs) == 2, "the same box has the same answer"
+    smaller = ParameterBox(-0.5 * np.ones(28), 0.5 * np.ones(28), 0, 1)
+    world.horizon.on_box(smaller)
+    q = world.published[0][1].trajectory.knots[-1, 0]
+    world.horizon.on_reference(JointSample(end + 2 * S, q, np.zeros(2), None, smaller.identity))
+    assert len(world.jobs) == 3
+    assert world.jobs[-1][1].keywords["request"].box is smaller
+
+
+def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_lost(clock: Any) -> None:
+    world = moving(clock)
+    world.say_event("progress", 0.3)
+    world.say_event("failed")
+    assert len(world.jobs) == 3
+    world.say_event("failed")
+    assert len(world.published) == 2, "certified is certified"
+    assert "boom" in world.told
+
+
+@pytest.mark.parametrize("standing", [False, True])
+def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(
+    clock: Any, standing: bool
+) -> None:
+    """At the first instant of a motion the reference has no speed yet; of the last plan's too."""
+    world = clock(World(lockstep=False, plans=1))
+    assert world.horizon.not_at_rest()
+    world.reference(1000 * S)
+    assert "planning" in world.horizon.not_at_rest()
+    world.say_event("done")
+    start = world.published[0][0]
+    assert world.horizon.not_at_rest(), "announced, and about to begin"
+    world.now = start / S
+    world.follow(start)
+    assert world.horizon.phase == "over"
+    assert "the arm moves" in world.horizon.not_at_rest()
+    assert "the arm moves" in world.horizon.not_ready()
+    world.follow(start + T_F // 2)
+    assert "rad/s" in world.horizon.not_ready()
+    world.reference(start + T_F, world.published[0][1].trajectory.knots[-1, 0])
+    assert world.horizon.not_at_rest() == ""
+    world.ready = not standing
+    assert bool(world.horizon.not_ready()) is standing
+
+
+def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
+    world = moving(clock)
+    start = world.published[0][0]
+    world.reference(start + S // 10, HOME, 0.1)
+    assert "does not follow plan 0" in world.told[-1]
+    assert world.cancelled == 1
+    world.say_event("done")
+    assert len(world.published) == 1, "from where the arm is not"
+    assert world.horizon.phase == "excitation"
+    world.reference(start + S)
+    assert len(world.jobs) == 3, "at rest it goes on"
+
+
+actions = st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12)
+
+
+@given(actions)
+def test_in_lockstep_every_hand_over_gets_exactly_one_answer(events: list[str]) -> None:
+    world = World(lockstep=True)
+    world.reference(10_000_000)
+    answered: list[int] = []
+    for event in events:
+        if not world.horizon.busy:
+            break
+        if event == "late" and len(world.jobs) > 1:
+            world.say_event("done", which=0)
+        elif event == "none":
+            world.say_event("done", None)
+        elif event != "late":
+            world.say_event(event)
+        answered = [start for start, _ in [*world.published, *world.nothing]]
+        assert len(set(answered)) == len(answered)
+        if world.published and not world.horizon.busy and not world.nothing:
+            start = world.published[-1][0]
+            world.follow(start)
+    awaited = [T_P * (k + 1) for k in range(len(answered))]
+    assert answered == awaited, "in order, none left out"
+    if world.nothing:
+        assert world.horizon.phase == "over"
+
+
+def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_knows() -> None:
+    goal = np.array([0.7, 0.7])
+    world = World(lockstep=True, plans=1, then_goal=goal)
+    world.reference(10_000_000)
+    world.say_event("done", 0.5)
+    world.follow(
+        T_P
+    )  # plan 0 begins: nothing follows at its hand-over, but the task after rest and all of its data
+    end = T_P + T_F
+    begins = end + S // 4 + T_P
+    assert world.nothing == [(2 * T_P, begins)]
+    q = world.published[0][1].trajectory.knots[-1, 0]
+    world.reference(end, q)
+    assert not world.horizon.busy
+    world.reference(end + S // 4, q)
+    request = world.jobs[-1][1].keywords["request"]
+    assert request.start_time == begins / S
+    assert np.array_equal(world.jobs[-1][1].keywords["waypoints"], goal[None])
+    there = Standing(TaskStatus.MOVING, (), 0, 0.0, True)
+    world.say_event("done", 0.2, standing=there)
+    world.follow(begins)
+    assert world.nothing[1:] == [(begins + T_P, None)], "it is driven to its end, and nothing is left to do"
+    world.reference(begins + T_F, goal)
+    world.say_event("done", None, standing=Standing(TaskStatus.ARRIVED, (), 0, 0.0, False))
+    assert (world.horizon.phase, world.horizon.outcome) == ("over", "arrived")
+
+
+def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
+    world, answers = World(lockstep=True, plans=1), []
+    world.horizon.mission = None
+    world.reference(S)
+    world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
+    assert world.nothing == [(S, S + T_P)], "simulated time will wait for the first step"
+    world.reference(S + 10_000_000)
+    stuck = Standing(TaskStatus.MOVING, (), 0, 1.0, False)
+    for _ in range(3):
+        world.say_event("done", None, standing=stuck)
+        assert world.horizon.busy
+    world.say_event("done", None, standing=Standing(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False))
+    assert answers == [(False, "refused; goal: stuck")]
+    assert world.nothing[1:] == [(S + T_P, None)]
+    assert world.horizon.outcome == "refused; goal: stuck"
+
+
+def test_stop_answers_who_waits_and_lets_time_go_on() -> None:
+    world, answers = World(lockstep=True), []
+    world.horizon.mission = None
+    world.reference(S)
+    world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
+    world.reference(S + 10_000_000)
+    world.horizon.stop()
+    world.horizon.stop()
+    assert answers == [(False, "stopped")]
+    assert world.nothing[1:] == [(S + T_P, None)]
+    world.say_event("done")
+    assert world.published == []
+    assert world.horizon.start() is None
+    assert world.horizon.start() == "planning already"

@@ -1,0 +1,295 @@
+"""Goals, scenes and a killed solver over real topics, in lock-step: what is refused, what is driven, what is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from geometry_msgs.msg import PoseStamped
+from ros_harness import NodeProcess, Probe, running
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+from test_nodes_failures import assert_within_limits
+from test_nodes_lockstep import load, references
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+from visualization_msgs.msg import Marker, MarkerArray
+
+from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes.messages import JointSample
+from safe_sysid.planning.inverse_kinematics import tool_pose
+from safe_sysid.planning.plan_file import read_plan
+from safe_sysid.robot import load_robot
+
+pytestmark = pytest.mark.ros
+
+#: Trajectories that are planned in a moment.
+QUICK: dict[str, Any] = {
+    "planner": {"t_f": 1.0, "t_p": 0.5, "intervals": 32, "k_range": 0.1, "iteration_budget": 4, "plans": 1},
+    "identification": {"update_s": 0.5, "take_after_s": 0.3},
+}
+MODEL = load_robot("kinova_gen3")
+
+
+class Desk(NamedTuple):
+    """A running arm at rest, after one exciting trajectory."""
+
+    probe: Probe
+    processes: dict[str, NodeProcess]
+    directory: Path
+    seen: list[JointSample]
+    markers: list[MarkerArray]
+    certificates: list[Float64MultiArray]
+    goal_joints: Any
+    goal_pose: Any
+    scene: Any
+
+    def ask(self, service: str) -> Trigger.Response:
+        client = self.probe.node.create_client(Trigger, f"planner/{service}")
+        self.probe.wait(client.service_is_ready, service)
+        answer = client.call_async(Trigger.Request())
+        self.probe.wait(answer.done, f"the answer of {service}")
+        self.probe.node.destroy_client(client)
+        return answer.result()
+
+    def refused(self, key: str) -> int:
+        return int(self.probe.value("planner", f"refused {key}") or 0)
+
+    def send(self, publisher: Any, message: Any, key: str) -> None:
+        """Publish what must be refused for this reason."""
+        before = self.refused(key)
+        publisher.publish(message)
+        self.probe.wait(lambda: self.refused(key) == before + 1, key, 20.0)
+
+    def wait_over(self) -> str:
+        self.probe.spin(0.3)  # what is still told of the time before
+        self.probe.wait(lambda: self.probe.value("planner", "phase") == "over", "the end of the task")
+        return self.probe.value("planner", "task")
+
+    def wait_rest(self) -> np.ndarray:
+        stamp = self.seen[-1].stamp_ns
+        self.probe.wait(lambda: self.seen[-1].stamp_ns > stamp + 1_500_000_000, "time to go on")
+        assert not np.any(self.seen[-1].qd)
+        return self.seen[-1].q
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    directory = tmp_path_factory.mktemp("task")
+    nodes = {"plant": {"payload": "6lb"}, "controller": {"await_bounds": False}, "planner": {}}
+    with running(directory, nodes, QUICK) as processes, Probe() as probe:
+        seen = references(probe)
+        markers, certificates = [], []
+        probe.listen(MarkerArray, "markers", markers.append, LATCHED)
+        probe.listen(Float64MultiArray, "certificate", certificates.append, LATCHED)
+        publishers = [
+            probe.publisher(kind, topic)
+            for kind, topic in (
+                (JointTrajectory, "goal_joints"),
+                (PoseStamped, "goal_pose"),
+                (MarkerArray, "scene"),
+            )
+        ]
+        probe.wait(lambda: probe.value("planner", "phase") == "over", "the exciting trajectory")
+        desk = Desk(probe, processes, directory, seen, markers, certificates, *publishers)
+        desk.wait_rest()
+        yield desk
+
+
+def waypoints(*points: np.ndarray, names: tuple[str, ...] = MODEL.joint_names) -> JointTrajectory:
+    message = JointTrajectory(joint_names=list(names))
+    message.points = [JointTrajectoryPoint(positions=[float(x) for x in point]) for point in points]
+    return message
+
+
+def pose(position: np.ndarray, orientation: tuple[float, ...], frame: str = "world") -> PoseStamped:
+    message = PoseStamped()
+    message.header.frame_id = frame
+    p, o = message.pose.position, message.pose.orientation
+    p.x, p.y, p.z = (float(x) for x in position)
+    o.x, o.y, o.z, o.w = orientation
+    return message
+
+
+def box(
+    xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number: int = 0, **more: Any
+) -> Marker:
+    marker = Marker(ns="table", id=number, type=Marker.CUBE, action=Marker.ADD, **more)
+    marker.header.frame_id = frame
+    marker.pose.position.x, marker.pose.position.y, marker.pose.position.z = xyz
+    marker.pose.orientation.w = 1.0
+    marker.scale.x = marker.scale.y = marker.scale.z = size
+    return marker
+
+
+def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_reason(desk: Desk) -> None:
+    assert desk.ask("plan").message.startswith("no goal: expected one")
+    still, nan = np.zeros(7), np.full(7, np.nan)
+    far = np.array([0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    moving = waypoints(still)
+    moving.points[0].velocities = [0.1] * 7
+    for message, reason in (
+        (waypoints(nan), "not finite"),
+        (waypoints(far), "outside the limits"),
+        (waypoints(), "wrong length"),
+        (waypoints(*[still] * 101), "wrong length"),
+        (waypoints(still[:6]), "wrong length"),
+        (waypoints(still, names=("joint_1",) * 7), "wrong joints"),
+        (waypoints(still, names=MODEL.joint_names[:6]), "wrong joints"),
+        (moving, "in motion"),
+    ):
+        desk.send(desk.goal_joints, message, f"goal_joints: {reason}")
+    upright = (0.0, 0.0, 0.0, 1.0)
+    for message, reason in (
+        (pose(np.full(3, np.inf), upright), "not finite"),
+        (pose(np.full(3, 1e6), upright), "far away"),
+        (pose(np.zeros(3), (0.0, 0.0, 0.0, 0.0)), "not a rotation"),
+        (pose(np.zeros(3), upright, frame="camera"), "unknown frame"),
+        (pose(np.zeros(3), upright, frame=""), "unknown frame"),
+    ):
+        desk.send(desk.goal_pose, message, f"goal_pose: {reason}")
+    told = desk.probe.value("planner", "last refusal")
+    assert "frame_id = '': expected world or base_link" in told
+    assert not desk.ask("plan").success, "nothing of that is a goal"
+
+
+def test_goals_are_reached_with_certified_steps_that_can_be_checked_from_their_files(desk: Desk) -> None:
+    start = desk.wait_rest()
+    first, second = start + 0.12 * np.array([1, -1, 1, 1, -1, 1, 1]), start + 0.05
+    shuffled = [MODEL.joint_names[i] for i in (3, 1, 0, 2, 6, 5, 4)]
+    order = [MODEL.joint_names.index(name) for name in shuffled]
+    desk.goal_joints.publish(waypoints(first[order], second[order], names=tuple(shuffled)))
+    desk.probe.spin(0.3)
+    answer = desk.ask("plan")
+    assert answer.success, answer.message
+    # While it moves nothing else may begin, and nothing may come into its way.
+    assert "expected nothing to be planned" in desk.ask("plan").message
+    desk.send(desk.scene, MarkerArray(markers=[box((2.0, 0.0, 0.5))]), "scene: not at rest")
+    assert desk.wait_over() == "arrived"
+    assert np.abs(desk.wait_rest() - second).max() < 1.1e-3
+    assert min(np.abs(sample.q - first).max() for sample in desk.seen) < 1.1e-3
+
+    files = sorted(desk.directory.glob("plan_*.json"))
+    plans = int(desk.probe.value("planner", "plans"))
+    assert len(files) == plans >= 4
+    last = read_plan(files[-1]).plan
+    assert np.abs(last.trajectory.knots[-1, 0] - second).max() < 1.1e-3
+    desk.probe.wait(lambda: desk.markers[-1].markers[0].ns == "swept", "the swept volume")
+    boxes = [m for m in desk.markers[-1].markers if m.action == Marker.ADD]
+    middle = np.array([[m.pose.position.x, m.pose.position.y, m.pose.position.z] for m in boxes])
+    half = 0.5 * np.array([[m.scale.x, m.scale.y, m.scale.z] for m in boxes])
+    tool = tool_pose(MODEL, second)[0]
+    assert np.any(np.all(np.abs(tool - middle) <= half, axis=1))
+    assert len(boxes) == 8 * len(MODEL.bodies)
+
+    message = desk.certificates[-1]
+    assert message.layout.dim[0].label.startswith(f"plan {plans - 1}, box 0:0, start ")
+    families = [name.split(" [")[0] for name in message.layout.dim[1].label.split(", ")]
+    margins = dict(zip(families, np.array(message.data).reshape(-1, 2)[:, 0], strict=True))
+    assert set(margins) == {"position", "velocity", "torque", "clearance", "self_clearance", "tracking"}
+    assert all(margin >= 0.0 for margin in margins.values())
+    assert f"torque {margins['torque']:.4g} N m" in desk.probe.value("planner", f"plan {plans - 1}")
+
+
+def test_poses_of_the_tool_are_goals_too_or_refused_with_the_reason(desk: Desk) -> None:
+    q = desk.wait_rest() + 0.04
+    position, rotation = tool_pose(MODEL, q)
+    from scipy.spatial.transform import Rotation
+
+    desk.goal_pose.publish(pose(position, tuple(Rotation.from_matrix(rotation).as_quat()), "base_link"))
+    desk.probe.spin(0.3)
+    answer = desk.ask("plan")
+    assert answer.success, answer.message
+    assert desk.wait_over() == "arrived"
+    assert np.linalg.norm(tool_pose(MODEL, desk.wait_rest())[0] - position) < 2e-3
+    desk.goal_pose.publish(pose(np.array([3.0, 0.0, 0.5]), (0.0, 0.0, 0.0, 1.0)))
+    desk.probe.spin(0.3)
+    answer = desk.ask("plan")
+    assert not answer.success
+    assert "within reach" in answer.message
+
+
+def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(desk: Desk) -> None:
+    q = desk.wait_rest()
+    goal = q + 0.06
+    tool, _ = tool_pose(MODEL, goal)
+    bad: list[tuple[Callable[[], Any], str]] = [
+        (lambda: [box((0.0, 0.0, np.nan))], "bad marker"),
+        (lambda: [box((2.0, 0.0, 0.0), size=-1.0)], "bad marker"),
+        (lambda: [box((2.0, 0.0, 0.0), frame="camera")], "unknown frame"),
+        (lambda: [box((2.0, 0.0, 0.0), number=i) for i in range(201)], "too long"),
+        (lambda: [Marker(type=Marker.TEXT_VIEW_FACING, header=box((0.0,) * 3).header)], "bad type"),
+        (lambda: [Marker(action=7)], "bad action"),
+    ]
+    for markers, reason in bad:
+        desk.send(desk.scene, MarkerArray(markers=markers()), f"scene: {reason}")
+    vanishing = box((2.0, 0.0, 0.0))
+    vanishing.lifetime.sec = 1
+    desk.send(desk.scene, MarkerArray(markers=[vanishing]), "scene: bad lifetime")
+    assert desk.probe.value("planner", "scene") == "open, 0 obstacles", "all or nothing"
+
+    desk.scene.publish(MarkerArray(markers=[box(tuple(tool)), box((2.0, 0.0, 0.5), number=1)]))
+    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 2 obstacles", "the scene")
+    desk.probe.wait(
+        lambda: len([m for m in desk.markers[-1].markers if m.ns == "obstacles"]) == 2, "its picture"
+    )
+    desk.goal_joints.publish(waypoints(goal))
+    desk.probe.spin(0.3)
+    answer = desk.ask("plan")
+    assert not answer.success
+    assert "marker:table/0" in answer.message
+    desk.scene.publish(MarkerArray(markers=[Marker(ns="table", id=0, action=Marker.DELETE)]))
+    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 1 obstacles", "the scene")
+    assert desk.ask("plan").success
+    assert desk.wait_over() == "arrived"
+    desk.wait_rest()
+    assert desk.ask("reload_scene").success
+    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 0 obstacles", "the file's scene")
+
+
+def test_a_killed_solver_is_replaced_and_the_node_lives_on(desk: Desk) -> None:
+    def solver() -> int:
+        return int(desk.probe.value("planner", "solver").split()[1].rstrip(","))
+
+    desk.goal_joints.publish(waypoints(desk.wait_rest() - 0.05))
+    desk.probe.spin(0.3)
+    before = solver()
+    os.kill(before, signal.SIGKILL)
+    desk.probe.wait(lambda: desk.refused("solver: failed") == 1, "the death to be told")
+    assert "SIGKILL" in desk.probe.value("planner", "last refusal")
+    desk.probe.wait(
+        lambda: "None" not in desk.probe.value("planner", "solver") and solver() != before, "another"
+    )
+    desk.probe.wait(lambda: desk.ask("plan").success, "a plan by the new one")
+    # And in the middle of a task: the same question, asked again.
+    os.kill(solver(), signal.SIGKILL)
+    assert desk.wait_over() == "arrived"
+    desk.wait_rest()
+
+
+def test_stop_ends_a_task_and_time_goes_on_even_if_the_solver_hangs(desk: Desk) -> None:
+    desk.goal_joints.publish(waypoints(desk.wait_rest() + np.array([0.0] * 6 + [0.8])))
+    desk.probe.spin(0.3)
+    assert desk.ask("plan").success
+    solver = int(desk.probe.value("planner", "solver").split()[1].rstrip(","))
+    os.kill(solver, signal.SIGSTOP)  # like a computation that never ends
+    desk.probe.wait(lambda: desk.probe.value("planner", "busy") == "True", "a question that nobody answers")
+    assert desk.ask("stop").success
+    desk.probe.wait(lambda: "taken for hanging" in desk.probe.value("planner", "last refusal"), "its end")
+    assert desk.probe.value("planner", "task") != "arrived"
+    desk.wait_rest()
+    endings = [process.end() for process in desk.processes.values()]
+    assert all(status == 0 and seconds < 3.0 for status, seconds in endings), endings
+    record = json.loads((desk.directory / "planner.json").read_text())
+    assert record["task"] == "stopped"
+    assert {plan["purpose"] for plan in record["plans"]} == {"excitation", "task"}
+    assert_within_limits(MODEL, load(desk.directory / "plant.npz"))

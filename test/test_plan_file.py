@@ -1,0 +1,453 @@
+"""Plan files: what was certified can be certified again from the file, and nothing better than it can be claimed."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.planning.certificate import FAMILIES, verify_plan
+from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.plan_chain import box_problem, chain_problem
+from safe_sysid.planning.plan_check import PlanChecker, check_plan_file
+from safe_sysid.planning.plan_file import PlanFileError, file_name, read_plan, write_plan
+from safe_sysid.planning.plan_statement import digest
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.trajectories.plan import Plan
+
+CELLS = 12  # enough for short motions
+Content = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def gains(model: RobotModel) -> ControllerGains:
+    return design_gains(model, lockstep=True)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return load_scene("six_boxes")
+
+
+@pytest.fixture(scope="module")
+def checker(model: RobotModel, scene: Scene) -> PlanChecker:
+    return PlanChecker(model, scene)
+
+
+def box_of(model: RobotModel, seq: int = 0) -> ParameterBox:
+    """Within the prior: half of its payload, so that there is room to claim more."""
+    prior = model.arm_prior
+    mid, rad = prior.mid[prior.payload_slice], 0.5 * prior.rad[prior.payload_slice]
+    return prior.with_payload(mid - rad, mid + rad, seq)
+
+
+def plan_from(
+    model: RobotModel,
+    state: np.ndarray,
+    k: np.ndarray,
+    box: ParameterBox,
+    sequence: int = 0,
+    time: float = 0.0,
+) -> Plan:
+    settings = model.settings.planner
+    family = TrajectoryFamily(state, np.full(model.n, settings.k_range), settings.t_f)
+    return Plan(family.trajectory(k), time, settings.t_p, box.identity, sequence, k)
+
+
+def at_rest(q: np.ndarray) -> np.ndarray:
+    return np.stack([q, 0.0 * q, 0.0 * q])
+
+
+def written(
+    path: Path, plan: Plan, model: RobotModel, box: ParameterBox, scene: Scene, gains: ControllerGains
+) -> Path:
+    certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
+    assert certificate.ok, certificate.status
+    return write_plan(path, plan, certificate, model, box, scene, gains, intervals=CELLS)
+
+
+@pytest.fixture(scope="module")
+def good(
+    tmp_path_factory: pytest.TempPathFactory, model: RobotModel, scene: Scene, gains: ControllerGains
+) -> Path:
+    k = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])
+    box = box_of(model)
+    plan = plan_from(model, at_rest(scene.start_for(model)), k, box)
+    return written(tmp_path_factory.mktemp("plans") / "good.json", plan, model, box, scene, gains)
+
+
+def forged(good: Path, path: Path, change: Callable[[Content], None]) -> Path:
+    """The file with a change, every digest made to fit."""
+    content = json.loads(good.read_text())
+    change(content)
+    for name in ("robot", "scene", "gains"):
+        if isinstance(content.get(name), dict):
+            part = {key: value for key, value in content[name].items() if key != "sha256"}
+            content[name] = {**part, "sha256": digest(part)}
+    content["sha256"] = digest({key: value for key, value in content.items() if key != "sha256"})
+    path.write_text(json.dumps(content))
+    return path
+
+
+def outcome(checker: PlanChecker, path: Path) -> str:
+    """Why it is refused; empty for a PASS."""
+    try:
+        return checker.check(path).reason or ""
+    except PlanFileError as error:
+        return str(error)
+
+
+# -- what is true passes ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_comes_back_bit_by_bit_and_is_certified_again(
+    good: Path, checker: PlanChecker, model: RobotModel, scene: Scene, gains: ControllerGains
+) -> None:
+    file, box = read_plan(good), box_of(model)
+    plan = plan_from(model, at_rest(scene.start_for(model)), file.plan.k, box)
+    certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
+    assert np.array_equal(file.plan.trajectory.knots, plan.trajectory.knots)
+    assert np.array_equal(file.plan.trajectory.times, plan.trajectory.times)
+    assert np.array_equal(file.box.lower, box.lower)
+    assert np.array_equal(file.box.upper, box.upper)
+    assert np.array_equal(file.directions, certificate.witness)
+    report = checker.check(good)
+    assert report.passed, report.reason
+    for name in FAMILIES:
+        claimed, found = file.claims[name].smallest, report.certificate.families[name].smallest
+        assert claimed <= found <= claimed + 3e-9 * (1.0 + found)
+    assert check_plan_file(good).passed, "the packaged robot and scene are those that the file names"
+
+
+def test_without_directions_the_library_proposes_new_ones(
+    good: Path, tmp_path: Path, checker: PlanChecker
+) -> None:
+    def without(content: Content) -> None:
+        content["witness"] = None
+
+    assert outcome(checker, forged(good, tmp_path / "plan.json", without)) == ""
+
+
+def test_a_claim_may_be_modest(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
+    def modest(content: Content) -> None:
+        for claim in content["certificate"]["families"].values():
+            claim["smallest"] *= 1.0 - 1e-7
+
+    assert outcome(checker, forged(good, tmp_path / "plan.json", modest)) == ""
+
+
+def test_real_time_gains_are_synthesised_for_real_time(
+    tmp_path: Path, model: RobotModel, checker: PlanChecker
+) -> None:
+    gains, scene, box = design_gains(model), load_scene("open"), box_of(model)
+    q = np.array([0.0, 0.26, 3.1416, -2.27, 0.0, 0.96, 1.5708])
+    plan = plan_from(model, at_rest(q), np.full(model.n, 0.02), box)
+    certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
+    path = write_plan(tmp_path, plan, certificate, model, box, scene, gains, intervals=CELLS)
+    assert path.name == file_name(plan)
+    assert outcome(PlanChecker(model, scene), path) == ""
+
+
+# -- what is not is refused -------------------------------------------------------------------------------------------
+
+
+def _set(*keys: Any, value: Any) -> Callable[[Content], None]:
+    def change(content: Content) -> None:
+        part: Any = content
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = value
+
+    return change
+
+
+def _add(*keys: Any, by: float) -> Callable[[Content], None]:
+    def change(content: Content) -> None:
+        part: Any = content
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = part[keys[-1]] + by
+
+    return change
+
+
+def _repack(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Content], None]:
+    def apply(content: Content) -> None:
+        part = content["witness"]
+        raw = zlib.decompress(base64.b64decode(part["directions"]))
+        values = np.frombuffer(raw, "<f8").reshape(len(part["grid"]) - 1, part["pairs"], 3)
+        packed = zlib.compress(np.ascontiguousarray(change(values.copy()), "<f8").tobytes())
+        part["directions"] = base64.b64encode(packed).decode()
+
+    return apply
+
+
+def _drop_obstacle(content: Content) -> None:
+    content["scene"]["obstacles"].pop("post_middle")
+
+
+def _allow(content: Content) -> None:
+    content["scene"]["allowed_pairs"].append(["payload", "post_middle"])
+
+
+def _into_the_ground(content: Content) -> None:
+    """A motion that bows too low, its k made to fit."""
+    content["plan"]["knots"][1][0][1] = content["plan"]["knots"][0][0][1] + 0.78
+    content["plan"]["k"][1] = 0.78 / 0.785
+
+
+def _turned(rows: np.ndarray) -> np.ndarray:
+    return -rows
+
+
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
+    "schema": (_set("schema", value="safe_sysid/plan/2"), "schema"),
+    "no schema": (lambda c: c.pop("schema"), "schema"),
+    "unknown field": (_set("comment", value="trust me"), "comment"),
+    "missing box": (lambda c: c.pop("box"), "box"),
+    "knots": (_into_the_ground, "not certified: clearance"),
+    "knots off k": (_add("plan", "knots", 1, 0, 3, by=1e-4), "plan.k"),
+    "k": (_add("plan", "k", 2, by=1e-3), "plan.k"),
+    "k out of range": (_set("plan", "k", 0, value=2.0), "plan.k"),
+    "not at rest at the end": (_set("plan", "knots", 1, 1, 0, value=0.1), "rest"),
+    "fast start": (_set("plan", "knots", 0, 1, 0, value=2.0), "plan.k"),
+    "times": (_set("plan", "times", value=[0.0, 2.0]), "grid"),
+    "times backwards": (_set("plan", "times", value=[0.0, -3.0]), "times"),
+    "t_plan": (_set("plan", "t_plan", value=2.0), "t_plan"),
+    "t_plan after the end": (_set("plan", "t_plan", value=30.0), "t_plan"),
+    "one joint less": (lambda c: [row.pop() for knot in c["plan"]["knots"] for row in knot], "knots"),
+    "heavier box": (_set("box", "upper", 60, value=30.0), "not certified"),
+    "box upside down": (_set("box", "lower", 60, value=9.0), "lower"),
+    "box of another arm": (lambda c: (c["box"]["lower"].pop(), c["box"]["upper"].pop()), "box"),
+    "clearance margin": (_set("certificate", "clearance_margin", value=0.0), "clearance_margin"),
+    "tube": (_set("gains", "e_bound", 0, value=1e-6), "gains"),
+    "damping": (_set("gains", "K_d", 3, value=10.0), "gains"),
+    "V_max": (_set("gains", "V_max", value=1e-9), "gains"),
+    "hold": (_set("gains", "assumptions", "hold_max", value=1e-5), "gains"),
+    "no gains": (_set("gains", value={}), "gains"),
+    "obstacle removed": (_drop_obstacle, "post_middle"),
+    "obstacle moved": (_add("scene", "obstacles", "post_middle", "points", 0, 0, by=0.01), "post_middle"),
+    "obstacle shrunk": (_set("scene", "obstacles", "ground", "radius", value=-0.01), "ground"),
+    "allowed pair": (_allow, "allowed_pairs"),
+    "torque limit": (_set("robot", "limits", "torque", 0, value=500.0), "torque"),
+    "body": (_set("robot", "bodies", "payload", "radius", value=-0.05), "payload"),
+    "friction": (_set("robot", "friction_transition_velocity", value=1.0), "friction"),
+    "prior": (_add("robot", "prior", "upper", 0, by=-0.01), "prior"),
+    "direction upside down": (_repack(_turned), "recomputed"),
+    "directions lost": (_repack(lambda rows: 0.0 * rows), ""),
+    "directions not finite": (_repack(lambda rows: rows + np.nan), "finite"),
+    "too few directions": (_repack(lambda rows: rows[:, :-1]), "witness"),
+    "no compressed numbers": (_set("witness", "directions", value="AAAA"), "witness"),
+    "grid stops early": (lambda c: c["witness"]["grid"].__setitem__(-1, 2.9), "grid"),
+    "grid backwards": (lambda c: c["witness"]["grid"].__setitem__(2, 0.0), "grid"),
+    "unit": (_set("certificate", "families", "torque", "unit", value="kN m"), "unit"),
+    "culprit": (_set("certificate", "families", "position", "culprit", value="joint_6"), "position"),
+    "culprit that is none": (_set("certificate", "families", "torque", "culprit", value="nobody"), "culprit"),
+    "time of the worst": (_set("certificate", "families", "clearance", "time", value=1.1), "clearance"),
+    "family left out": (lambda c: c["certificate"]["families"].pop("tracking"), "tracking"),
+    "a number beyond floats": (_set("plan", "start_time", value=10**400), "start_time"),
+    "another robot's name": (_set("robot", "name", value="kinova_gen4"), "name"),
+    "nested robot": (_set("robot", "limits", value=_nested(400)), "limits"),
+    "text for a limit": (_set("robot", "limits", "torque", 0, value="56.7"), "torque"),
+    "truth for a limit": (_set("robot", "limits", "torque", 0, value=True), "torque"),
+    "family made up": (
+        lambda c: c["certificate"]["families"].update(safety=c["certificate"]["families"]["torque"]),
+        "safety",
+    ),
+    "margin that is no number": (_set("certificate", "families", "torque", "smallest", value="1e9"), "smallest"),
+} | {
+    f"better {name}": ((lambda n: lambda c: c["certificate"]["families"][n].update(
+        smallest=c["certificate"]["families"][n]["smallest"] * (1 + 1e-5) + 1e-7
+    ))(name), f"families.{name}.smallest")
+    for name in FAMILIES
+} | {
+    f"unconstrained {name}": (
+        _set("certificate", "families", name, "smallest", value=None), f"families.{name}.smallest"
+    )
+    for name in FAMILIES
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_forgeries_are_refused(kind: str, good: Path, tmp_path: Path, checker: PlanChecker) -> None:
+    change, word = FORGERIES[kind]
+    reason = outcome(checker, forged(good, tmp_path / "plan.json", change))
+    assert reason
+    assert word in reason
+
+
+def test_a_change_without_new_digests_is_noticed(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
+    content = json.loads(good.read_text())
+    for section in ("robot", "scene", "gains"):
+        changed = copy.deepcopy(content)
+        changed[section]["sha256"] = "0" * 64
+        (tmp_path / "plan.json").write_text(json.dumps(changed))
+        assert "sha256" in outcome(checker, tmp_path / "plan.json")
+    content["plan"]["start_time"] = 1.0  # harmless, but changed
+    (tmp_path / "plan.json").write_text(json.dumps(content))
+    assert "sha256" in outcome(checker, tmp_path / "plan.json")
+
+
+def test_flipped_bits_are_noticed(good: Path, tmp_path: Path) -> None:
+    """One bit anywhere: the file cannot be read, or it says the same (an E for an e, a zero's sign)."""
+    data, rng = good.read_bytes(), np.random.default_rng(7)
+    before, path = json.loads(data), tmp_path / "plan.json"
+    for _ in range(150):
+        i, bit = int(rng.integers(len(data))), int(rng.integers(8))
+        path.write_bytes(data[:i] + bytes([data[i] ^ (1 << bit)]) + data[i + 1 :])
+        try:
+            read_plan(path)
+        except PlanFileError:
+            continue
+        assert json.loads(path.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "null",
+        '{"schema": NaN}',
+        '{"schema": 1e999}',
+        '{"schema": "safe_sysid/plan/1", "schema": "safe_sysid/plan/1"}',
+        "[" * 100_000,
+        '{"schema": "safe_sysid/plan/1", "robot": ' + "[" * 900 + "]" * 900 + "}",
+        '{"schema": "safe_sysid/plan/1"}',
+        '{"schema": ' + "9" * 5000 + "}",
+        "\xff\xfe",
+    ],
+)
+def test_what_is_no_plan_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(PlanFileError, match=r"plan\.json"):
+        read_plan(path)
+
+
+def test_truncated_and_missing_files(good: Path, tmp_path: Path) -> None:
+    data, path = good.read_bytes(), tmp_path / "plan.json"
+    for share in (0.1, 0.5, 0.99):
+        path.write_bytes(data[: int(share * len(data))])
+        with pytest.raises(PlanFileError):
+            read_plan(path)
+    for missing in (tmp_path / "nothing.json", tmp_path):
+        with pytest.raises(PlanFileError, match="cannot be read"):
+            read_plan(missing)
+
+
+def test_a_bomb_is_not_unpacked(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
+    bomb = base64.b64encode(zlib.compress(b"\0" * (100 << 20), 9)).decode()
+    change = _set("witness", "directions", value=bomb)
+    assert "witness" in outcome(checker, forged(good, tmp_path / "plan.json", change))
+
+
+def test_another_robot_is_not_checked(good: Path, scene: Scene) -> None:
+    heavier = load_robot("kinova_gen3", **{"actuator.torque_abs": 0.05, "planner.clearance_margin": 0.004})
+    reason = outcome(PlanChecker(heavier, scene), good)
+    assert "gains" in reason  # bodies and limits are the same, its controller is not
+    other = load_robot("kinova_gen3", **{"uncertainty.relative": 0.06})
+    with pytest.raises(PlanFileError, match="another robot"):
+        PlanChecker(other, scene).check(good)
+
+
+def test_only_packaged_names_are_looked_up(good: Path, tmp_path: Path) -> None:
+    for section in ("robot", "scene"):
+        path = forged(good, tmp_path / "plan.json", _set(section, "name", value="../elsewhere.yaml"))
+        with pytest.raises(PlanFileError, match=f"--{section}"):
+            check_plan_file(path)
+    with pytest.raises(SafeSysIdError, match="atlantis"):
+        check_plan_file(forged(good, tmp_path / "plan.json", _set("scene", "name", value="atlantis")))
+
+
+def test_a_stated_scene_is_believed_only_if_asked_for(good: Path, tmp_path: Path, model: RobotModel) -> None:
+    path = forged(good, tmp_path / "plan.json", _drop_obstacle)
+    assert "post_middle" in outcome(PlanChecker(model), path)
+    believing = PlanChecker(model, stated=True)
+    report = believing.check(good)
+    assert report.passed
+    assert any("as the file itself states" in line for line in report.assumed)
+    assert "ground" in outcome(
+        believing, forged(good, path, _set("scene", "obstacles", "ground", "points", value=[]))
+    )
+
+
+# -- what must not be written -----------------------------------------------------------------------------------------
+
+
+def test_only_certified_plans_are_written(
+    tmp_path: Path, model: RobotModel, scene: Scene, gains: ControllerGains
+) -> None:
+    box, start = box_of(model), at_rest(scene.start_for(model))
+    bad = plan_from(model, start, np.full(model.n, -1.0), box)
+    certificate = verify_plan(bad, model, box, scene, gains, intervals=CELLS)
+    assert not certificate.ok
+    with pytest.raises(PlanFileError, match="not certified"):
+        write_plan(tmp_path, bad, certificate, model, box, scene, gains)
+    fine = plan_from(model, start, np.zeros(model.n), box)
+    certificate = verify_plan(fine, model, box, scene, gains, intervals=CELLS)
+    with pytest.raises(PlanFileError, match="0:1"):
+        write_plan(tmp_path, fine, certificate, model, box_of(model, 1), scene, gains)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- plans of a run ---------------------------------------------------------------------------------------------------
+
+
+def test_motions_of_a_run_hand_over_to_each_other(
+    tmp_path: Path, model: RobotModel, scene: Scene, gains: ControllerGains, checker: PlanChecker
+) -> None:
+    box = box_of(model)
+    first = plan_from(model, at_rest(scene.start_for(model)), np.full(model.n, 0.03), box)
+    state = first.trajectory.state(first.t_plan)[:3]
+    second = plan_from(model, state, np.full(model.n, 0.01), box, 1, first.hand_over_time)
+    paths = [written(tmp_path / file_name(p), p, model, box, scene, gains) for p in (first, second)]
+    reports = [checker.check(path) for path in paths]
+    assert [r.reason for r in reports] == [None, None]
+    assert chain_problem(reports) is None
+    assert "plan_00001.json" in (chain_problem(reports[1:]) or ""), "the first one is gone"
+    late = checker.check(forged(paths[1], tmp_path / "late.json", _add("plan", "start_time", by=0.01)))
+    assert late.passed
+    assert "hand-over" in (chain_problem([reports[0], late]) or "")
+    twice = checker.check(forged(paths[1], tmp_path / "twice.json", _set("plan", "sequence", value=0)))
+    assert "sequence" in (chain_problem([reports[0], twice]) or "")
+
+
+def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, model: RobotModel) -> None:
+    report, box = checker.check(good), box_of(model)
+    lower, upper = box.payload_lower, box.payload_upper
+    wrong, assumed = box_problem(report, model, {})
+    assert wrong is None
+    assert "no certificate" in (assumed or "")
+    wrong, assumed = box_problem(report, model, {"0:0": (lower, upper)})
+    assert wrong is None
+    assert "proved" in (assumed or "")
+    wider = upper.copy()
+    wider[0] = np.nextafter(wider[0], np.inf)
+    assert "0:0" in (box_problem(report, model, {"0:0": (lower, wider)})[0] or "")

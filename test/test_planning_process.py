@@ -1,0 +1,251 @@
+"""The solver process dies, hangs, floods, refuses to listen: its owner is told and lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safe_sysid.planning.process import Event, PlannerProcess, SolverError
+from safe_sysid.planning.solver import Solver
+from safe_sysid.planning.wire import dumps, loads
+
+#: Longest wait for anything on a busy machine, s.
+PATIENCE = 60.0
+
+
+# Jobs: found by name in the other process.
+
+
+def remember(solver: Solver, value: Any) -> None:
+    solver.state["value"] = value
+
+
+def recall(solver: Solver) -> Any:
+    return solver.state.get("value"), os.getpid()
+
+
+def crash(solver: Solver) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave(solver: Solver) -> None:
+    os._exit(3)
+
+
+def fail(solver: Solver) -> None:
+    raise ValueError("k = nan: expected a number")
+
+
+def hang(solver: Solver) -> None:
+    while True:
+        time.sleep(1.0)
+
+
+def hang_deaf(solver: Solver) -> None:
+    """As compiled code that never returns: no other thread of the process gets a turn."""
+    sys.setswitchinterval(1e6)
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True:
+        pass
+
+
+def count(solver: Solver, steps: int) -> int:
+    """Anytime: tells every step, ends when cancelled with what it has."""
+    for k in range(steps):
+        solver.tell(k)
+        if solver.cancelled():
+            return k
+        time.sleep(0.005)
+    return steps
+
+
+def unspeakable(solver: Solver) -> Any:
+    return threading.Lock()
+
+
+class Owner:
+    """A process and all that it has said."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.process = PlannerProcess(self.events.append)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, self.events
+            time.sleep(0.005)
+
+    def end_of(self, ticket: int) -> Event:
+        self.wait(lambda: any(e.ticket == ticket and e.kind != "progress" for e in self.events))
+        return next(e for e in self.events if e.ticket == ticket and e.kind != "progress")
+
+    def do(self, job: Callable[[Solver], Any], limit: float | None = None) -> Event:
+        return self.end_of(self.process.submit(job, limit))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Owner]:
+    """One process for all tests here: whatever the one before did, the next finds it working."""
+    owner = Owner()
+    ticket = owner.process.configure("memory", partial(remember, value="set up"))
+    owner.process.wait(ticket, PATIENCE)
+    yield owner
+    pid = owner.process.pid
+    owner.process.close()
+    assert pid is None or not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (crash, "killed by SIGSEGV"),
+        (leave, "exit status 3"),
+    ],
+)
+def test_a_process_that_dies_is_told_and_replaced_and_set_up_again(
+    shared: Owner, job: Callable[[Solver], Any], said: str
+) -> None:
+    before = shared.do(recall).value[1]
+    ended = shared.do(job)
+    assert ended.kind == "failed"
+    assert said in ended.text
+    value, pid = shared.do(recall).value
+    assert value == "set up", "every new process does the set-up jobs first"
+    assert pid != before
+    assert not is_alive(before)
+
+
+def test_one_that_is_killed_from_outside_fails_what_was_waiting_and_goes_on(shared: Owner) -> None:
+    pid = shared.do(recall).value[1]
+    tickets = [shared.process.submit(hang), shared.process.submit(recall)]
+    os.kill(pid, signal.SIGKILL)
+    assert ["SIGKILL" in shared.end_of(ticket).text for ticket in tickets] == [True, True]
+    assert shared.do(recall).kind == "done"
+
+
+@pytest.mark.parametrize("job", [hang, hang_deaf])
+def test_a_hanging_job_is_killed_at_its_limit_and_its_owner_never_waits(
+    shared: Owner, job: Callable[[Solver], Any]
+) -> None:
+    shared.do(recall)
+    began = time.monotonic()
+    ticket = shared.process.submit(job, time.monotonic() + 0.3)
+    time.sleep(0.2)
+    # More than any pipe holds: a process that does not read must not stop the one that writes.
+    more = [shared.process.submit(partial(remember, value=np.zeros(200_000))) for _ in range(3)]
+    shared.process.cancel(grace=0.1)
+    assert time.monotonic() - began < 0.2 + 5.0
+    assert "hanging" in shared.end_of(ticket).text
+    assert all(shared.end_of(t).kind == "failed" for t in more)
+    assert shared.do(recall).value[0] == "set up"
+
+
+def test_an_anytime_job_tells_what_it_has_and_ends_when_cancelled(shared: Owner) -> None:
+    seen = len(shared.events)
+    ticket = shared.process.submit(partial(count, steps=10_000))
+    shared.wait(lambda: len(shared.events) > seen + 3)
+    pid = shared.process.pid
+    shared.process.cancel(grace=PATIENCE)
+    ended = shared.end_of(ticket)
+    told = [e.value for e in shared.events[seen:] if e.kind == "progress"]
+    assert ended.kind == "done"
+    assert told == list(range(len(told)))
+    assert ended.value == told[-1] < 9_999
+    assert shared.process.pid == pid, "who listens is not killed"
+    assert shared.do(partial(count, steps=2)).value == 2, "a cancellation is for the jobs before it"
+
+
+def test_errors_of_a_job_are_its_answer_and_the_process_stays(shared: Owner) -> None:
+    pid = shared.do(recall).value[1]
+    failed, unsent = shared.do(fail), shared.do(unspeakable)
+    assert "ValueError: k = nan: expected a number" in failed.text
+    assert unsent.kind == "failed"
+    assert "pickle" in unsent.text
+    assert shared.do(recall).value[1] == pid
+
+
+def test_set_up_is_replaced_by_name_and_what_fails_in_it_is_raised(shared: Owner) -> None:
+    ticket = shared.process.configure("memory", partial(remember, value="new"))
+    shared.process.wait(ticket, PATIENCE)
+    shared.do(crash)
+    assert shared.do(recall).value[0] == "new"
+    with pytest.raises(SolverError, match="k = nan"):
+        shared.process.wait(shared.process.configure("more", fail), PATIENCE)
+    shared.process.configure("more", partial(remember, value="set up"))
+
+
+def test_what_was_read_only_still_is() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    array.setflags(write=False)
+    there = loads(dumps({"a": array, "b": MappingProxyType({"c": array}), "d": np.zeros(2)}))
+    assert np.array_equal(there["a"], array)
+    assert not there["a"].flags.writeable
+    assert there["d"].flags.writeable
+    with pytest.raises(TypeError):
+        there["b"]["c"] = 1
+
+
+def test_no_solver_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
+    """Not even one in the middle of compiled code that never returns."""
+    (tmp_path / "owner.py").write_text(
+        "import sys, time\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import test_planning_process as t\n"
+        "owner = t.Owner()\n"
+        "print(owner.do(t.recall).value[1], flush=True)\n"
+        "owner.process.submit(t.hang_deaf)\n"
+        "time.sleep(600)\n"
+    )
+    owner = subprocess.Popen([sys.executable, str(tmp_path / "owner.py")], stdout=subprocess.PIPE, text=True)
+    try:
+        pid = int(owner.stdout.readline())
+        assert is_alive(pid)
+    finally:
+        owner.kill()
+        owner.wait()
+    deadline = time.monotonic() + 10.0
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(pid)
+
+
+class Riddle:
+    """What cannot be read where it arrives."""
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _misread, (os.getpid(),)
+
+
+def _misread(sender: int) -> int:
+    if os.getpid() != sender:
+        raise ModuleNotFoundError("no such thing here")
+    return sender
+
+
+def riddle(solver: Solver) -> Riddle:
+    return Riddle()
+
+
+def test_an_answer_that_cannot_be_read_is_told_and_the_next_one_is_heard(shared: Owner) -> None:
+    assert "said what cannot be read (ModuleNotFoundError: no such thing here)" in shared.do(riddle).text
+    assert shared.do(recall).kind == "done"

@@ -1,0 +1,50 @@
+"""Random scenes: the same seed gives the same scene, start and goal are clear and can be held, for any arm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.errors import ModelError
+from safe_sysid.planning.certificate import start_check
+from safe_sysid.robot import load_robot
+from safe_sysid.simulation import random_scenes
+from safe_sysid.simulation.payloads import NO_PAYLOAD
+from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scenes_are_repeatable_clear_and_holdable(seed: int) -> None:
+    model = load_robot("kinova_gen3")
+    gains = design_gains(model)
+    kinds = ALL_KINDS if seed % 2 else ("box",)
+    scene, again = (
+        random_scene(model, np.random.default_rng(seed), kinds=kinds, gains=gains) for _ in range(2)
+    )
+    assert 3 <= len(scene.obstacles) <= 10
+    assert {o.kind for o in scene.obstacles} <= set(kinds)
+    for one, two in zip(scene.obstacles, again.obstacles, strict=True):
+        np.testing.assert_array_equal(one.points, two.points)
+    assert scene.start is not None
+    assert scene.goal is not None
+    np.testing.assert_array_equal(scene.start, again.start)
+    plant = Plant(model, model.theta_nominal, NO_PAYLOAD, scene)
+    for q in (scene.start, scene.goal):
+        assert not start_check(model, model.arm_prior, scene, gains, q)
+        assert plant.clearance(q)[0] > 0.0
+    # Obstacles are in the way, not somewhere: most can be touched by the arm.
+    reach = np.linalg.norm(model.kinematics.translation, axis=1).sum() + 0.4
+    assert all(np.linalg.norm(o.xyz) < reach + 0.5 for o in scene.obstacles)
+
+
+def test_what_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_scenes, "_OBSTACLES", 5)
+    model = load_robot("kinova_gen3")
+    gains = design_gains(model)
+    rng = np.random.default_rng(0)
+    with pytest.raises(ModelError, match=r"kinds = \('cone',\): expected some of box, sphere"):
+        random_scene(model, rng, kinds=("cone",), gains=gains)
+    with pytest.raises(ModelError, match=r"room for .* obstacles around kinova_gen3: expected 6"):
+        random_scene(model, rng, (6, 6), gains=gains)
