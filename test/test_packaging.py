@@ -36,9 +36,11 @@ DISTRIBUTIONS = {
     "highspy": ("highspy", None),  # no rosdep key exists
     "jinja2": ("jinja2", "python3-jinja2"),
     "matplotlib": ("matplotlib", "python3-matplotlib"),
+    "mpmath": ("mpmath", "python3-mpmath"),
     "mujoco": ("mujoco", "python3-mujoco-pip"),
     "numba": ("numba", "python3-numba"),
     "numpy": ("numpy", "python3-numpy"),
+    "osqp": ("osqp", None),  # no rosdep key exists
     "pinocchio": ("pin", "pinocchio"),
     "pydantic": ("pydantic", "python3-pydantic"),
     "pydantic_core": ("pydantic", "python3-pydantic"),
