@@ -31,8 +31,8 @@ NOISES = ("uniform", "adversarial")
 
 def run_one(case: dict[str, Any]) -> dict[str, Any]:
     """One run; returns a JSON-able record."""
+    from safe_sysid.demo.episode_logs import logs_of_episode
     from safe_sysid.demo.evaluation import evaluate
-    from safe_sysid.demo.logs import ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
     from safe_sysid.episode import Episode
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
     from safe_sysid.identification.equations.measurements import Measurements
@@ -63,54 +63,7 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
 
     episode = Episode(model, plant, scene, seed=case["seed"], identifier=identifier, sensed=sensed)
     result = episode.run()
-    truth = plant.truth()
-    none = np.zeros(0)
-    logs = RunLogs(
-        PlantLog(
-            truth["t"],
-            truth["q"],
-            truth["qd"],
-            truth["tau_commanded"],
-            truth["tau_applied"],
-            truth["contacts"],
-            truth["mode"],
-            plant.theta_true,
-            tuple(" / ".join(pair) for pair in sorted(plant.contact_names)),
-        ),
-        ControllerLog(
-            result.stamps,
-            result.reference[:, 0],
-            result.reference[:, 1],
-            np.isin(result.states, ("holding", "tracking", "braking")),
-            np.array(result.states),
-            none,
-            none,
-            none,
-        ),
-        tuple(
-            UpdateEntry(
-                t,
-                u.box.payload_lower,
-                u.nominal,
-                u.box.payload_upper,
-                u.box.identity,
-                u.status.name,
-                sum(u.timings.values()),
-            )
-            for t, u in result.updates
-        ),
-        tuple(
-            PlanEntry(
-                j,
-                p.status.value,
-                p.plan.start_time if p.plan else 0.0,
-                p.plan.hand_over_time if p.plan else None,
-                p.plan.end_time if p.plan else None,
-            )
-            for j, p in enumerate(result.plans)
-        ),
-    )
-    judged = evaluate(logs, model, result.gains, plant.clearance)
+    judged = evaluate(logs_of_episode(result, plant), model, result.gains, plant.clearance)
     last = result.updates[-1][1]
     record |= {
         "violations": judged.violations.model_dump(),

@@ -23,7 +23,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-VERSION = 1  # of what a run draws: lines of another one are not comparable
+#: Largest share of a limit or of a proved bound that a run used, per cent.
+_SHARES = ("position", "velocity", "torque", "tracking_position", "tracking_velocity", "tracking_energy")
+VERSION = 2  # of what a run draws: lines of another one are not comparable
 
 
 def draw(seed: int, number: int) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def run_one(case: dict[str, Any], robot: str, plans: int | None) -> dict[str, An
     result = episode.run()
     judged = evaluate(logs_of_episode(result, plant), model, result.gains, plant.clearance)
     moves = [answer for _, answer in result.task_plans]
-    energy = judged.safety.tracking_energy
+    shares = {kind: getattr(judged.safety, kind) for kind in _SHARES}
     return {
         **case,
         "obstacles": len(scene.obstacles),
@@ -76,7 +78,7 @@ def run_one(case: dict[str, Any], robot: str, plans: int | None) -> dict[str, An
         "refusals": result.refusals,
         "clearance_m": judged.safety.clearance.smallest_m,
         "certified_clearance_m": judged.safety.clearance.certified_m,
-        "energy_percent": None if energy is None else energy.percent,
+        "percent": {kind: None if share is None else share.percent for kind, share in shares.items()},
         "planned": sum(answer.plan is not None for answer in result.plans),
         "asked": len(result.plans),
         "plan_s": [answer.wall_time for answer in result.plans],
@@ -128,7 +130,7 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         "smallest_clearance_m": min(
             (r["clearance_m"] for r in good if r["clearance_m"] is not None), default=None
         ),
-        "energy_percent": quantiles([r["energy_percent"] for r in good]),
+        **{f"{kind}_percent": quantiles([r["percent"][kind] for r in good]) for kind in _SHARES},
         "excitation_plans": [sum(r["planned"] for r in good), sum(r["asked"] for r in good)],
         "plan_s": quantiles(plans),
         "steps_per_task": quantiles([r["steps"] for r in arrived]),

@@ -11,7 +11,7 @@ from arm_factory import random_arm
 from reachability_support import random_box
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
-from safe_sysid.errors import PlanError
+from safe_sysid.errors import ConfigError, PlanError
 from safe_sysid.planning.certificate import FAMILIES, start_check, verify_plan
 from safe_sysid.reachability.attack import body_distance, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
@@ -52,6 +52,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
             assume, **{k: v for k, v in changes.items() if hasattr(assume, k)}
         ),
         "K_r": k_r,
+        "box": box,
         "K_d": 150.0 * ones,
         "kappa": 10.0,
         "robust_gain": 1.0,
@@ -201,6 +202,32 @@ def test_each_family_can_refuse_and_says_who(
     assert family in bad.status
     others = set(FAMILIES) - {family}
     assert all(bad.families[name].ok for name in others), bad.summary()
+
+
+def test_a_box_beyond_that_of_the_gains_is_not_certified(model: RobotModel, box: ParameterBox) -> None:
+    """Friction enters the tracking theorem as that of the box the gains were made for: a point box far out, too."""
+    fv = 11 * model.n + 1
+    theta = box.mid.copy()
+    theta[fv] = 1.01 * box.upper[fv]
+    point = ParameterBox(theta, theta)
+    plan, gains = plan_of(reach_out(model, np.array(model.settings.home)), point), gains_for(model, box)
+    bad = verify_plan(plan, model, point, Scene("open"), gains, clearance_margin=0.002, intervals=16)
+    assert not bad.ok
+    assert bad.families["tracking"].culprit == "joint_2.Fv within the box of the gains"
+    theta[fv] = box.upper[fv]
+    point = ParameterBox(theta, theta)
+    assert verify_plan(plan, model, point, Scene("open"), gains, clearance_margin=0.002, intervals=16).ok
+
+
+def test_a_scene_that_would_switch_pairs_of_the_arm_off_is_refused(
+    model: RobotModel, box: ParameterBox
+) -> None:
+    plan, gains = plan_of(reach_out(model, np.array(model.settings.home)), box), gains_for(model, box)
+    arm = frozenset(body.name for body in model.bodies)
+    for pair in (frozenset(("forearm_link", "base_link")), frozenset(("payload", "base_link"))):
+        assert pair <= arm
+        with pytest.raises(ConfigError, match="allowed_pairs"):
+            verify_plan(plan, model, box, Scene("open", allowed_pairs=frozenset((pair,))), gains)
 
 
 def test_nan_certifies_nothing(model: RobotModel, box: ParameterBox) -> None:

@@ -124,12 +124,15 @@ def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
     assert c.offer_plan(first, loop.t) is None
     loop.run(0.2)
     state = first.trajectory.state(first.t_plan)[:3]
-    second = plan_from(state, first.hand_over_time, sequence=1, step=-0.05)
+    # What a stamp since 1970 rounds must not shift the desired motion: the hand-over is where the first plan says.
+    second = plan_from(state, first.hand_over_time + 5e-7, sequence=1, step=-0.05)
     assert c.offer_plan(second, loop.t) is None
     jump = len(loop.torques)
     loop.run(0.5)
     assert c.state is ControllerState.TRACKING
-    assert c.plan is second
+    assert c.plan is not None
+    assert c.plan.trajectory is second.trajectory
+    assert c.plan.start_time == first.hand_over_time
     steps = np.abs(np.diff(loop.torques[jump:], axis=0))
     assert np.max(steps) < 1.0
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.planning.plan_statement import digest
+from safe_sysid.report.verify_command import plans_command
 
 
 def call(command: object, *arguments: str) -> int:
@@ -52,6 +56,22 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def around(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A way around obstacles: plans that begin in motion."""
+    out = tmp_path_factory.mktemp("around") / "run"
+    assert call(plan_command, "--to", "goal", "--scene", "six_boxes", "--out", str(out), "--quiet") == 0
+    return out
+
+
+def in_motion(folder: Path) -> list[Path]:
+    """Plans that begin in motion."""
+    files = sorted(folder.glob("plan_*.json"))
+    found = [path for path in files if np.any(json.loads(path.read_text())["plan"]["knots"][0][1])]
+    assert found
+    return found
+
+
 def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = json.loads((planned / "motion.json").read_text())
     assert content == json.loads((planned.parent / "copy.json").read_text())
@@ -60,9 +80,11 @@ def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.Capture
     files = sorted(path.name for path in planned.glob("plan_*.json"))
     assert files == [step["file"] for step in content["steps"]]
     assert np.allclose(content["steps"][-1]["end_rad"], content["start_rad"], atol=1e-3)
-    assert call(verify_command, str(planned)) == 0
+    assert call(verify_command, str(planned), "--lockstep") == 0
     out = capsys.readouterr().out
     assert f"PASS: {len(files)} plans of kinova_gen3 in scene open" in out
+    assert "assumed: the plant waits for every command (lock-step)" in out
+    assert "assumed: the arm holds still at" in out
     assert "assumed: the true parameters lie in the prior" in out
     for family in ("position", "velocity", "torque", "self_clearance", "tracking"):
         assert f"smallest margin: {family}" in out
@@ -71,7 +93,7 @@ def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.Capture
 def test_one_file_is_checked_alone_and_a_forged_one_fails(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(verify_command, str(planned / "plan_00001.json")) == 0
+    assert call(verify_command, str(planned / "plan_00001.json"), "--lockstep") == 0
     assert "PASS: 1 plan" in capsys.readouterr().out
     forged = tmp_path / "plan_00001.json"
     forged.write_text(
@@ -83,23 +105,67 @@ def test_one_file_is_checked_alone_and_a_forged_one_fails(
     assert "FAIL: plan_00001.json: sha256" in capsys.readouterr().out
 
 
-def test_a_directory_with_a_gap_or_a_broken_file_fails(
+def test_real_time_is_what_is_checked_unless_lock_step_is_asked_for(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    moving = [
-        path.name
-        for path in sorted(planned.glob("plan_*.json"))
-        if np.any(json.loads(path.read_text())["plan"]["knots"][0][1])
-    ]
+    """The command that `plan` says is the one that fits, and no other timing passes."""
+    assert call(verify_command, str(planned)) == 1
+    assert "FAIL: plan_00000.json: gains.timing = 'lock-step'" in capsys.readouterr().out
+    there = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
+    for mode in ([], ["--real-time"]):
+        out = tmp_path / f"run{len(mode)}"
+        assert call(plan_command, "--to", there, "--out", str(out), "--quiet", *mode) == 0
+        words = shlex.split(capsys.readouterr().out.split("check with: safe-sysid verify ")[1])
+        assert ("--lockstep" in words) == (not mode)
+        assert call(verify_command, *words) == 0
+        assert ("real-time" if mode else "lock-step") in capsys.readouterr().out.split("PASS: ")[1]
+        wrong = [*words, "--lockstep"] if mode else [word for word in words if word != "--lockstep"]
+        assert call(verify_command, *wrong) == 1
+        assert "timing" in capsys.readouterr().out
+
+
+def test_one_plan_in_another_scene_fails_the_directory(
+    planned: Path, around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is true in the packaged scene that it names; no arm drives in both."""
     copy = tmp_path / "run"
     shutil.copytree(planned, copy)
-    if moving:
-        before = int(moving[0][5:10]) - 1
-        (copy / f"plan_{before:05d}.json").unlink()
-        assert call(verify_command, str(copy)) == 1
-        assert "begins in motion" in capsys.readouterr().out
+    assert call(verify_command, str(around / "plan_00000.json"), "--lockstep") == 0
+    content = json.loads((around / "plan_00000.json").read_text())
+    content["plan"]["sequence"] = 99
+    content["sha256"] = digest({key: value for key, value in content.items() if key != "sha256"})
+    (copy / "plan_00099.json").write_text(json.dumps(content))
+    capsys.readouterr()
+    assert call(verify_command, str(copy), "--lockstep") == 1
+    assert "FAIL: plan_00099.json: scene: of another scene than plan_00000.json" in capsys.readouterr().out
+
+
+def test_a_plan_in_motion_passes_alone_only_with_its_beginning_assumed(
+    around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moving = in_motion(around)
+    assert call(verify_command, str(moving[0]), "--lockstep") == 0
+    out = capsys.readouterr().out
+    assert f"assumed: {moving[0].name} BEGINS IN MOTION" in out
+    assert "if it begins in motion as assumed above" in out.split("PASS: ")[1]
+    only = tmp_path / "run"
+    only.mkdir()
+    shutil.copy(moving[0], only)
+    assert call(verify_command, str(only), "--lockstep") == 1
+    assert "begins in motion" in capsys.readouterr().out
+
+
+def test_a_directory_with_a_gap_or_a_broken_file_fails(
+    around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(around, copy)
+    before = int(in_motion(around)[0].name[5:10]) - 1
+    (copy / f"plan_{before:05d}.json").unlink()
+    assert call(verify_command, str(copy), "--lockstep") == 1
+    assert "begins in motion" in capsys.readouterr().out
     (copy / "plan_00099.json").write_text("{}")
-    assert call(verify_command, str(copy)) == 1
+    assert call(verify_command, str(copy), "--lockstep") == 1
     assert "plan_00099.json: schema" in capsys.readouterr().out
 
 
@@ -108,7 +174,7 @@ def test_another_robot_or_scene_is_said(planned: Path, capsys: pytest.CaptureFix
     assert "scene: another one than six_boxes" in capsys.readouterr().out
     assert call(verify_command, str(planned), "--set", "uncertainty.relative=0.2") == 2
     assert "another robot, or with other settings" in capsys.readouterr().err
-    assert call(verify_command, str(planned), "--scene", "stated") == 0
+    assert call(verify_command, str(planned), "--scene", "stated", "--lockstep") == 0
     assert "as the file itself states it" in capsys.readouterr().out
 
 
@@ -133,7 +199,7 @@ def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixt
     simulated = json.loads((out / "motion.json").read_text())["simulated"]
     assert set(simulated["violations"].values()) == {0}
     assert np.abs(np.array(simulated["final_rad"]) - [float(x) for x in goal.split(",")]).max() < 0.03
-    assert call(verify_command, str(out)) == 0
+    assert call(verify_command, str(out), "--lockstep") == 0
 
 
 @pytest.mark.parametrize(
@@ -148,7 +214,9 @@ def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--to", "home", "--payload", "8lb"], ["--payload", "--simulate"]),
         (["--to", "home", "--simulate", "--real-time"], ["--real-time", "--simulate"]),
         (["--to", "home", "--cost", "width"], ["--cost", "--excite"]),
+        (["--to", "home", "--cost", "goal+0.3*width"], ["--cost", "along a way"]),
         (["--excite", "1", "--cost", "beauty"], ["beauty"]),
+        (["--excite", "1", "--cost", "width+0.3*goal"], ["--cost", "lead to none"]),
         (["--to", "home", "--set", "planner"], ["--set", "KEY=VALUE"]),
         (["--to", "home", "--bounds", "nothing.yaml"], ["nothing.yaml"]),
         (["--to-pose", "5,0,0,0,0,0"], ["within reach"]),
@@ -168,6 +236,20 @@ def test_wrong_options_are_refused_in_words(
     for word in words:
         assert word in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_that_checks_names_what_is_not_the_default(tmp_path: Path) -> None:
+    settings = {"measurement.velocity_error": 5e-5, "payload.density": [1.0, 2e-7], "a.b": "adversarial"}
+    words = shlex.split(plans_command(tmp_path / "a b", "my/arm.yaml", "six_boxes", settings, lockstep=True))
+    assert words[:2] == ["safe-sysid", "verify"]
+    parser = argparse.ArgumentParser()
+    verify_command.configure(parser)
+    options = parser.parse_args(words[2:])
+    assert (options.files, options.robot, options.scene) == ([str(tmp_path / "a b")], "my/arm.yaml", None)
+    assert options.lockstep
+    read = dict(text.split("=", 1) for text in options.set)
+    assert {key: yaml.safe_load(text) for key, text in read.items()} == settings
+    assert "--lockstep" not in plans_command(tmp_path, "kinova_gen3", "open", {}, lockstep=False)
 
 
 def test_old_results_are_not_overwritten(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.certificate import FAMILIES, verify_plan
 from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.plan_chain import box_problem, chain_problem
-from safe_sysid.planning.plan_check import PlanChecker, check_plan_file
+from safe_sysid.planning.plan_chain import box_problem, chain_problem, mixture_problem
+from safe_sysid.planning.plan_check import PlanChecker, PlanReport, check_plan_file
 from safe_sysid.planning.plan_file import PlanFileError, file_name, read_plan, write_plan
 from safe_sysid.planning.plan_statement import digest
 from safe_sysid.robot.loading import load_robot
@@ -49,7 +50,7 @@ def scene() -> Scene:
 
 @pytest.fixture(scope="module")
 def checker(model: RobotModel, scene: Scene) -> PlanChecker:
-    return PlanChecker(model, scene)
+    return PlanChecker(model, scene, lockstep=True)
 
 
 def box_of(model: RobotModel, seq: int = 0) -> ParameterBox:
@@ -134,7 +135,9 @@ def test_a_plan_comes_back_bit_by_bit_and_is_certified_again(
     for name in FAMILIES:
         claimed, found = file.claims[name].smallest, report.certificate.families[name].smallest
         assert claimed <= found <= claimed + 3e-9 * (1.0 + found)
-    assert check_plan_file(good).passed, "the packaged robot and scene are those that the file names"
+    assert check_plan_file(good, lockstep=True).passed, (
+        "the packaged robot and scene are those that the file names"
+    )
 
 
 def test_without_directions_the_library_proposes_new_ones(
@@ -163,7 +166,27 @@ def test_real_time_gains_are_synthesised_for_real_time(
     certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
     path = write_plan(tmp_path, plan, certificate, model, box, scene, gains, intervals=CELLS)
     assert path.name == file_name(plan)
-    assert outcome(PlanChecker(model, scene), path) == ""
+    assert read_plan(path).timing == "real-time"
+    report = PlanChecker(model, scene).check(path)
+    assert report.passed, report.reason
+    assert any("real time" in line for line in report.assumed)
+    assert "(lock-step)" in outcome(PlanChecker(model, scene, lockstep=True), path)
+
+
+def test_a_file_does_not_choose_the_timing(
+    good: Path, tmp_path: Path, checker: PlanChecker, model: RobotModel, scene: Scene
+) -> None:
+    """The tube of a plant that waits is narrower than that of an arm with delays."""
+    reason = outcome(PlanChecker(model, scene), good)
+    assert "gains.timing = 'lock-step'" in reason
+    assert "--lockstep" in reason
+    assert not check_plan_file(good).passed
+    assert any(
+        "the plant waits for every command (lock-step)" in line for line in checker.check(good).assumed
+    )
+    lying = forged(good, tmp_path / "plan.json", _set("gains", "timing", value="real-time"))
+    assert "gains: other than" in outcome(PlanChecker(model, scene), lying)
+    assert "timing" in outcome(checker, lying)
 
 
 # -- what is not is refused -------------------------------------------------------------------------------------------
@@ -248,6 +271,7 @@ FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
     "tube": (_set("gains", "e_bound", 0, value=1e-6), "gains"),
     "damping": (_set("gains", "K_d", 3, value=10.0), "gains"),
     "V_max": (_set("gains", "V_max", value=1e-9), "gains"),
+    "timing": (_set("gains", "timing", value="real-time"), "timing"),
     "hold": (_set("gains", "assumptions", "hold_max", value=1e-5), "gains"),
     "no gains": (_set("gains", value={}), "gains"),
     "obstacle removed": (_drop_obstacle, "post_middle"),
@@ -370,7 +394,7 @@ def test_a_bomb_is_not_unpacked(good: Path, tmp_path: Path, checker: PlanChecker
 
 def test_another_robot_is_not_checked(good: Path, scene: Scene) -> None:
     heavier = load_robot("kinova_gen3", **{"actuator.torque_abs": 0.05, "planner.clearance_margin": 0.004})
-    reason = outcome(PlanChecker(heavier, scene), good)
+    reason = outcome(PlanChecker(heavier, scene, lockstep=True), good)
     assert "gains" in reason  # bodies and limits are the same, its controller is not
     other = load_robot("kinova_gen3", **{"uncertainty.relative": 0.06})
     with pytest.raises(PlanFileError, match="another robot"):
@@ -388,8 +412,8 @@ def test_only_packaged_names_are_looked_up(good: Path, tmp_path: Path) -> None:
 
 def test_a_stated_scene_is_believed_only_if_asked_for(good: Path, tmp_path: Path, model: RobotModel) -> None:
     path = forged(good, tmp_path / "plan.json", _drop_obstacle)
-    assert "post_middle" in outcome(PlanChecker(model), path)
-    believing = PlanChecker(model, stated=True)
+    assert "post_middle" in outcome(PlanChecker(model, lockstep=True), path)
+    believing = PlanChecker(model, stated=True, lockstep=True)
     report = believing.check(good)
     assert report.passed
     assert any("as the file itself states" in line for line in report.assumed)
@@ -430,13 +454,92 @@ def test_motions_of_a_run_hand_over_to_each_other(
     paths = [written(tmp_path / file_name(p), p, model, box, scene, gains) for p in (first, second)]
     reports = [checker.check(path) for path in paths]
     assert [r.reason for r in reports] == [None, None]
-    assert chain_problem(reports) is None
-    assert "plan_00001.json" in (chain_problem(reports[1:]) or ""), "the first one is gone"
+    wrong, assumed = chain_problem(reports)
+    assert wrong is None
+    assert assumed[0].startswith("the arm holds still")
+    assert "plan_00000.json" in assumed[0]
+    assert "plan_00001.json" in (chain_problem(reports[1:])[0] or ""), "the first one is gone"
     late = checker.check(forged(paths[1], tmp_path / "late.json", _add("plan", "start_time", by=0.01)))
     assert late.passed
-    assert "hand-over" in (chain_problem([reports[0], late]) or "")
+    assert "hand-over" in (chain_problem([reports[0], late])[0] or "")
     twice = checker.check(forged(paths[1], tmp_path / "twice.json", _set("plan", "sequence", value=0)))
-    assert "sequence" in (chain_problem([reports[0], twice]) or "")
+    assert "sequence" in (chain_problem([reports[0], twice])[0] or "")
+
+
+def reported(*plans: Plan) -> list[PlanReport]:
+    """As if proved: what plans say together does not depend on margins."""
+    files = [SimpleNamespace(path=Path(file_name(plan)), plan=plan) for plan in plans]
+    return [PlanReport(file.path, None, file) for file in files]  # type: ignore[arg-type]
+
+
+def test_every_plan_of_a_run_begins_where_an_earlier_one_leaves_the_arm(
+    model: RobotModel, scene: Scene
+) -> None:
+    box, k = box_of(model), np.full(model.n, 0.05)
+    here = scene.start_for(model)
+    first = plan_from(model, at_rest(here), k, box)
+    end, elsewhere = first.trajectory.knots[-1, 0], here.copy()
+    elsewhere[0] += 2.5
+
+    def rest(q: np.ndarray, sequence: int, time: float) -> Plan:
+        return plan_from(model, at_rest(q), k, box, sequence, time)
+
+    def problem(*plans: Plan) -> str:
+        return chain_problem(reported(*plans))[0] or ""
+
+    assert problem(first, rest(end, 1, first.end_time + 1.0)) == ""
+    assert "begins at rest" in problem(first, rest(elsewhere, 1, first.end_time + 1.0)), "the arm cannot jump"
+    assert "begins at rest" in problem(first, rest(elsewhere, 1, first.hand_over_time)), "it is still moving"
+    assert "begins at rest" in problem(first, rest(end, 1, first.end_time - 0.01)), "it is not there yet"
+    assert "begins at rest" in problem(first, rest(end + 1e-8, 1, first.end_time + 1.0))
+    assert "plan_00000.json" in problem(rest(end, 0, 5.0), rest(elsewhere, 1, 1.0)), "time orders them"
+
+
+def test_a_plan_that_nothing_follows_from_is_said_not_to_be_driven(model: RobotModel, scene: Scene) -> None:
+    """A controller refuses a plan that comes too late; the arm then brakes along the one before."""
+    box, k = box_of(model), np.full(model.n, 0.05)
+    first = plan_from(model, at_rest(scene.start_for(model)), k, box)
+    state = first.trajectory.state(first.t_plan)[:3]
+    late = plan_from(model, state, k, box, 1, first.hand_over_time)
+    after = plan_from(model, at_rest(first.trajectory.knots[-1, 0]), k, box, 2, first.end_time + 0.1)
+    wrong, assumed = chain_problem(reported(after, late, first))
+    assert wrong is None
+    assert any("not driven" in line and "plan_00001.json" in line for line in assumed)
+    again = plan_from(model, at_rest(scene.start_for(model)), -k, box, 3, 0.5)
+    wrong, assumed = chain_problem(reported(first, again))
+    assert wrong is None
+    assert any("not driven" in line and "plan_00000.json" in line for line in assumed)
+
+
+def test_a_plan_out_of_its_run_may_begin_in_motion_but_that_is_said(model: RobotModel, scene: Scene) -> None:
+    box, k = box_of(model), np.full(model.n, 0.05)
+    first = plan_from(model, at_rest(scene.start_for(model)), k, box)
+    state = first.trajectory.state(first.t_plan)[:3]
+    moving = reported(plan_from(model, state, k, box, 1, first.hand_over_time))
+    assert "begins in motion at 1.500000 s" in (chain_problem(moving)[0] or "")
+    wrong, assumed = chain_problem(moving, alone=True)
+    assert wrong is None
+    for word in ("BEGINS IN MOTION", "1.500000 s", *(f"{x:.6g}" for x in state.ravel())):
+        assert word in assumed[0]
+
+
+def test_plans_of_a_run_are_of_one_robot_scene_and_timing(good: Path, tmp_path: Path) -> None:
+    def other(section: str, *keys: Any, value: Any) -> PlanReport:
+        return PlanReport(
+            good, None, read_plan(forged(good, tmp_path / "o.json", _set(section, *keys, value=value)))
+        )
+
+    mine = PlanReport(good, None, read_plan(good))
+    assert mixture_problem([mine, mine, mine]) is None
+    for section, word, keys, value in (
+        ("scene", "scene", ("name",), "open"),
+        ("scene", "scene", ("allowed_pairs",), []),
+        ("robot", "robot", ("name",), "other"),
+        ("robot", "robot", ("limits", "torque", 0), 500.0),
+        ("gains", "timing", ("timing",), "real-time"),
+    ):
+        wrong = mixture_problem([mine, mine, other(section, *keys, value=value)]) or ""
+        assert f"another {word} than good.json" in wrong
 
 
 def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, model: RobotModel) -> None:
@@ -451,3 +554,7 @@ def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, mo
     wider = upper.copy()
     wider[0] = np.nextafter(wider[0], np.inf)
     assert "0:0" in (box_problem(report, model, {"0:0": (lower, wider)})[0] or "")
+    elsewhere = {"0:9 of another run": (lower, upper)}
+    assert "0:9 of another run" in (box_problem(report, model, {}, elsewhere)[1] or "")
+    elsewhere = {"0:9 of another run": (lower, wider)}
+    assert "no certificate" in (box_problem(report, model, {}, elsewhere)[1] or "")

@@ -155,6 +155,25 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     assert np.abs(third.plan.k).max() > 0.1
 
 
+@pytest.mark.parametrize("t_p", [1.487, 1.4142])
+def test_the_rest_of_the_plan_holds_for_other_cells_too(
+    model: RobotModel, gains: ControllerGains, t_p: float
+) -> None:
+    """A hand-over in the middle of a cell: the rest is certified on cells that lie elsewhere (real certificate)."""
+    scene, box = load_scene("six_boxes"), model.arm_prior
+    settings = model.settings.planner.model_copy(update={"t_p": t_p})
+    assert (t_p * settings.intervals / settings.t_f) % 1.0 > 0.1
+    planner = Planner(model, scene, gains, settings)
+    first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0, budget=Budget(30, 3))
+    assert first.plan is not None
+    assert np.abs(first.plan.k).max() > 0.3
+    second = planner.plan_next(
+        hand_over_state(first.plan), first.plan.hand_over_time, box, 1, first.plan, budget=Budget(0, 1)
+    )
+    assert second.plan is not None, second.reasons
+    assert np.array_equal(second.plan.k, np.zeros(model.n))
+
+
 def test_goal_scene_and_improvements_of_one_call(model: RobotModel, gains: ControllerGains) -> None:
     """One call with a goal, its own cost and scene: every improvement told is certified there, the last is returned."""
     scene, empty = load_scene("six_boxes"), load_scene("open")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +15,13 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certificate import start_check, verify_plan
 from safe_sysid.planning.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
+from safe_sysid.planning.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner, PlanStatus
-from safe_sysid.planning.roadmap import Roadmap, polyline_length
+from safe_sysid.planning.polyline import polyline_length
+from safe_sysid.planning.roadmap import Roadmap
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task_step import StepRequest, StepSearch
+from safe_sysid.planning.ways import WaySearch
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import SceneBox, rotation_from_rpy
@@ -189,7 +195,7 @@ def test_a_goal_that_is_walled_in_is_given_up_with_reasons(
     model: RobotModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A narrow corridor with a roof: start and goal are fine, but the arm cannot turn round in it."""
-    monkeypatch.setattr("safe_sysid.planning.task._LOOKS", ((1500, 3, True),))
+    monkeypatch.setattr("safe_sysid.planning.ways._LOOKS", ((1500, 3, True),))
     start = np.array(model.settings.home)
     goal = start + np.array([np.pi, 0, 0, 0, 0, 0, 0])
     walls = tuple(
@@ -229,3 +235,78 @@ def test_a_stop_is_obeyed(model: RobotModel, planner: Planner) -> None:
 def test_waypoints_that_cannot_be(planner: Planner, waypoints: object) -> None:
     with pytest.raises(PlanError, match="waypoints"):
         TaskPlanner(planner, waypoints)
+
+
+# -- searches are bounded and resumed ---------------------------------------------------------------------------------
+
+
+def _behind_the_post(
+    planner: Planner, per_call: int, most: int = 10**6
+) -> tuple[WaySearch, list[int], object]:
+    """Ask until there is a way or none: the search, poses looked at per call, and what was found."""
+    scene, box = planner.scene, known(planner.model)
+    margins = MotionMargins(planner)
+    search, poses = WaySearch(margins, 3, per_call, most), margins.poses(box)
+    start = scene.start_for(planner.model)
+    goal = nearest_turn(planner.model, scene.goal, start)
+    calls = []
+    while True:
+        before = search.looked
+        way = search.find(start, goal, poses, planner.budget(), 0)
+        calls.append(search.looked - before)
+        if way is not None or not search.paused:
+            return search, calls, way
+
+
+def test_a_paused_search_goes_on_to_the_same_way(planner: Planner) -> None:
+    _, once, whole = _behind_the_post(planner, 10**6)
+    _, calls, pieces = _behind_the_post(planner, 200)
+    assert len(once) == 1
+    assert len(calls) > 2
+    assert sum(calls) == once[0]
+    assert np.array_equal(whole, pieces)
+    assert max(calls) < 200 + 1000, "one extension more at most"
+
+
+def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
+    monkeypatch.setattr("safe_sysid.planning.ways._pose_test", nothing)
+    monkeypatch.setattr("safe_sysid.planning.task._LOOKS_PER_CALL", 2000)
+    scene, start = planner.scene, planner.scene.start_for(planner.model)
+    task = TaskPlanner(planner, scene.goal, looks=5000)
+    answers = list(follow(task, start, known(planner.model)))
+    assert [answer.status for answer in answers] == [PlanStatus.STOPPED] * 2 + [PlanStatus.NO_CERTIFIED_PLAN]
+    assert all("the search goes on" in answer.reasons[0] for answer in answers[:-1])
+    assert task.status is TaskStatus.REFUSED
+    assert "no way that looks free was found, 50" in task.reasons[0]
+
+
+def test_a_deadline_pauses_a_search(planner: Planner) -> None:
+    """In real time a call keeps its deadline; the next one goes on where it stopped."""
+    start, box = planner.scene.start_for(planner.model), known(planner.model)
+    clock = iter(range(10**6))
+    task = TaskPlanner(planner, planner.scene.goal)
+    state = np.stack([start, 0 * start, 0 * start])
+    budget = replace(planner.budget(deadline=5.0), clock=lambda: float(next(clock)))
+    answer = task.next(state, 0.0, box, 0, budget=budget)
+    assert answer.plan is None
+    assert task.status is TaskStatus.MOVING
+    looked = int(re.search(r"(\d+) poses", answer.reasons[0]).group(1))
+    budget = replace(planner.budget(), cancelled=lambda: True)
+    again = task.next(state, 0.0, box, 0, budget=budget)
+    assert int(re.search(r"(\d+) poses", again.reasons[0]).group(1)) > looked > 0
+
+
+def test_a_step_in_motion_has_what_is_certified_to_fall_back_on(model: RobotModel, planner: Planner) -> None:
+    """Where the quick margins like nothing, the nearest point of the way is certified at the first attempt."""
+    start, box = planner.scene.start_for(model), known(model)
+    task = TaskPlanner(planner, planner.scene.goal, seed=1)
+    first = task.next(np.stack([start, 0 * start, 0 * start]), 0.0, box, 0).plan
+    margins = MotionMargins(planner)
+    margins.reserve[:] = 10.0
+    time, state = task.start_of_next(first)
+    asked = StepRequest(state, time, box, 1, first, planner.budget(), None)
+    answer = StepSearch(margins).along(asked, task.way, margins.poses(box))
+    assert answer.certificates == 1
+    assert len(answer.plan.trajectory.times) == 3, "what is certified, moved a little"
+    assert answer.certificate.ok

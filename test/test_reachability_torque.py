@@ -236,6 +236,17 @@ def test_time_cells_hold_every_instant(seed: int) -> None:
     assert np.all(rest[0] <= last[:, 1])
 
 
+def test_a_cell_one_rounding_wide_beside_a_knot_belongs_to_its_own_segment() -> None:
+    for knot in np.linspace(0.3, 2.7, 50):
+        changes = np.array([[[1.0], [0.0], [0.0]], [[0.0], [0.0], [0.0]]])
+        trajectory = QuinticTrajectory([0.0, knot, 3.0], np.concatenate([np.zeros((1, 3, 1)), changes]))
+        before, after = np.nextafter(knot, 0.0), np.nextafter(knot, 9.0)
+        cells = cells_between(trajectory, np.array([[before, knot], [knot, after]]))
+        assert np.all(np.abs(cells.ranges(0) - 1.0) < 1e-9)
+        with pytest.raises(PlanError, match="between two knots"):
+            cells_between(trajectory, np.array([[before, after]]))
+
+
 def test_tracking_set_follows_from_the_filter() -> None:
     """Integrate de = r - K_r e with hard inputs from the ball of r and per-joint K_r, against the claimed ball of e."""
     rng = np.random.default_rng(6)

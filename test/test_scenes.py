@@ -17,7 +17,7 @@ from safe_sysid.demo.check import check_file
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot import Scene, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope, load_scene
 from safe_sysid.robot.hulls import distance_to_hull, hull_triangles, hull_volume, outer_hull
-from safe_sysid.robot.obstacles import Obstacle, box_corners
+from safe_sysid.robot.obstacles import PLACEMENT, Obstacle, box_corners
 from safe_sysid.robot.scene import count_obstacles
 from safe_sysid.robot.scene_updates import SceneMarker, scene_from_markers
 
@@ -257,6 +257,28 @@ def test_markers_add_move_and_delete_what_came_as_markers() -> None:
     assert [o.name for o in scene.obstacles] == ["post"]
 
 
+def test_delete_all_spares_namespaces_that_only_begin_alike() -> None:
+    spaces = ("a", "a/b", "ab", "a/0", "")
+    scene = scene_from_markers([mark(ns=ns, id=0) for ns in spaces], Scene("s"))
+    for ns in ("a", "a/b", "a/0", "ab"):
+        left = scene_from_markers([mark(ns=ns, action="delete_all")], scene)
+        assert [o.name for o in left.obstacles] == [f"marker:{other}/0" for other in spaces if other != ns]
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS, kind=st.sampled_from(["cube", "cylinder"]))
+def test_a_turned_marker_is_placed_within_the_rounding_that_is_promised(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    pitch = rng.choice([-1.0, 1.0]) * 0.5 * np.pi + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(-17, 0)
+    roll, yaw = rng.uniform(-np.pi, np.pi, 2)
+    turn = Rotation.from_euler("xyz", [roll, pitch, yaw])
+    (shape,) = scene_from_markers(
+        [mark(kind=kind, orientation=tuple(turn.as_quat()), scale=(0.1, 0.2, 150.0))], Scene("s")
+    ).obstacles
+    local = box_corners((0.1, 0.2, 150.0)) if kind == "cube" else np.array([[0, 0, -75.0], [0, 0, 75.0]])
+    assert np.abs(shape.points - turn.apply(local)).max() < PLACEMENT
+
+
 def test_a_cylinder_marker_is_inside_its_capsule() -> None:
     turn = Rotation.from_euler("xyz", [0.3, -1.0, 2.0])
     marker = mark(kind="cylinder", scale=(0.2, 0.1, 0.5), orientation=tuple(turn.as_quat()))
@@ -311,4 +333,4 @@ def test_an_obj_file_is_read_to_single_precision(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("meshes: [{name: a, xyz: [0, 0, 0], file: a.obj}]", encoding="utf-8")
     (mesh,) = load_scene(tmp_path / "s.yaml").obstacles
     worst = max(hull_distance(mesh.points, p[None]) for p in cloud[ConvexHull(cloud).vertices])
-    assert 1e-9 < worst <= mesh.radius < 2e-6  # what reading lost is in the radius
+    assert 1e-9 < worst <= mesh.radius < 3e-6  # what reading lost is in the radius

@@ -80,8 +80,9 @@ def test_convex_quadratics_with_linear_margins(seed: int) -> None:
         assert found.best[0] == pytest.approx(reference.fun, abs=2e-3)
 
 
-def test_curved_margin_bends_the_step_back() -> None:
-    """Rosenbrock on the outside of one disc and the inside of another: the answer lies on a margin (Maratos)."""
+@pytest.mark.parametrize("angle", [0.5, 0.7, 0.9, 1.2])
+def test_curved_margin_bends_the_step_back(angle: float) -> None:
+    """A circle's outside and inside at once (Maratos): the answer is on it; uncorrected steps take 40 and more."""
 
     def f(k: np.ndarray) -> tuple[float, np.ndarray]:
         return 2.0 * (k @ k - 1.0) - k[0], 4.0 * k - np.array([1.0, 0.0])
@@ -90,11 +91,11 @@ def test_curved_margin_bends_the_step_back() -> None:
         # The classic: on the unit circle the full step raises both cost and violation.
         return np.array([k @ k - 1.0, 1.0 - k @ k]), np.array([2.0 * k, -2.0 * k])
 
-    angle = 0.7
     found = run(Function(f), Margins(c), np.array([np.cos(angle), np.sin(angle)]), 60)
-    assert found.best is not None
-    assert np.allclose(found.best[1], [1.0, 0.0], atol=1e-3)
-    assert found.iterations < 60
+    # As exactly as OSQP solves a program without any room.
+    assert found.violation < 1e-3
+    assert found.value < -0.998
+    assert found.iterations < 30
 
 
 @pytest.mark.parametrize("seed", range(5))

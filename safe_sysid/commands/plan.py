@@ -23,7 +23,8 @@ HELP = "plan certified motions to a goal around obstacles, or to learn from"
 FORMATTER = argparse.RawDescriptionHelpFormatter
 DESCRIPTION = """Plans a motion in certified steps: every joint, torque and clearance limit holds for every instant,
 every tracking error of the controller and every payload that the bounds allow, and the arm may stop after each step.
-Writes one plan_NNNNN.json per step, which `safe-sysid verify DIR` certifies again, with a picture and motion.json.
+Writes one plan_NNNNN.json per step, a picture and motion.json. `safe-sysid verify DIR --lockstep` certifies the steps
+again (without --lockstep: those of --real-time).
 
 A goal is Q: joint angles in rad, separated by commas, or one of: start, goal (both of the scene), home (of the robot);
 or a pose of the tool frame in the world, X,Y,Z,ROLL,PITCH,YAW in m and rad.
@@ -109,7 +110,13 @@ def run(options: argparse.Namespace) -> int:
     if options.simulate and options.real_time:
         raise ConfigError("--real-time", "gains", True, "no --simulate with it: the simulation has no delays")
     if options.cost is not None and options.excite is None:
-        raise ConfigError("--cost", "cost", options.cost, "--excite with it: the cost of a way is its length")
+        raise ConfigError(
+            "--cost",
+            "cost",
+            options.cost,
+            "--excite with it: steps towards a goal are chosen by how far they come along a way that is free, and a "
+            "cost that mixes in excitation would lead away from it; plan exciting trajectories first",
+        )
     out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-plan-{Path(options.scene).stem}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError("--out", "directory", str(out), "a new or empty directory")
@@ -138,10 +145,13 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBo
     import numpy as np
 
     from safe_sysid.control.design import design_gains
+    from safe_sysid.planning.costs import CostSpec
     from safe_sysid.report.planning import Motion, goals_of, known_box, pose_named
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.robot.scene import load_scene
 
+    if options.cost is not None and CostSpec.parse(options.cost).uses("goal"):
+        raise ConfigError("--cost", "cost", options.cost, "no term goal: exciting trajectories lead to none")
     model = load_robot(options.robot, **_overrides(options.set))
     scene = load_scene(options.scene)
     scene.check(model)
@@ -198,6 +208,7 @@ def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
     from rich.console import Console
 
     from safe_sysid.report.planning import describe, write_motion
+    from safe_sysid.report.verify_command import plans_command
     from safe_sysid.whole_files import write_text
 
     what = f"{options.excite} exciting trajectories" if options.excite else "to the goal"
@@ -214,10 +225,12 @@ def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
     if wrong:
         print(f"safe-sysid plan: REFUSED: {'; '.join(wrong)}", file=sys.stderr)
         return 1
+    settings = _overrides(options.set)
+    check = plans_command(out, options.robot, options.scene, settings, lockstep=not options.real_time)
     judged = ", driven in simulation without a violation" if motion.simulated is not None else ""
     console.print(
         f"certified: {len(motion.steps)} plans, {motion.duration:.1f} s of motion, planned in {motion.seconds:.1f} s"
-        f"{judged}; check with: safe-sysid verify {out}",
+        f"{judged}; check with: {check}",
         soft_wrap=True,
         markup=False,
     )

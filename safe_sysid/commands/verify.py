@@ -29,16 +29,18 @@ last bounds.
 
 Plans (plan_NNNNN.json, of `plan`, or of a run): synthesises the controller's gains anew, encloses positions,
 velocities, torques and distances along the motion again, for every instant, tracking error and parameter of the box,
-and compares all margins with what is claimed. In a directory: also that motions hand over to each other, and that
-their boxes hold the bounds that the certificates beside them prove.
+and compares all margins with what is claimed. In a directory: also that all are of one robot, scene and timing, that
+each begins where an earlier one leaves the arm, and that their boxes hold the bounds that the certificates beside them
+prove; bounds that plans were made with by `--bounds` are proved by the directory of `identify` if it is named first.
 
 Exit status: 0 everything is proved, 1 something is not, 2 it could not be checked (a log is missing, another robot or
 scene than the packaged ones, wrong arguments).
 
 examples:
   safe-sysid verify runs/20260504-identify-run
-  safe-sysid verify runs/20260504-plan-six_boxes/plan_00002.json
+  safe-sysid verify runs/20260504-plan-six_boxes/plan_00002.json --lockstep
   safe-sysid verify runs/20260504-plan-cell --scene cell.yaml --robot my_arm.yaml
+  safe-sysid verify runs/20260504-identify-run runs/20260504-plan-six_boxes --lockstep
 """
 
 
@@ -76,6 +78,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "obstacles that the plan itself states",
     )
     parser.add_argument(
+        "--lockstep",
+        action="store_true",
+        help="the plans are for a simulation that waits for every command (of `plan`, or of a demo in lock-step), not "
+        "for an arm with the timing that the robot's file declares",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -91,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=True)
     good = True
+    elsewhere: dict[str, Any] = {}
     for name in options.files:
         proved: dict[str, Any] = {}
         for schema, paths in _collect(Path(name)):
@@ -99,7 +108,9 @@ def run(options: argparse.Namespace) -> int:
                 if good and Path(name).is_dir():
                     good &= _no_strays(Path(name), console)
             else:
-                good &= _check_plans(paths, options, console, proved)
+                alone = not Path(name).is_dir()
+                good &= _check_plans(paths, options, console, proved, elsewhere, alone)
+        elsewhere |= {f"{identity} of {name}": bounds for identity, bounds in proved.items()}
     return 0 if good else 1
 
 
@@ -151,12 +162,17 @@ def _schema(path: Path) -> str | None:
 
 
 def _check_plans(
-    paths: Sequence[Path], options: argparse.Namespace, console: Console, proved: Mapping[str, Any]
+    paths: Sequence[Path],
+    options: argparse.Namespace,
+    console: Console,
+    proved: Mapping[str, Any],
+    elsewhere: Mapping[str, Any],
+    alone: bool,
 ) -> bool:
     from rich.console import Console as AnyConsole
     from rich.progress import track
 
-    from safe_sysid.planning.plan_chain import box_problem, chain_problem
+    from safe_sysid.planning.plan_chain import box_problem, chain_problem, mixture_problem
     from safe_sysid.planning.plan_check import PlanChecker
     from safe_sysid.report.plan_verdict import print_verdict
     from safe_sysid.robot.loading import load_robot
@@ -168,17 +184,19 @@ def _check_plans(
         options.robot = _named_robot(paths[0])
     robot = None if options.robot is None else load_robot(options.robot, **overrides)
     scene = None if options.scene is None or stated else load_scene(options.scene)
-    checker = PlanChecker(robot, scene, stated)
+    checker = PlanChecker(robot, scene, stated, options.lockstep)
     reports = []
     for path in track(paths, "certifying plans", console=AnyConsole(stderr=True), transient=True):
         reports.append(checker.check(path))
         if not reports[-1].passed:
             break
-    wrong, assumed = None, []
+    wrong: str | None = None
+    assumed: list[str] = []
     if all(report.passed for report in reports):
-        wrong = chain_problem(reports) if len(paths) > 1 else None
+        broken, beginning = chain_problem(reports, alone)
+        wrong, assumed = mixture_problem(reports) or broken, [*beginning]
         for report in reports:
-            problem, assumption = box_problem(report, checker.robot_of(report), proved)
+            problem, assumption = box_problem(report, checker.robot_of(report), proved, elsewhere)
             wrong = wrong or (None if problem is None else f"{report.path.name}: {problem}")
             assumed += [] if assumption is None else [assumption]
     print_verdict(console, reports, wrong, assumed)
@@ -221,6 +239,7 @@ def _check_identification(
 
     from safe_sysid.identification.certificates.chain import ChainChecker
     from safe_sysid.identification.certificates.file import CertificateError, read_certificate
+    from safe_sysid.report.bounds_verdict import print_bounds_verdict
 
     certificates, broken = [], None
     for path in paths:
@@ -249,7 +268,7 @@ def _check_identification(
     wrong = None
     if verdicts[-1].passed and paths[0].parent in [Path(name) for name in options.files]:
         wrong = _published(paths[0].parent, verdicts[-1])
-    _report(console, model, certificates, verdicts, wrong)
+    print_bounds_verdict(console, model, certificates, verdicts, wrong)
     return wrong is None and all(verdict.passed for verdict in verdicts)
 
 
@@ -353,73 +372,3 @@ def _logs(options: argparse.Namespace, paths: Sequence[Path]) -> tuple[LogBook, 
             book = tares if candidate.name == "tare_log.npz" else logs
             book.append(NamedLog(str(candidate), log.joint_names, log.measurements))
     return LogBook(logs), LogBook(tares)
-
-
-def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
-    """What a PASS rests on besides the errors of measurement, in words."""
-    payload, tare = model.settings.payload, model.settings.tare
-    low, high = model.hand_prior
-    lines = [
-        "one payload in one grasp throughout each epoch's log "
-        f"({', '.join(dict.fromkeys(v.log for v in verdicts))})",
-        "kinematics, and every parameter of the arm within the prior of the robot's file",
-        f"mass of last link and empty hand in [{low[0]:.6g}, {high[0]:.6g}] kg (and its other nine parameters)",
-        f"friction constant; its sign known outside of {model.friction_transition_velocity:g} rad/s",
-    ]
-    opening = [float(x) for x in payload.hand_opening]
-    lines.append(f"opening the hand changes its parameters by at most {opening}")
-    if payload.box is not None:
-        lines.append(f"payload inside its box: {payload.box}")
-    if payload.density is not None:
-        lines.append(f"density of the payload: {payload.density} kg/m^3")
-    for name in dict.fromkeys(v.tare_log for v in verdicts if v.tare_log):
-        lines.append(f"hand empty in {name}")
-        lines.append(f"drift of friction and offsets since the tare: {tare.drift}")
-    return lines
-
-
-def _report(
-    console: Console,
-    model: RobotModel,
-    certificates: Sequence[Certificate],
-    verdicts: Sequence[Verdict],
-    wrong: str | None,
-) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("certificate", "samples", "equations", "cuts", "result", "time, s", "log"):
-        table.add_column(title, justify="left" if title in ("certificate", "result", "log") else "right")
-    for v in verdicts:
-        result = "proved" if v.passed else "NOT PROVED"
-        counts = (str(v.samples), str(v.rows), str(v.cuts))
-        table.add_row(v.identity, *counts, result, f"{v.seconds:.2f}", Path(v.log).name)
-    console.print(table)
-    last = verdicts[-1]
-    if not last.passed:
-        console.print(f"FAIL: {last.path.name}: {last.reason}", markup=False)
-        return
-    if wrong is not None:
-        console.print(f"FAIL: {wrong}", markup=False)
-        return
-    final = certificates[len(verdicts) - 1]
-    bounds = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("parameter", "lower", "upper", "unit"):
-        bounds.add_column(title, justify="right" if title in ("lower", "upper") else "left")
-    for bound in final.header["bounds"]:
-        bounds.add_row(bound["name"], f"{bound['lower']:.6g}", f"{bound['upper']:.6g}", bound["unit"])
-    console.print(bounds)
-    e = final.header["errors"]
-    stated = ", ".join(
-        f"{name} {max(value) if isinstance(value, list) else value}"
-        for name, value in e.items()
-        if name != "n" and not isinstance(value, bool) and value is not None
-    )
-    console.print(f"Declared, not proved (largest of the joints): {stated}", markup=False)
-    for line in _assumed(model, verdicts):
-        console.print(f"assumed: {line}", markup=False)
-    console.print(
-        f"PASS: {len(verdicts)} certificate{'s' if len(verdicts) > 1 else ''} of {model.name}: what the logs say and "
-        f"what is declared imply these bounds of the last link with hand and payload",
-        markup=False,
-    )

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -146,7 +146,9 @@ class Controller:
         """Take a plan for the next hand-over; returns the reason of a refusal, None if taken."""
         reason = self._judge_plan(plan, now)
         if reason is None:
-            self._next = plan
+            # Exactly at the hand-over: what a stamp since 1970 rounds would be a jump of the desired motion.
+            under_way = self._plan if self.state is ControllerState.TRACKING else None
+            self._next = replace(plan, start_time=under_way.hand_over_time) if under_way else plan
         else:
             self.counts["plan refused"] += 1
         return reason

@@ -23,14 +23,18 @@ def design_gains(model: RobotModel, lockstep: bool = False) -> ControllerGains:
     """
     s, n, box = model.settings, model.n, model.arm_prior
     rotor = box.lower[12 * n : 13 * n]
+    velocity = per_joint(s.controller.velocity, n)
+    # A stamp that is wrong by this much dates the measurement wrongly: the arm has moved on in the meantime.
+    stamp = s.measurement.stamp_error_s
+    fastest = per_joint(s.identification.acceleration_bound, n)
     assume = TrackingAssumptions(
-        velocity=per_joint(s.controller.velocity, n),
+        velocity=velocity,
         acceleration=per_joint(s.controller.acceleration, n),
         jerk=per_joint(s.controller.jerk, n),
         uncertainty=s.controller.uncertainty,
         inertia_upper=per_joint(s.controller.inertia_ratio, n) * rotor,
-        position_error=per_joint(s.measurement.position_error, n),
-        velocity_error=per_joint(s.measurement.velocity_error, n),
+        position_error=per_joint(s.measurement.position_error, n) + velocity * stamp,
+        velocity_error=per_joint(s.measurement.velocity_error, n) + fastest * stamp,
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
         torque_limit=np.asarray(model.limits.torque),

@@ -64,6 +64,7 @@ class ControllerGains:
 
     Attributes:
         assumptions: of the theorem.
+        box: of parameters that the theorem was computed for; it holds for every box inside.
         K_r: (n,) 1/s.
         K_d: (n,) N m s/rad.
         kappa: decay rate: ``r^T (K_d + Fv) r >= 2 kappa V``, 1/s.
@@ -76,6 +77,7 @@ class ControllerGains:
     """
 
     assumptions: TrackingAssumptions
+    box: ParameterBox
     K_r: FloatArray
     K_d: FloatArray
     kappa: float
@@ -243,6 +245,7 @@ def synthesise(
         array.setflags(write=False)
     return ControllerGains(
         assumptions=assume,
+        box=box,
         kappa=kappa_true,
         robust_gain=float(c),
         V_max=0.5 * nu * nu,

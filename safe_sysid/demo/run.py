@@ -23,6 +23,7 @@ from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.report.summary import VIOLATION_KINDS, Exit, Goal, write_summary
 from safe_sysid.report.table import print_report
+from safe_sysid.report.verify_command import plans_command
 
 __all__ = ["run_demo"]
 
@@ -113,11 +114,20 @@ def _run(setup: Setup, console: Console) -> int:
     if logs.plant is not None or logs.updates:
         print_report(console, summary)
     console.print(Text(f"{setup.run_dir}: summary.json, {', '.join([*pictures, 'logs'])}"), soft_wrap=True)
+    if not options.quiet and any(setup.run_dir.glob("plan_*.json")):
+        console.print(Text(f"check bounds and plans with: {_check(setup)}"), soft_wrap=True)
     if reason:
         print(f"safe-sysid demo: FAILED: {reason}", file=sys.stderr)
     elif end.status == 0:
         console.print(Text("every bound held, nothing was violated", style="bold green"))
     return end.status
+
+
+def _check(setup: Setup) -> str:
+    """The command that proves bounds and plans of the run again."""
+    options = setup.options
+    settings = {f"{section}.{k}": v for section, part in options.overrides.items() for k, v in part.items()}
+    return plans_command(setup.run_dir, options.robot, options.scene, settings, lockstep=options.lockstep)
 
 
 def _oracle(setup: Setup, logs: RunLogs) -> Oracle | None:

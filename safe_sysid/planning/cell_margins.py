@@ -16,7 +16,7 @@ from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.parameters import ParameterBox, parameter_names
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.extrema import interval_ranges
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -209,6 +209,14 @@ class MarginFinder:
             else:
                 columns.append(values)
                 names += [f"{hypothesis} of {joint}" for joint in model.joint_names]
+        # Friction and sensitivities entered the theorem as those of the gains' own box.
+        beyond = np.maximum(gains.box.lower - box.lower, box.upper - gains.box.upper)
+        outside = np.flatnonzero(~(beyond <= 0.0))
+        if outside.size:
+            parameters = parameter_names(model.joint_names)
+            size = np.maximum(np.maximum(np.abs(gains.box.lower), np.abs(gains.box.upper)), 1e-12)
+            columns.append(np.broadcast_to(-beyond[outside] / size[outside], (len(speed), outside.size)))
+            names += [f"{parameters[p]} within the box of the gains" for p in outside]
         # The measure was weighted with the gains' inertia: it must be a lower bound for this box, too.
         n = model.n
         rotor = box.lower[12 * n : 13 * n] / gains.inertia_lower - 1.0

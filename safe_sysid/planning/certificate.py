@@ -127,6 +127,7 @@ def verify_plan(
 
     Raises:
         PlanError: plan, model and gains are not of one size, or an argument is not as expected.
+        ConfigError: the scene does not fit the robot.
     """
     if plan.box_identity != box.identity:
         status = f"not certified: the plan is for box {plan.box_identity}, asked for {box.identity}"
@@ -240,6 +241,7 @@ def _finder(
         )
     if not clearance_margin >= 0.0:
         raise PlanError(f"clearance_margin = {clearance_margin!r}: expected a number >= 0")
+    scene.check(model)  # a name that obstacle and body share, or a pair of two bodies, would switch pairs off
     return MarginFinder(trajectory, model, box, scene, gains, clearance_margin, threads)
 
 

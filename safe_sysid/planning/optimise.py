@@ -31,19 +31,20 @@ _LADDER = (0.7, 0.3, 0.1)
 #: How much of a family's typical size is kept free beyond what the certificate asked for.
 _CUSHION = 0.02
 #: A certified plan is only replaced by a candidate whose cost is lower by this much.
-_WORTHWHILE = 0.02
+_WORTHWHILE = 0.04
 #: A certificate may take this many times as long as the longest before it.
 _CAUTION = 1.25
 #: By so much a candidate's cost may fall when a certificate has told what the margins really are.
 _HOPE = 0.1
-#: Iterations of one local optimisation, and of one that only has to adapt to new reserves.
-_LOCAL, _REFINE = 12, 6
+#: Iterations of one local optimisation, and of one that only has to adapt to new reserves: many starts taken less far
+#: find more than few taken to their ends.
+_LOCAL, _REFINE = 10, 6
 #: Samples and pieces of time before a certificate, while many starts are tried, and while they are compared.
-_FINE, _COARSE, _SCREEN = (64, 16), (24, 6), (12, 6)
+_FINE, _COARSE, _SCREEN = (48, 12), (24, 6), (12, 6)
 #: Parameters closer than this are one candidate.
 _SAME = 0.02
 #: Starts that are compared with each other.
-_TOGETHER = 16
+_TOGETHER = 32
 #: Candidates that failed in a row before the search goes half way back to what is certified.
 _PATIENCE = 3
 
@@ -62,7 +63,7 @@ class PlanProblem:
     cost: Cost
     constraints: FastConstraints
     starts: FloatArray
-    keep: int = 3
+    keep: int = 5
     patience: int = 12
 
     @property
@@ -168,9 +169,7 @@ class _Search:
         self.attempts.append(attempt)
         self.failures = 0 if verdict.certified else self.failures + 1
         if verdict.margins:
-            # Near misses in a row: keep further away.
-            cushion = _CUSHION * (1.0 + 2.0 * self.failures)
-            self.fine, self.coarse = (_calibrated(c, k, verdict, cushion) for c in (self.fine, self.coarse))
+            self.fine, self.coarse = (_calibrated(c, k, verdict) for c in (self.fine, self.coarse))
             self.lessons += 1
         if verdict.certified and (self.best is None or cost < self.best.cost):
             if self.best is None:
@@ -284,20 +283,19 @@ def _gentlest(search: _Search) -> FloatArray:
 
 def _screen(search: _Search, gentlest: FloatArray, starts: FloatArray) -> list[FloatArray]:
     """Every start, shortened towards the gentlest until the fast margins hold; by cost, hopeless ones last."""
-    feasible, hopeless = [], []
+    feasible: list[tuple[float, FloatArray]] = []
+    hopeless: list[FloatArray] = []
     constraints = search.coarse.resampled(*_SCREEN)
     lower, upper = constraints.bounds()
-    for start in starts:
-        if search.budget.stopped():
+    away = np.clip(starts, lower, upper) - gentlest
+    left = np.arange(len(starts))
+    for length in _LADDER:
+        if not len(left) or search.budget.stopped():
             break
-        ladder = np.array(
-            [gentlest + length * (np.clip(start, lower, upper) - gentlest) for length in _LADDER]
-        )
-        kept = np.flatnonzero(constraints.batch(ladder).min(axis=1) >= 0.0)
-        if len(kept):
-            feasible.append((search.problem.cost.value(ladder[kept[0]]), ladder[kept[0]]))
-        else:
-            hopeless.append(ladder[-1])
+        tried = gentlest + length * away[left]
+        held = constraints.batch(tried).min(axis=1) >= 0.0
+        feasible += [(search.problem.cost.value(k), k) for k in tried[held]]
+        left, hopeless = left[~held], list(tried[~held])
     return [k for _, k in sorted(feasible, key=lambda item: item[0])] + hopeless
 
 
@@ -362,9 +360,7 @@ class _Nothing:
         return 0.01 * np.eye(len(k))
 
 
-def _calibrated(
-    constraints: FastConstraints, k: FloatArray, verdict: Verdict, share: float = _CUSHION
-) -> FastConstraints:
+def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -> FastConstraints:
     """The margins as the certificate sees them at k, less a cushion; what it passed stays feasible, though.
 
     All trajectories share their first instant: were the cushion there larger than the margin, none would be left.
@@ -373,7 +369,7 @@ def _calibrated(
     reserve: Margins = {}
     for name, margin in verdict.margins.items():
         if name in calibrated.reserve:
-            cushion, margin = share * calibrated.scale[name], np.asarray(margin, float)
+            cushion, margin = _CUSHION * calibrated.scale[name], np.asarray(margin, float)
             with np.errstate(invalid="ignore"):
                 kept = np.where(margin >= 0.0, np.minimum(cushion, 0.5 * margin), cushion)
             reserve[name] = calibrated.reserve[name] + kept

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.plan_check import PlanReport
+from safe_sysid.planning.plan_statement import differences
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["ProvedBounds", "box_problem", "chain_problem"]
+__all__ = ["ProvedBounds", "box_problem", "chain_problem", "mixture_problem"]
 
 FloatArray = NDArray[np.float64]
 #: Bounds (lower (10,), upper (10,)) of theta_e that certificates of a run prove, by the identity of the box.
@@ -20,35 +21,110 @@ ProvedBounds = Mapping[str, tuple[FloatArray, FloatArray]]
 _STATE, _TIME = 1e-9, 1e-6
 
 
-def chain_problem(reports: Sequence[PlanReport]) -> str | None:
-    """The first plan of a run that begins in motion where no other plan hands over; None if there is none.
+def mixture_problem(reports: Sequence[PlanReport]) -> str | None:
+    """The first plan of a run that is of another robot, scene or timing than the others; None if there is none.
 
     Args:
-        reports: of plans that can be read.
+        reports: of plans that are proved, each with what it was checked with.
     """
-    plans = [(report.path, report.file.plan) for report in reports if report.file is not None]
-    numbers = [plan.sequence for _, plan in plans]
-    for path, plan in plans:
-        if numbers.count(plan.sequence) > 1:
-            return f"{path.name}: plan.sequence = {plan.sequence}: expected a number that no other plan has"
-        state = plan.trajectory.knots[0]
-        if not np.any(state[1:]):
-            continue
-        before = [other for _, other in plans if abs(other.hand_over_time - plan.start_time) <= _TIME]
-        if not any(_leads_to(other, state) for other in before if other is not plan):
-            return (
-                f"{path.name}: begins in motion at {plan.start_time:.6f} s: expected the state of another plan at its "
-                "hand-over"
-            )
+    files = [report.file for report in reports if report.file is not None]
+    for file in files[1:]:
+        for what in ("robot", "scene", "gains"):
+            different = differences(getattr(file, what), getattr(files[0], what))
+            if different:
+                other = "timing" if what == "gains" else what
+                return (
+                    f"{file.path.name}: {what}: of another {other} than {files[0].path.name}: {different[0]}; expected "
+                    f"one {other} for all plans of a directory: one arm drives them in one place"
+                )
     return None
 
 
-def _leads_to(plan: Plan, state: FloatArray) -> bool:
-    there = plan.trajectory.state(plan.t_plan)[:3]
-    return bool(np.all(np.abs(there - state) <= _STATE))
+def chain_problem(reports: Sequence[PlanReport], alone: bool = False) -> tuple[str | None, tuple[str, ...]]:
+    """The first plan of a run that begins where no other one leaves the arm, and what has to be assumed of the others.
+
+    The first one may begin anywhere at rest. Every later one begins in the state in which an earlier one hands over,
+    when it does; or at rest where an earlier one ends, not before; or where the first one would have begun. Plans that
+    the later ones do not follow from were not driven: a controller may refuse what comes too late.
+
+    Args:
+        reports: of plans that can be read.
+        alone: one plan out of its run, which may begin in motion; what comes before it is not known.
+    """
+    found = [(report.path.name, report.file.plan) for report in reports if report.file is not None]
+    found.sort(key=lambda item: (item[1].start_time, item[1].sequence))
+    numbers = [plan.sequence for _, plan in found]
+    for name, plan in found:
+        if numbers.count(plan.sequence) > 1:
+            return f"{name}: plan.sequence = {plan.sequence}: expected a number that no other plan has", ()
+    before: list[int | None] = []
+    for i, (name, plan) in enumerate(found):
+        before.append(next((j for j in reversed(range(i)) if _leads_to(found[j][1], plan)), None))
+        if before[i] is None and not (_at_rest(plan) and _same_state(plan, found[0][1])) and not alone:
+            if _at_rest(plan):
+                return (
+                    f"{name}: begins at rest at {plan.start_time:.6f} s: expected a pose in which an earlier plan of "
+                    "the directory has left the arm by then",
+                    (),
+                )
+            return (
+                f"{name}: begins in motion at {plan.start_time:.6f} s: expected the state of another plan at its "
+                "hand-over",
+                (),
+            )
+    driven: list[int] = []
+    at: int | None = len(found) - 1
+    while at is not None:
+        driven.insert(0, at)
+        at = before[at]
+    assumed = [_beginning(*found[driven[0]])]
+    left = [name for i, (name, _) in enumerate(found) if i not in driven]
+    if left:
+        assumed.append(
+            f"not driven, as the later plans do not follow from them: {', '.join(left)} (the controller refused them)"
+        )
+    return None, tuple(assumed)
 
 
-def box_problem(report: PlanReport, model: RobotModel, proved: ProvedBounds) -> tuple[str | None, str | None]:
+def _at_rest(plan: Plan) -> bool:
+    return not np.any(plan.trajectory.knots[0][1:])
+
+
+def _same_state(plan: Plan, other: Plan) -> bool:
+    return _close(plan.trajectory.knots[0], other.trajectory.knots[0])
+
+
+def _close(state: FloatArray, other: FloatArray) -> bool:
+    return state.shape == other.shape and bool(np.all(np.abs(state - other) <= _STATE))
+
+
+def _leads_to(before: Plan, plan: Plan) -> bool:
+    """Whether the arm may be in the first state of a plan, at its time, after another plan."""
+    state, trajectory = plan.trajectory.knots[0], before.trajectory
+    if abs(before.hand_over_time - plan.start_time) <= _TIME and _close(
+        state, trajectory.state(before.t_plan)[:3]
+    ):
+        return True
+    rested = before.end_time <= plan.start_time + _TIME
+    return rested and _at_rest(plan) and _close(state, trajectory.knots[-1])
+
+
+def _beginning(name: str, plan: Plan) -> str:
+    """What has to be assumed of the arm where a chain of plans begins."""
+    position, velocity, acceleration = (
+        "(" + ", ".join(f"{x:.6g}" for x in row) + ")" for row in plan.trajectory.knots[0]
+    )
+    if _at_rest(plan):
+        return f"the arm holds still at {position} rad when the controller takes {name}, at {plan.start_time:.6f} s"
+    return (
+        f"{name} BEGINS IN MOTION, at {plan.start_time:.6f} s: another certified plan, which was not checked here, is "
+        f"tracked until then and hands over at {position} rad with {velocity} rad/s and {acceleration} rad/s^2"
+    )
+
+
+def box_problem(
+    report: PlanReport, model: RobotModel, proved: ProvedBounds, elsewhere: ProvedBounds | None = None
+) -> tuple[str | None, str | None]:
     """What speaks against a plan's box (None: nothing), and what has to be assumed of it (None: nothing).
 
     A plan holds for the payload if its box contains bounds that are proved, and the arm's own prior.
@@ -57,6 +133,7 @@ def box_problem(report: PlanReport, model: RobotModel, proved: ProvedBounds) -> 
         report: of the plan.
         model: trusted.
         proved: by the certificates of the run.
+        elsewhere: by certificates of other runs, by what they are to be called.
     """
     if report.file is None:
         return None, None
@@ -75,6 +152,13 @@ def box_problem(report: PlanReport, model: RobotModel, proved: ProvedBounds) -> 
         return None, "the true parameters lie in the prior of the robot's file"
     known = proved.get(box.identity)
     if known is None:
+        for name, (proved_lower, proved_upper) in (elsewhere or {}).items():
+            if np.all(lower <= proved_lower) and np.all(proved_upper <= upper):
+                return (
+                    None,
+                    "the arm's own parameters lie in the prior of the robot's file, and the hand holds what it held "
+                    f"when {name} was identified, whose proved bounds box {box.identity} contains",
+                )
         return (
             None,
             f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan",
@@ -83,5 +167,6 @@ def box_problem(report: PlanReport, model: RobotModel, proved: ProvedBounds) -> 
         return f"box {box.identity}: expected one that holds the bounds that its certificate proves", None
     return (
         None,
-        f"the arm's own parameters lie in the prior of the robot's file; box {box.identity} is proved above",
+        "the arm's own parameters lie in the prior of the robot's file; the boxes' bounds of what the hand holds are "
+        "proved above",
     )

@@ -17,11 +17,13 @@ import numpy as np
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.errors import ParameterError, PlanError, SafeSysIdError
+from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
 from safe_sysid.planning.certificate import FAMILIES, Certificate, verify_plan
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.plan_file import PlanFile, PlanFileError, read_plan
 from safe_sysid.planning.plan_statement import (
+    LOCKSTEP,
+    REAL_TIME,
     SAME,
     differences,
     gains_statement,
@@ -67,7 +69,7 @@ class PlanReport:
 
 
 def check_plan_file(
-    path: str | Path, robot: RobotModel | None = None, scene: Scene | None = None
+    path: str | Path, robot: RobotModel | None = None, scene: Scene | None = None, lockstep: bool = False
 ) -> PlanReport:
     """Certify a plan file again.
 
@@ -75,22 +77,27 @@ def check_plan_file(
         path: of the file.
         robot: trusted; None: the packaged one of the name that the file gives.
         scene: trusted; None: the packaged one of the name that the file gives.
+        lockstep: the plan is for a plant that waits for every command (a simulation), not for the declared timing.
 
     Raises:
         PlanFileError: no trusted robot or scene of that name, or the file is of another robot than the one named.
     """
-    return PlanChecker(robot, scene).check(path)
+    return PlanChecker(robot, scene, lockstep=lockstep).check(path)
 
 
 class PlanChecker:
     """Checks many files with one robot and scene; gains are synthesised once."""
 
     def __init__(
-        self, robot: RobotModel | None = None, scene: Scene | None = None, stated: bool = False
+        self,
+        robot: RobotModel | None = None,
+        scene: Scene | None = None,
+        stated: bool = False,
+        lockstep: bool = False,
     ) -> None:
         """See :func:`check_plan_file`; ``stated``: believe the obstacles that each file states."""
-        self._robot, self._scene, self._stated = robot, scene, stated
-        self._gains: dict[tuple[int, bool], ControllerGains] = {}
+        self._robot, self._scene, self._stated, self._lockstep = robot, scene, stated, lockstep
+        self._gains: dict[int, ControllerGains] = {}
         self._robots: dict[str, RobotModel] = {}
         self._scenes: dict[str, Scene] = {}
 
@@ -110,7 +117,7 @@ class PlanChecker:
             certificate,
             gains,
             scene,
-            _assumed(model, scene, self._stated),
+            _assumed(model, scene, self._stated, self._lockstep),
             time.perf_counter() - began,
         )
 
@@ -121,7 +128,13 @@ class PlanChecker:
                 f"{file.path}: robot.name = {name!r}: say with --robot which file describes it"
             )
         if self._robot is None and name not in self._robots:
-            self._robots[name] = load_robot(name)
+            try:
+                self._robots[name] = load_robot(name)
+            except ConfigError:
+                raise PlanFileError(
+                    f"{file.path}: of robot {name!r}, which is no packaged one: say with --robot which file "
+                    "describes it"
+                ) from None
         model = self._robots[name] if self._robot is None else self._robot
         different = differences(file.robot, robot_statement(model))
         if different:
@@ -161,7 +174,13 @@ class PlanChecker:
                 f"{file.path}: scene.name = {name!r}: say with --scene which file describes it"
             )
         if name not in self._scenes:
-            self._scenes[name] = load_scene(name)
+            try:
+                self._scenes[name] = load_scene(name)
+            except ConfigError:
+                raise PlanFileError(
+                    f"{file.path}: in scene {name!r}, which is no packaged one: say with --scene which file "
+                    "describes it; or `--scene stated`, to believe the plan's own obstacles"
+                ) from None
         return self._scenes[name]
 
     def _judge(
@@ -179,7 +198,7 @@ class PlanChecker:
             return wrong, None, None
         gains, other = self._gains_for(file, model)
         if gains is None:
-            return f"gains: other than those that {model.name}'s settings give: {other}", None, None
+            return other, None, None
         if file.clearance_margin < model.settings.planner.clearance_margin:
             asked = model.settings.planner.clearance_margin
             return (
@@ -196,36 +215,47 @@ class PlanChecker:
         return _overclaimed(file, certificate), gains, certificate
 
     def _gains_for(self, file: PlanFile, model: RobotModel) -> tuple[ControllerGains | None, str]:
-        """Our own gains for the timing that the file states (lock-step or real time), or what is different."""
-        closest = ""
-        for lockstep in (True, False):
-            key = (id(model), lockstep)
-            try:
-                if key not in self._gains:
-                    self._gains[key] = design_gains(model, lockstep)
-            except ParameterError as error:
-                closest = closest or str(error)
-                continue
-            lines = differences(file.gains, gains_statement(self._gains[key]))
-            if not lines:
-                return self._gains[key], ""
-            if not closest or not lines[0].startswith("assumptions"):
-                closest = lines[0]
-        return None, closest
+        """Our own gains for the timing that the user named, or why the file's are not those.
+
+        What a file says never picks the timing: gains of lock-step have a narrower tube than an arm with delays keeps.
+        """
+        expected = LOCKSTEP if self._lockstep else REAL_TIME
+        if file.timing == LOCKSTEP and expected == REAL_TIME:
+            return None, (
+                f"gains.timing = {LOCKSTEP!r}: expected {REAL_TIME!r}, as {model.name} declares its timing: certified "
+                "only for a plant that waits for every command; to check it for such a simulation, say so (verify: "
+                "--lockstep)"
+            )
+        other = f"gains: other than those that {model.name}'s settings give ({expected}): "
+        try:
+            if id(model) not in self._gains:
+                self._gains[id(model)] = design_gains(model, self._lockstep)
+        except ParameterError as error:
+            return None, f"{other}{error}"
+        gains = self._gains[id(model)]
+        lines = differences(file.gains, gains_statement(gains, model))
+        return (gains, "") if not lines else (None, other + lines[0])
 
 
 def _unlike_planner(file: PlanFile, model: RobotModel) -> str | None:
     """What in a plan is not as a planner with the robot's settings makes it."""
     settings, plan = model.settings.planner, file.plan
     if abs(plan.t_plan - settings.t_p) > SAME:
-        return f"plan.t_plan = {plan.t_plan} s: expected {settings.t_p} s, the robot's planner.t_p"
+        return (
+            f"plan.t_plan = {plan.t_plan} s: expected {settings.t_p} s, the robot's planner.t_p; for plans of a "
+            f"planner with its own, load the robot with planner.t_p = {plan.t_plan} (verify: --set)"
+        )
     trajectory = plan.trajectory
     if len(trajectory.times) == 2:
         k_range = np.broadcast_to(np.asarray(settings.k_range, float), (model.n,))
         family = TrajectoryFamily(trajectory.knots[0], k_range, trajectory.duration)
         gap = np.abs(family.goal(plan.k) - trajectory.knots[-1, 0])
         if not np.all(gap <= SAME):
-            return f"plan.k = {plan.k.tolist()}: expected the parameter that ends at the last knot"
+            return (
+                f"plan.k = {plan.k.tolist()}: expected the parameter that ends at the last knot with the robot's "
+                f"planner.k_range = {settings.k_range}; for plans of a planner with its own, load the robot with that "
+                "(verify: --set)"
+            )
     return None
 
 
@@ -281,11 +311,19 @@ def _misplaced(claim: Any, certificate: Certificate, name: str) -> str | None:
     return None
 
 
-def _assumed(model: RobotModel, scene: Scene, stated: bool) -> tuple[str, ...]:
-    """What a PASS rests on besides arithmetic; what has to hold of the box, plan_chain tells."""
+def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> tuple[str, ...]:
+    """What a PASS rests on besides arithmetic; what has to hold of first states and boxes, plan_chain tells."""
     around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
+    timing = model.settings.timing
+    punctual = (
+        "the plant waits for every command (lock-step): nothing is said about an arm with delays"
+        if lockstep
+        else f"a torque in force rests on a measurement at most {1e3 * timing.hold_max_s:g} ms old, and acts at most "
+        f"{1e3 * timing.delay_max_s:g} ms after it (real time)"
+    )
     return (
-        f"the controller of {model.name} tracks these plans, and took the first one over at rest, under the standing "
-        "assumptions of docs/guarantees.md (rigid joints, declared sensors, actuators and timing)",
+        punctual,
+        f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
+        "(rigid joints, declared sensors and actuators)",
         f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
     )

@@ -148,6 +148,11 @@ class PlanFile:
         """Name of the scene, as stated."""
         return str(self.scene.get("name"))
 
+    @property
+    def timing(self) -> str:
+        """What its gains are for, as stated: ``real-time`` or ``lock-step``."""
+        return str(self.gains.get("timing"))
+
 
 def file_name(plan: Plan) -> str:
     """Name of a plan's file in a run directory, such as ``plan_00003.json``."""
@@ -221,7 +226,7 @@ def write_plan(
             "lower": box.lower.tolist(),
             "upper": box.upper.tolist(),
         },
-        "gains": gains_statement(gains),
+        "gains": gains_statement(gains, model),
         "scene": scene_statement(scene),
         "robot": robot_statement(model),
         "witness": _packed(certificate),

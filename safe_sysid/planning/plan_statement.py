@@ -26,6 +26,8 @@ from safe_sysid.robot.scene import Scene
 from safe_sysid.robot.yaml_file import validate
 
 __all__ = [
+    "LOCKSTEP",
+    "REAL_TIME",
     "SAME",
     "differences",
     "digest",
@@ -33,11 +35,14 @@ __all__ = [
     "robot_statement",
     "scene_statement",
     "stated_scene",
+    "timing_of",
 ]
 
 #: Numbers are the same up to this, relative and (in SI units) absolute.
 SAME = 1e-9
 _SHA = "sha256"
+#: What the gains of a plan are for: the timing that the robot declares, or a plant that waits for every command.
+REAL_TIME, LOCKSTEP = "real-time", "lock-step"
 _MOST_POINTS, _MOST_OBSTACLES = 4096, 1000
 
 
@@ -150,15 +155,30 @@ def stated_scene(stated: Mapping[str, Any]) -> Scene:
     return Scene(part.name, obstacles, frozenset(frozenset(pair) for pair in part.allowed_pairs))
 
 
-def gains_statement(gains: ControllerGains) -> dict[str, Any]:
-    """Gains, tracking bound, and what its theorem assumes; SI units.
+def timing_of(gains: ControllerGains, model: RobotModel) -> str:
+    """:data:`REAL_TIME` if the gains bear the timing that the robot declares, else :data:`LOCKSTEP`.
 
     Args:
         gains: of the controller.
+        model: the arm.
     """
-    own = {f.name: getattr(gains, f.name) for f in dataclasses.fields(gains) if f.name != "assumptions"}
+    assumed, declared = gains.assumptions, model.settings.timing
+    bears = assumed.hold_max >= declared.hold_max_s and assumed.delay_max >= declared.delay_max_s
+    return REAL_TIME if bears else LOCKSTEP
+
+
+def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]:
+    """Gains, tracking bound, the timing that they are for, and what the bound's theorem assumes; SI units.
+
+    Args:
+        gains: of the controller.
+        model: the arm.
+    """
+    # The box is the robot's prior, which the robot's statement holds.
+    skipped = ("assumptions", "box")
+    own = {f.name: getattr(gains, f.name) for f in dataclasses.fields(gains) if f.name not in skipped}
     assumed = {f.name: getattr(gains.assumptions, f.name) for f in dataclasses.fields(gains.assumptions)}
-    return _with_digest(_plain({**own, "assumptions": assumed}))
+    return _with_digest(_plain({"timing": timing_of(gains, model), **own, "assumptions": assumed}))
 
 
 def differences(stated: Any, ours: Mapping[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ class PlannerOptions:
     samples: int = 128
     window: int = 8
     starts: int = 32
-    keep: int = 3
+    keep: int = 5
     patience: int = 12
     certificates: int = 5
     reserve_s: float = 0.02

@@ -6,13 +6,15 @@ it is certified by other code or not driven.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Roadmap", "polyline_length"]
+from safe_sysid.planning.polyline import polyline_length
+
+__all__ = ["Roadmap"]
 
 FloatArray = NDArray[np.float64]
 #: Margins (N,) of poses (N, n): negative ones are not entered.
@@ -20,11 +22,6 @@ PoseTest = Callable[[FloatArray], FloatArray]
 _STEP = 0.5  # rad, longest joint's part of one extension
 _RESOLUTION = 0.06  # rad, longest joint's part between two poses that are looked at
 _SHORTCUTS = 120
-
-
-def polyline_length(points: FloatArray) -> float:
-    """Length of a polyline (m, n), each piece by its longest joint, rad."""
-    return float(np.abs(np.diff(points, axis=0)).max(axis=1).sum()) if len(points) > 1 else 0.0
 
 
 class _Tree:
@@ -98,14 +95,33 @@ class Roadmap:
             goals: (n,) or (G, n) rad: any of them will do; the first is preferred if the straight way to it is free.
             stop: asked often; True ends the search.
         """
+        running = self.steps(start, goals)
+        while True:
+            try:
+                next(running)
+            except StopIteration as end:
+                found: FloatArray | None = end.value
+                return found
+            if stop is not None and stop():
+                return None
+
+    def steps(self, start: FloatArray, goals: FloatArray) -> Generator[int, None, FloatArray | None]:
+        """The same search in steps: yields how many poses the last one looked at, returns what was found.
+
+        Args:
+            start: (n,) rad.
+            goals: as for :meth:`search`.
+        """
         goals = np.atleast_2d(goals)
-        self._used[0] = 0
+        self._used[0] = told = 0
         if self.is_clear(start, goals[0]):
             return np.stack([start, goals[0]])
         rng = np.random.default_rng([self.seed, len(start)])
         trees = (_Tree(start[None]), _Tree(goals))
         forward = True
-        while self._used[0] < self.looks and not (stop is not None and stop()):
+        while self._used[0] < self.looks:
+            yield self._used[0] - told
+            told = self._used[0]
             here, there = trees if forward else trees[::-1]
             aim = self._draw(rng, start, goals[int(rng.integers(len(goals)))])
             tip = self._extend(here, here.nearest(aim), aim)

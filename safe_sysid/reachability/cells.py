@@ -132,8 +132,9 @@ def cells_between(trajectory: QuinticTrajectory, borders: FloatArray) -> TimeCel
         PlanError: a cell outside of the trajectory, across a knot, or empty.
     """
     count, n = len(borders), trajectory.n
+    # By the left border: the middle of a cell one rounding wide may be either border.
     segment = np.clip(
-        np.searchsorted(trajectory.times, borders.mean(axis=1)) - 1, 0, len(trajectory.times) - 2
+        np.searchsorted(trajectory.times, borders[:, 0], side="right") - 1, 0, len(trajectory.times) - 2
     )
     start, end = trajectory.times[segment], trajectory.times[segment + 1]
     inside = (start <= borders[:, 0]) & (borders[:, 0] < borders[:, 1]) & (borders[:, 1] <= end)

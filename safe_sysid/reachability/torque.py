@@ -25,8 +25,8 @@ __all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges"]
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _UP = 1.0 + 8 * _EPS
-#: The controller evaluates the law in floats (about 1e4 operations): relative to the torque's own magnitude.
-_CONTROLLER_ROUNDING = 1e-11
+#: The controller evaluates the law in floats: a few hundred roundings deep, of terms that may cancel to a thousandth.
+_CONTROLLER_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)

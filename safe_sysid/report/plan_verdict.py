@@ -23,7 +23,7 @@ def print_verdict(
         console: to print on.
         reports: of the files, at least one.
         wrong: what they do not say together; None: nothing.
-        assumed: what a PASS rests on besides what each report says.
+        assumed: what a PASS rests on besides what each report says; comes first.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("plan", no_wrap=True)
@@ -62,12 +62,15 @@ def print_verdict(
         margin, name = min(found, key=lambda item: item[0].smallest)
         told = f"{margin}" + (f" in {name}" if len(reports) > 1 and np.isfinite(margin.smallest) else "")
         console.print(f"smallest margin: {told}", markup=False)
-    for line in dict.fromkeys([*(line for report in reports for line in report.assumed), *assumed]):
+    for line in dict.fromkeys([*assumed, *(line for report in reports for line in report.assumed)]):
         console.print(f"assumed: {line}", markup=False)
     scene, file = reports[0].scene, reports[0].file
     what = f"{len(reports)} plan{'s' if len(reports) > 1 else ''} of {file.robot_name if file else '?'}"
+    started = [report.file.plan for report in reports if report.file is not None]
+    first = min(started, key=lambda plan: (plan.start_time, plan.sequence))
+    moving = ", if it begins in motion as assumed above" if np.any(first.trajectory.knots[0][1:]) else ""
+    where = f"in scene {scene.name if scene else '?'}, {file.timing if file else '?'}{moving}"
     console.print(
-        f"PASS: {what} in scene {scene.name if scene else '?'}: every limit holds for every instant, tracking error "
-        "and parameter",
+        f"PASS: {what} {where}: every limit holds for every instant, tracking error and parameter",
         markup=False,
     )

@@ -334,7 +334,7 @@ class PlannerSettings(StrictModel):
     intervals: Annotated[int, Field(ge=2, le=4096)] = 128
     k_range: PositivePerJoint = 0.785
     clearance_margin: NonNegative = 0.005
-    iteration_budget: Annotated[int, Field(ge=1)] = 60
+    iteration_budget: Annotated[int, Field(ge=1)] = 72
     plans: Annotated[int, Field(ge=1)] = 4
 
     @model_validator(mode="after")

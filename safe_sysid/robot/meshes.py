@@ -1,4 +1,4 @@
-"""Triangle meshes from files (STL, OBJ, DAE, PLY: what assimp reads, through coal), and where their names point to."""
+"""Triangle meshes from files (STL, OBJ, DAE, PLY; read by assimp, through coal), and where their names point to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
+from safe_sysid.robot.collada import check_collada
 
 __all__ = ["mesh_path", "read_mesh"]
 
 FloatArray = NDArray[np.float64]
-#: assimp keeps coordinates as 32 bit floats: half a unit in the last place, and one for its own transformations.
-SINGLE = 2.0**-22
+#: assimp reads decimals in 32 bit floats: 4 roundings by 2^-24 with an exponent, and those of a divisor (OBJ's w).
+SINGLE = 2.0**-21
+#: No other: their nodes, units and compressed numbers change coordinates by what SINGLE does not hold.
+_FORMATS = (".stl", ".obj", ".dae", ".ply")
 _LARGEST = 200_000_000  # bytes
 
 
@@ -68,15 +71,20 @@ def read_mesh(
         scale: factor, or one per axis.
 
     Raises:
-        ModelError: a file that cannot be read, is no mesh, has no triangle or numbers that are not finite.
+        ModelError: a file that cannot be read, is no mesh of a known format, has no triangle or numbers that are not
+            finite; a COLLADA file whose numbers are not metres where they are (:func:`check_collada`).
     """
     path = Path(path)
+    if path.suffix.lower() not in _FORMATS:
+        raise ModelError(f"mesh {path}: {path.suffix!r}: expected a readable STL, OBJ, DAE or PLY file")
     factor = np.broadcast_to(np.asarray(scale, float), (3,))
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"mesh {path}: {path.stat().st_size} bytes: expected at most {_LARGEST}")
         with path.open("rb"):
             pass
+        if path.suffix.lower() == ".dae":
+            check_collada(path)
         shape = coal.MeshLoader().load(str(path), np.ones(3))
         count = int(shape.num_vertices)
         vertices = np.array(shape.vertices(), dtype=float).reshape(count, 3) * factor

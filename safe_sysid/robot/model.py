@@ -131,7 +131,8 @@ class RobotModel:
             frozen_array(kin.gravity, (3,), "kinematics.gravity"),
         )
         for j, name in enumerate(self.joint_names):
-            if abs(np.linalg.norm(kinematics.axis[j]) - 1.0) > 1e-12:
+            # Enclosures take an axis as a unit vector but for rounding.
+            if abs(np.linalg.norm(kinematics.axis[j]) - 1.0) > 1e-14:
                 raise ModelError(f"joint {name}: axis {kinematics.axis[j].tolist()}: expected a unit vector")
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(

@@ -29,6 +29,7 @@ __all__ = [
     "SceneZonotope",
     "box_corners",
     "rotation_from_rpy",
+    "rpy_from_rotation",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -52,6 +53,18 @@ def rotation_from_rpy(rpy: ArrayLike) -> FloatArray:
             [-sp, cp * sr, cp * cr],
         ]
     )
+
+
+def rpy_from_rotation(rotation: FloatArray) -> FloatArray:
+    """Roll, pitch, yaw (3,) (rad) whose :func:`rotation_from_rpy` is a given rotation (3, 3), up to a few roundings.
+
+    Also where pitch is near a right angle: there any small error of yaw is harmless if roll is what remains after it.
+    """
+    yaw = np.arctan2(rotation[1, 0], rotation[0, 0])
+    c, s = np.cos(yaw), np.sin(yaw)
+    back = np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]]) @ rotation  # = Ry(pitch) Rx(roll)
+    roll, pitch = np.arctan2(-back[1, 2], back[1, 1]), np.arctan2(-back[2, 0], back[0, 0])
+    return np.array([roll, pitch, yaw]) + 0.0  # no -0
 
 
 def box_corners(size: ArrayLike) -> FloatArray:

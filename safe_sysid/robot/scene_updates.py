@@ -11,7 +11,14 @@ from scipy.spatial.transform import Rotation
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere
+from safe_sysid.robot.obstacles import (
+    Obstacle,
+    SceneBox,
+    SceneCapsule,
+    SceneMesh,
+    SceneSphere,
+    rpy_from_rotation,
+)
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["MARKER_PREFIX", "SceneMarker", "scene_from_markers"]
@@ -86,8 +93,7 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
         elif marker.action == "delete":
             obstacles.pop(marker.name, None)
         elif marker.action == "delete_all":
-            gone = MARKER_PREFIX + (f"{marker.ns}/" if marker.ns else "")
-            obstacles = {name: o for name, o in obstacles.items() if not name.startswith(gone)}
+            obstacles = {name: o for name, o in obstacles.items() if not _in_namespace(name, marker.ns)}
         else:
             raise ConfigError(
                 "scene markers", f"{where}.action", marker.action, f"one of {', '.join(_ACTIONS)}"
@@ -98,6 +104,11 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
         if not any(n.startswith(MARKER_PREFIX) and n not in obstacles for n in pair)
     )
     return replace(scene, obstacles=tuple(obstacles.values()), allowed_pairs=kept)
+
+
+def _in_namespace(name: str, ns: str) -> bool:
+    """Whether an obstacle came as a marker of a namespace; "a/b" is not in "a". Empty: of any."""
+    return name.startswith(MARKER_PREFIX) and (not ns or name.rpartition("/")[0] == MARKER_PREFIX + ns)
 
 
 def _obstacle(marker: SceneMarker, where: str, frame: str) -> Obstacle:
@@ -120,7 +131,7 @@ def _obstacle(marker: SceneMarker, where: str, frame: str) -> Obstacle:
         )
     if not np.all(scale > 0.0):
         raise ConfigError("scene markers", f"{where}.scale", list(marker.scale), "three numbers > 0")
-    rpy = Rotation.from_quat(turn / norm).as_euler("xyz")
+    rpy = rpy_from_rotation(Rotation.from_quat(turn / norm).as_matrix())
     if marker.kind == "cube":
         return SceneBox(marker.name, xyz, rpy, scale)
     if marker.kind == "sphere":

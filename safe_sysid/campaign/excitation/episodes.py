@@ -20,6 +20,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
+from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["RANDOM", "CostCase", "RandomPlanner", "run_case"]
 
@@ -37,14 +38,16 @@ class RandomPlanner(Planner):
         start_time: float,
         box: ParameterBox,
         sequence: int,
+        previous: Plan | None = None,
         *args: Any,
         **named: Any,
     ) -> PlannerResult:
         """As the planner's, with the cost replaced."""
         rng = np.random.default_rng([self.seed, sequence, 1])
-        goal = self.family(start_state).goal(rng.uniform(-1.0, 1.0, self.model.n))
+        family = self.family(start_state, previous, start_time)
+        goal = family.goal(rng.uniform(-1.0, 1.0, self.model.n))
         return super().plan_next(
-            start_state, start_time, box, sequence, *args, **{**named, "goal": goal, "cost": "goal"}
+            start_state, start_time, box, sequence, previous, *args, **{**named, "goal": goal, "cost": "goal"}
         )
 
 

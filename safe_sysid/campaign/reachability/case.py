@@ -190,6 +190,7 @@ def _gains(
     )
     return ControllerGains(
         assumptions=assume,
+        box=box,
         K_r=k_r,
         K_d=rng.uniform(0.0, 200.0, n) * rng.choice([0.0, 1.0], n, p=[0.1, 0.9]),
         kappa=10.0,
