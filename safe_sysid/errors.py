@@ -26,7 +26,12 @@ class ConfigError(SafeSysIdError):
 
 
 class ModelError(SafeSysIdError):
-    """A robot description is not a serial arm that this package can handle."""
+    """A robot description is not a serial arm, or a shape no obstacle, that this package can handle."""
+
+    def __init__(self, message: str, value: object = None, expected: str = "") -> None:
+        """Keep the message; the value and the expectation in it too, where a caller can name the key better."""
+        self.value, self.expected = value, expected
+        super().__init__(message)
 
 
 class ParameterError(SafeSysIdError):

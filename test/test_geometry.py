@@ -324,7 +324,7 @@ start: [0, 0, 0, 0, 0, 0, 0]
         ("name: wall", "name: table", "boxes[1].name", "no other obstacle"),
         ("name: wall, ", "", "boxes[1].name", "required"),
         ("rpy", "yaw", "boxes[1].yaw", "only known ones"),
-        ("boxes:", "boxs:", "boxes", "required"),
+        ("boxes:", "boxs:", "boxs", "did you mean 'boxes'"),
         ("start: [0, 0, 0, 0, 0, 0, 0]", "start: [0, 0, 0]", "start", "7 numbers"),
         ("start: [0, 0, 0, 0, 0, 0, 0]", "start: 3", "start", "per joint"),
         ("start: [0, 0, 0, 0, 0, 0, 0]", "start: [0, 0, 0, 0, 0, 0, a]", "start[6]", "finite"),

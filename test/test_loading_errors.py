@@ -178,7 +178,7 @@ def test_missing_files_are_told(tmp_path):
         load_robot("no_such_robot")
     with pytest.raises(ConfigError, match="six_boxes"):
         load_scene("no_such_scene")
-    with pytest.raises(ConfigError, match="readable"):
+    with pytest.raises(ConfigError, match="a file that exists"):
         load_robot(tmp_path / "missing.yaml")
     with pytest.raises(ConfigError, match="readable"):
         load_robot(str(tmp_path))

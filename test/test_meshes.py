@@ -97,7 +97,7 @@ def test_a_collada_file_that_changes_its_numbers_is_refused(
 def test_scenes_and_markers_refuse_it_too(tmp_path: Path) -> None:
     (tmp_path / "a.dae").write_text(collada('<unit meter="10"/>'), encoding="utf-8")
     (tmp_path / "s.yaml").write_text("meshes: [{name: a, xyz: [0, 0, 0], file: a.dae}]", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"a\.dae: <unit meter='10'>: expected 1"):
+    with pytest.raises(ConfigError, match=r"a\.dae: <unit meter='10'>.*: expected 1"):
         load_scene(tmp_path / "s.yaml")
     marker = SceneMarker(kind="mesh", mesh_resource=f"file://{tmp_path}/a.dae")
     with pytest.raises(ConfigError, match=r"a\.dae: <unit meter='10'>: expected 1"):

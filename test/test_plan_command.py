@@ -188,6 +188,48 @@ def test_no_way_is_an_answer_with_reasons(tmp_path: Path, capsys: pytest.Capture
     assert not content["reached"]
     assert content["steps"] == []
     assert any("may not be rested at" in reason for reason in content["reasons"])
+    assert call(verify_command, str(out), "--lockstep") == 2
+    assert "motion.json says that the motion was refused (goal may not be rested at" in told_error(capsys)
+    assert call(plan_command, "--to", "start", "--scene", "six_boxes", "--out", str(out)) == 0, "corrected"
+    told = capsys.readouterr()
+    assert "already there: nothing to drive, nothing to check" in told.out
+    assert "verify" not in told.out
+    assert call(verify_command, str(out), "--lockstep") == 2
+    assert "motion.json says that there was nothing to drive" in told_error(capsys)
+    (out / "motion.json").write_text("{}")
+    assert call(plan_command, "--to", "start", "--out", str(out)) == 2, "somebody else's"
+
+
+def told_error(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", [["--to", "goal"], ["--excite", "1"], ["--to", "goal", "--simulate"]])
+def test_a_start_that_may_not_be_rested_at_is_called_so(
+    what: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--scene", "six_boxes", "--start", "home", "--out", str(tmp_path / "run"), *what]
+    assert call(plan_command, *arguments) == 1
+    assert "REFUSED: start may not be rested at: post_middle" in told_error(capsys)
+
+
+def test_margins_of_distances_say_what_they_are_counted_from(
+    around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that is printed, by both commands, is beyond the distance that the certificate asks for."""
+    assert call(verify_command, str(around / "plan_00000.json"), "--lockstep") == 0
+    out = capsys.readouterr().out
+    smallest = json.loads((around / "motion.json").read_text())["steps"][0]["margins"]["clearance"][
+        "smallest"
+    ]
+    assert f"smallest margin: clearance over 5 mm {smallest:.4g} m" in out
+    assert "m over 5 mm" in out
+    goal = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
+    margin = "planner.clearance_margin=0.01"
+    assert call(plan_command, "--to", goal, "--set", margin, "--out", str(tmp_path / "run")) == 0
+    told = capsys.readouterr()
+    assert "margins: clearance" in told.err
+    assert "margin over 10" in " ".join(told.out.split())
 
 
 def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,6 +263,10 @@ def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--to", "home", "--bounds", "nothing.yaml"], ["nothing.yaml"]),
         (["--to-pose", "5,0,0,0,0,0"], ["within reach"]),
         (["--to", "home", "--json", "no/where.json"], ["--json", "a directory that exists"]),
+        (["--to", "home", "--json", "/proc/x.json"], ["--json", "that can be written"]),
+        (["--to", "home", "--out", "/proc/x"], ["--out", "/proc/x", "that can be written"]),
+        (["--to", "home", "--out", __file__ + "/x"], ["--out", "that can be written"]),
+        (["--to", "home", "--out", "x" * 300], ["--out", "that can be written"]),
     ],
 )
 def test_wrong_options_are_refused_in_words(

@@ -213,6 +213,7 @@ def test_a_scene_without_boxes_is_known_as_one_and_an_empty_file_is_not(folder: 
         ("name: wedge", "name: table", "zonotopes[0].name", "no other obstacle"),
         ("xyz: [0, 1, 0]", "xyz: [0, 700, 0]", "spheres[0]", "metres"),
         ("spheres", "speres", "speres", "did you mean 'spheres'"),
+        ("radius: 0.2", "raduis: 0.2", "spheres[0].raduis", "did you mean 'radius'"),
         ("capsules: [{", "capsules: {", "capsules", ""),
     ],
 )
@@ -224,7 +225,88 @@ def test_a_stranger_is_told_what_is_wrong(folder: Path, old: str, new: str, key:
         load_scene(folder / "s.yaml")
     if new != "capsules: {":
         assert caught.value.key == key
+        assert str(caught.value).count("expected") == 1
     assert expected in str(caught.value)
+
+
+def refusal(file: Path) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        check_file(str(file), "kinova_gen3", lambda _: None)
+    return caught.value
+
+
+def test_the_only_section_misspelt_is_named_before_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("boxs: []", encoding="utf-8")
+    error = refusal(tmp_path / "s.yaml")
+    assert error.key == "boxs"
+    assert "did you mean 'boxes'" in error.expected
+
+
+def test_files_and_lengths_are_the_values_of_complaints_about_them(folder: Path) -> None:
+    file = folder / "s.yaml"
+    (folder / "fake.stl").write_text("solid nothing", encoding="utf-8")
+    file.write_text(FILE.replace("chair.stl", "fake.stl"), encoding="utf-8")
+    fake = refusal(file)
+    assert fake.value == str(folder / "fake.stl")
+    assert "coal" not in str(fake)
+    assert "assimp" not in str(fake).lower()
+    file.write_text(FILE.replace("chair.stl", "nobody.stl"), encoding="utf-8")
+    assert refusal(file).value == "nobody.stl"
+    file.write_text(FILE.replace("scale: 0.001", "scale: 1"), encoding="utf-8")
+    far = refusal(file)
+    assert "m from the origin" in str(far.value)
+    assert "scale: 0.001" in far.expected
+    file.unlink()
+    with pytest.raises(ConfigError, match="expected a file that exists") as caught:
+        load_scene(file)
+    assert caught.value.value == str(file)
+
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "scenes.md"
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The scene of docs/scenes.md, with a chair of 0.4 m beside it."""
+    text = DOCS.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    corners = box_corners((400.0, 400.0, 400.0))
+    write_stl(str(tmp_path / "chair.stl"), corners, ConvexHull(corners).simplices)
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    return tmp_path / "s.yaml"
+
+
+def test_start_and_goal_of_the_example_of_the_docs_can_be_held(example: Path) -> None:
+    said: list[str] = []
+    assert not check_file(str(example), "kinova_gen3", said.append)
+    assert [line.split(":")[1][:12] for line in said[-2:]] == [" can be held"] * 2
+    assert said[-2].startswith("start pose")
+    assert said[-1].startswith("goal pose")
+
+
+@pytest.mark.parametrize(
+    ("goal", "reason"),
+    [
+        ("[0, 2.6, 3.14, -2.27, 0, 0.96, 1.57]", "leaves ["),  # beyond joint 2's limits
+        ("[0, 1.9, 3.14, -0.3, 0, 0.0, 1.57]", "asked for"),  # in the table
+        ("[0, 1.0, 3.14, 0.0, 0, 0.0, 1.57]", ""),  # stretched out: too heavy for the prior only
+    ],
+)
+def test_a_goal_is_judged_as_the_start_but_may_wait_for_tighter_bounds(
+    example: Path, goal: str, reason: str
+) -> None:
+    text = example.read_text(encoding="utf-8").replace("[0.5, 0.26, 3.14, -2.27, 0, 0.96, 1.57]", goal)
+    if not reason:
+        text = "boxes: []\n" + text[text.index("start:") :]
+    example.write_text(text, encoding="utf-8")
+    said: list[str] = []
+    reasons = check_file(str(example), "kinova_gen3", said.append)
+    if reason:
+        assert any(reason in text for text in reasons)
+        assert all(text.startswith("goal pose: ") for text in reasons)
+    else:
+        assert not reasons
+        assert said[-1].startswith("warning: goal pose")
+        assert "holding may need" in said[-1]
 
 
 # --- changes by markers ---

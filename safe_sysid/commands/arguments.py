@@ -6,13 +6,14 @@ import argparse
 import math
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from safe_sysid.errors import ConfigError
 
-__all__ = ["OneLineParser", "at_least", "check_output", "non_negative", "numbers", "pair"]
+__all__ = ["OneLineParser", "at_least", "check_directory", "check_output", "non_negative", "numbers", "pair"]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -49,7 +50,7 @@ def check_output(option: str, path: Path | None) -> None:
         path: of the file; None: nothing to check.
 
     Raises:
-        ConfigError: its directory does not exist, or it is a directory itself.
+        ConfigError: its directory does not exist or takes no files, or it is a directory itself.
     """
     if path is None:
         return
@@ -57,6 +58,37 @@ def check_output(option: str, path: Path | None) -> None:
         raise ConfigError(option, "file", str(path), "a file, this is a directory")
     if not path.parent.is_dir():
         raise ConfigError(option, "file", str(path), "a file in a directory that exists")
+    if not path.exists():
+        _try_writing(option, path, path.parent, "file")
+
+
+def check_directory(option: str, path: Path) -> None:
+    """Refuse a directory that cannot be made or written to, before anything is done for it; makes none.
+
+    Args:
+        option: its name, for the message.
+        path: of the directory, which need not exist yet.
+
+    Raises:
+        ConfigError: what exists of the path is no directory, or takes no files.
+    """
+    try:
+        nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    except OSError as error:
+        raise _unusable(option, path, "directory", error) from None
+    _try_writing(option, path, nearest, "directory")
+
+
+def _try_writing(option: str, path: Path, place: Path, what: str) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise _unusable(option, path, what, error) from None
+
+
+def _unusable(option: str, path: Path, what: str, error: OSError) -> ConfigError:
+    return ConfigError(option, what, str(path), f"a {what} that can be written ({error.strerror})")
 
 
 def non_negative(text: str) -> float:

@@ -21,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser(
         "check",
         help="check a robot's or scene's YAML file",
-        description="Reads a robot's file with its URDF, computes gains, judges the start pose; or reads a scene.",
+        description="Reads a robot's file with its URDF, computes gains, judges the start pose; or reads a scene and "
+        "judges its start and goal.",
     )
     check.add_argument("file", help="YAML file, or the name of a packaged one")
     check.add_argument(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, check_output, numbers
+from safe_sysid.commands.arguments import at_least, check_directory, check_output, numbers
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def run(options: argparse.Namespace) -> int:
             "cost that mixes in excitation would lead away from it; plan exciting trajectories first",
         )
     out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-plan-{Path(options.scene).stem}"
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    check_directory("--out", out)
+    if out.exists() and not _is_free(out):
         raise ConfigError("--out", "directory", str(out), "a new or empty directory")
     began = time.monotonic()
 
@@ -138,6 +139,20 @@ def run(options: argparse.Namespace) -> int:
     else:
         _plan(motion, box, options, say)
     return _tell(motion, options, out)
+
+
+def _is_free(out: Path) -> bool:
+    """Whether a directory holds nothing, or only what a run without a plan left there."""
+    import json
+
+    names = {path.name for path in out.iterdir()}
+    if names != {"motion.json"}:
+        return not names
+    try:
+        content = json.loads((out / "motion.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and "waypoints_rad" in content and content.get("steps") == []
 
 
 def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBox]:
@@ -195,8 +210,13 @@ def _plan(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: A
 
 def _simulate(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
     from safe_sysid.demo.drive import drive
+    from safe_sysid.planning.certificate import start_check
     from safe_sysid.planning.planner import PlannerOptions
 
+    reasons = start_check(motion.model, box, motion.scene, motion.gains, motion.start)
+    if reasons:
+        motion.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
+        return
     chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
     known = None if options.bounds is None else box
     drive(motion, known, options.payload or "8lb", options.excite or 0, chosen, options.seed, say)
@@ -213,9 +233,14 @@ def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
 
     what = f"{options.excite} exciting trajectories" if options.excite else "to the goal"
     title = f"{motion.model.name} in scene {motion.scene.name}: {what}"
-    content = write_motion(motion, out, title)
-    if options.json is not None:
-        write_text(options.json, json.dumps(content, indent=1) + "\n")
+    try:
+        content = write_motion(motion, out, title)
+        if options.json is not None:
+            write_text(options.json, json.dumps(content, indent=1) + "\n")
+    except OSError as error:  # it could be written when planning began
+        raise ConfigError(
+            "--out, --json", "file", str(error.filename), f"room for it ({error.strerror})"
+        ) from None
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     if not options.quiet:
         describe(motion, console, out)
@@ -225,6 +250,9 @@ def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
     if wrong:
         print(f"safe-sysid plan: REFUSED: {'; '.join(wrong)}", file=sys.stderr)
         return 1
+    if not motion.steps:
+        print("already there: nothing to drive, nothing to check")
+        return 0
     settings = _overrides(options.set)
     check = plans_command(out, options.robot, options.scene, settings, lockstep=not options.real_time)
     judged = ", driven in simulation without a violation" if motion.simulated is not None else ""

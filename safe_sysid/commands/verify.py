@@ -137,7 +137,7 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
             if schema is not None:
                 found[schema].append(candidate)
         if not any(found.values()):
-            raise CertificateError(f"{path}: no certificate in it: {expected}")
+            raise CertificateError(f"{path}: no certificate in it{_told_by_motion(path)}: {expected}")
         return [(schema, paths) for schema, paths in found.items() if paths]
     if not path.is_file():
         raise CertificateError(f"{path}: no such file: {expected}")
@@ -148,6 +148,19 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
     if schema not in _NAMED:
         raise CertificateError(f"{path}: schema = {schema!r}: {expected}")
     return [(_BOUNDS, [*_before(path, header), path])]
+
+
+def _told_by_motion(folder: Path) -> str:
+    """Why `plan` left no plan in a directory, if its ``motion.json`` is there and says so."""
+    try:
+        content = json.loads((folder / "motion.json").read_text("utf-8"))
+        if content["steps"] == [] and content["reached"] is True:
+            return ": its motion.json says that there was nothing to drive"
+        if content["steps"] == [] and content["reasons"]:
+            return f": its motion.json says that the motion was refused ({'; '.join(content['reasons'])})"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return ""
 
 
 def _schema(path: Path) -> str | None:

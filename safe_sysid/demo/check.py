@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.design import ControllerGains, design_gains
 from safe_sysid.demo.options import start_reasons
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.loading import load_robot
@@ -47,11 +48,31 @@ def _judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[
     reasons = [f"start pose: {reason}" for reason in start_reasons(model, scene, gains, start)]
     if not reasons:
         say("start pose: can be held with every payload of the prior, clear of everything")
-    return reasons
+    return reasons + _judge_goal(model, scene, gains, say)
+
+
+def _judge_goal(
+    model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]
+) -> list[str]:
+    if scene.goal is None:
+        return []
+    reasons = start_reasons(model, scene, gains, scene.goal)
+    # Tighter bounds lower what holding may need and the tracking theorem's terms; they move no limits, no obstacles.
+    heavy = [text for text in reasons if ": holding may need " in text or text.startswith("tracking, ")]
+    if len(heavy) < len(reasons):
+        return [f"goal pose: {reason}" for reason in reasons if reason not in heavy]
+    if heavy:
+        say(
+            "warning: goal pose: clear of everything, but it cannot be held with every payload of the prior; tighter "
+            f"bounds may allow it: {'; '.join(heavy)}"
+        )
+    else:
+        say("goal pose: can be held with every payload of the prior, clear of everything")
+    return []
 
 
 def _is_scene(file: str) -> bool:
-    """Scenes have obstacles; a name is looked up among the robots first."""
+    """Scenes have obstacles, if under a misspelt key; a name is looked up among the robots first."""
     try:
         path = config_path(file, "config")
     except ConfigError as error:
@@ -60,4 +81,5 @@ def _is_scene(file: str) -> bool:
         except ConfigError:
             raise error from None
         return True
-    return bool(set(SECTIONS.values()) & set(read_yaml(path)))
+    sections = list(SECTIONS.values())
+    return any(difflib.get_close_matches(str(key), sections, 1, 0.75) for key in read_yaml(path))

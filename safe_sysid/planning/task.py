@@ -176,8 +176,9 @@ class TaskPlanner:
         if at_rest:
             reasons = self._start_refusals(start[0], box)
             if reasons:
-                self.status, self.reasons = TaskStatus.REFUSED, reasons
-                return asked.refused(PlanStatus.START_REFUSED, *reasons)
+                self.status = TaskStatus.REFUSED
+                self.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
+                return asked.refused(PlanStatus.START_REFUSED, *self.reasons)
         if not self._waypoint_holds(start[0], box):
             return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
         result = self._step(asked)

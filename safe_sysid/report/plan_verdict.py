@@ -8,10 +8,31 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.planning.certificate import FAMILIES
+from safe_sysid.planning.certificate import FAMILIES, FamilyMargin
 from safe_sysid.planning.plan_check import PlanReport
 
-__all__ = ["print_verdict"]
+__all__ = ["over", "print_verdict", "told_margin"]
+
+
+def over(family: str, clearance_margin: float) -> str:
+    """What a family's margins are counted from if that is not the limit itself, as `` over 5 mm``; else empty.
+
+    Args:
+        family: of constraints.
+        clearance_margin: distance that the certificate asked for, m.
+    """
+    return f" over {1e3 * clearance_margin:g} mm" if family in ("clearance", "self_clearance") else ""
+
+
+def told_margin(margin: FamilyMargin, clearance_margin: float) -> str:
+    """A margin for people: those of distances say which distance they are counted from.
+
+    Args:
+        margin: the smallest of a family.
+        clearance_margin: distance that the certificate asked for, m.
+    """
+    beyond = over(margin.family, clearance_margin) if np.isfinite(margin.smallest) else ""
+    return str(margin).replace(margin.family, f"{margin.family}{beyond}", 1)
 
 
 def print_verdict(
@@ -30,8 +51,11 @@ def print_verdict(
     for title in ("box", "cells"):
         table.add_column(title, justify="right")
     units = next((r.certificate.families for r in reports if r.certificate and r.certificate.families), {})
+    margins_asked = {r.file.clearance_margin for r in reports if r.file is not None}
+    asked = margins_asked.pop() if len(margins_asked) == 1 else None
     for family in FAMILIES:
         unit = units[family].unit.removeprefix("of the ") if family in units else ""
+        unit += "" if asked is None else over(family, asked)
         table.add_column(f"{family.replace('_clearance', '')}\n{unit}", justify="right", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time\ns", justify="right")
@@ -58,9 +82,12 @@ def print_verdict(
         console.print(f"FAIL: {wrong}", markup=False)
         return
     for family in FAMILIES:
-        found = [(r.certificate.families[family], r.path.name) for r in reports if r.certificate is not None]
-        margin, name = min(found, key=lambda item: item[0].smallest)
-        told = f"{margin}" + (f" in {name}" if len(reports) > 1 and np.isfinite(margin.smallest) else "")
+        found = [(r.certificate.families[family], r) for r in reports if r.certificate is not None]
+        margin, report = min(found, key=lambda item: item[0].smallest)
+        name, file = report.path.name, report.file
+        told = (told_margin(margin, file.clearance_margin) if file is not None else f"{margin}") + (
+            f" in {name}" if len(reports) > 1 and np.isfinite(margin.smallest) else ""
+        )
         console.print(f"smallest margin: {told}", markup=False)
     for line in dict.fromkeys([*assumed, *(line for report in reports for line in report.assumed)]):
         console.print(f"assumed: {line}", markup=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from safe_sysid.planning.certificate import FAMILIES, start_check
 from safe_sysid.planning.inverse_kinematics import goal_from_pose, nearest_turn
 from safe_sysid.planning.plan_file import write_plan
 from safe_sysid.planning.planner import Planner, PlannerResult, hand_over_state
+from safe_sysid.planning.results import PlanStatus
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.report.motion_picture import draw_motion
+from safe_sysid.report.plan_verdict import over, told_margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import rotation_from_rpy
 from safe_sysid.robot.parameters import ParameterBox
@@ -186,6 +188,9 @@ def _exciting(motion: Motion, planner: Planner, box: ParameterBox, count: int) -
         answer = planner.plan_next(
             state, begin, box, i, previous, information, last=i == count - 1, calibration=calibration
         )
+        if answer.status is PlanStatus.START_REFUSED:
+            told = tuple(f"start may not be rested at: {reason}" for reason in answer.reasons)
+            answer = replace(answer, reasons=told)
         yield answer
         if answer.plan is None:
             return
@@ -208,17 +213,18 @@ def _collect(
             say(f"no step from here: {'; '.join(answer.reasons)}")
             continue
         motion.steps.append((box, answer))
-        closest = "" if answer.certificate is None else f": {_tightest(answer)}"
+        closest = "" if answer.certificate is None else f", margins: {_tightest(answer, motion.model)}"
         say(f"plan {answer.plan.sequence} in {answer.wall_time:.2f} s{more()}{closest}")
     motion.seconds = time.perf_counter() - began
 
 
-def _tightest(answer: PlannerResult) -> str:
+def _tightest(answer: PlannerResult, model: RobotModel) -> str:
     """Distances to obstacles and torque: what people ask about."""
     if answer.certificate is None:
         return ""
+    asked = model.settings.planner.clearance_margin
     families = answer.certificate.families
-    return f"{families['clearance']}, {families['torque']}"
+    return ", ".join(told_margin(families[name], asked) for name in ("clearance", "torque"))
 
 
 def write_motion(motion: Motion, out: Path, title: str) -> dict[str, Any]:
@@ -289,7 +295,8 @@ def table(motion: Motion) -> Table:
         )
     for family in FAMILIES:
         unit = units.get(family, "")
-        found.add_column(f"{family.replace('_', ' ')}{', ' + unit if unit else ''}", justify="right")
+        beyond = over(family, motion.model.settings.planner.clearance_margin).replace("over", "margin over")
+        found.add_column(f"{family.replace('_', ' ')}{beyond}{', ' + unit if unit else ''}", justify="right")
     for _, answer in motion.steps:
         if answer.plan is None or answer.certificate is None:
             continue

@@ -21,6 +21,7 @@ SINGLE = 2.0**-21
 #: No other: their nodes, units and compressed numbers change coordinates by what SINGLE does not hold.
 _FORMATS = (".stl", ".obj", ".dae", ".ply")
 _LARGEST = 200_000_000  # bytes
+_READABLE = "a readable STL, OBJ, DAE or PLY file"
 
 
 def mesh_path(name: str, beside: str | Path) -> Path:
@@ -41,14 +42,16 @@ def mesh_path(name: str, beside: str | Path) -> Path:
     elif parsed.scheme == "file":
         tried = [Path(unquote(parsed.path))]
     elif parsed.scheme and len(parsed.scheme) > 1:
-        raise ModelError(f"{beside}: mesh {name!r}: expected a path, file:// or package://")
+        expected = "a path, file:// or package://"
+        raise ModelError(f"{beside}: mesh {name!r}: expected {expected}", name, expected)
     else:
         tried = [Path(beside).parent / name]
     for path in tried:
         if path.is_file():
             return path
     where = ", ".join(str(path) for path in tried) or "AMENT_PREFIX_PATH, ROS_PACKAGE_PATH"
-    raise ModelError(f"{beside}: mesh {name!r}: expected a file that exists (looked for {where})")
+    expected = f"a file that exists (looked for {where})"
+    raise ModelError(f"{beside}: mesh {name!r}: expected {expected}", name, expected)
 
 
 def _package_places(package: str, path: str, beside: Path) -> list[Path]:
@@ -76,7 +79,7 @@ def read_mesh(
     """
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
-        raise ModelError(f"mesh {path}: {path.suffix!r}: expected a readable STL, OBJ, DAE or PLY file")
+        raise ModelError(f"mesh {path}: {path.suffix!r}: expected {_READABLE}", str(path), _READABLE)
     factor = np.broadcast_to(np.asarray(scale, float), (3,))
     try:
         if path.stat().st_size > _LARGEST:
@@ -85,7 +88,10 @@ def read_mesh(
             pass
         if path.suffix.lower() == ".dae":
             check_collada(path)
-        shape = coal.MeshLoader().load(str(path), np.ones(3))
+        try:
+            shape = coal.MeshLoader().load(str(path), np.ones(3))
+        except Exception as error:  # its text is about the library's own code
+            raise ModelError(f"mesh {path}: expected {_READABLE}", str(path), _READABLE) from error
         count = int(shape.num_vertices)
         vertices = np.array(shape.vertices(), dtype=float).reshape(count, 3) * factor
         faces = [shape.tri_indices(i) for i in range(int(shape.num_tris))]
@@ -96,7 +102,7 @@ def read_mesh(
         raise
     except Exception as error:  # assimp's and the file system's ways of failing are many
         raise ModelError(
-            f"mesh {path}: {' '.join(str(error).split())[:200]}: expected a readable STL, OBJ, DAE or PLY file"
+            f"mesh {path}: {' '.join(str(error).split())[:200]}: expected {_READABLE}", str(path), _READABLE
         ) from error
     if not len(triangles) or not np.all(np.isfinite(vertices)):
         raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected some, with finite corners")

@@ -100,10 +100,10 @@ class Obstacle:
         self._freeze("points", (len(local), 3))
         reach = max(float(np.abs(self.points).max()) + self.radius, float(np.abs(self.xyz).max()))
         if not reach <= LARGEST:
-            raise ModelError(
-                f"{self.kind} {self.name!r} reaches {reach:g} m from the origin: expected at most {LARGEST:g} (lengths "
-                "are in metres)"
-            )
+            hint = "; of a mesh in millimetres: scale: 0.001" if self.kind == "mesh" else ""
+            expected = f"at most {LARGEST:g} m (lengths are in metres{hint})"
+            value = f"{self.name} reaches {reach:g} m from the origin"
+            raise ModelError(f"{self.kind} {value}: expected {expected}", value, expected)
 
     def _freeze(self, key: str, shape: tuple[int, ...] | None, positive: bool = False) -> None:
         value = frozen_array(getattr(self, key), shape, f"{self.kind} {self.name}.{key}")

@@ -204,21 +204,29 @@ def load_scene(name_or_path: str | Path) -> Scene:
     path = config_path(name_or_path, "config/scenes")
     data = read_yaml(path)
     data.setdefault("name", path.stem)
+    parsed = validate(str(path), data, _SceneFile)
     sections = set(SECTIONS.values())
     if not sections & set(data):
         expected = f"a value (required), or one of {', '.join(sorted(sections - {'boxes'}))}; [] if nothing is around"
         raise ConfigError(str(path), "boxes", "missing", expected)
-    parsed = validate(str(path), data, _SceneFile)
     obstacles: list[Obstacle] = []
     for key, build in _BUILDERS.items():
         for i, entry in enumerate(getattr(parsed, key)):
             try:
                 obstacles.append(build(entry, path))
             except SafeSysIdError as error:
-                raise ConfigError(str(path), f"{key}[{i}]", entry.name, str(error)) from error
+                raise _refusal(str(path), f"{key}[{i}]", error) from error
     pairs = frozenset(frozenset(pair) for pair in parsed.allowed_pairs)
     start, goal = (None if pose is None else np.array(pose) for pose in (parsed.start, parsed.goal))
     return Scene(parsed.name, tuple(obstacles), pairs, start, goal, str(path))
+
+
+def _refusal(file: str, key: str, error: SafeSysIdError) -> ConfigError:
+    """What is wrong with an obstacle, as one value and one expectation."""
+    if isinstance(error, ModelError) and error.expected:
+        return ConfigError(file, key, error.value, error.expected)
+    value, _, expected = str(error).rpartition(": expected ")
+    return ConfigError(file, key, value or str(error), expected if value else "an obstacle")
 
 
 def _read_mesh_obstacle(entry: _MeshFile, path: Path) -> SceneMesh:

@@ -80,6 +80,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     file = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(file, "file", file, "a file that exists") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(file, "file", str(error), "a readable UTF-8 text file") from error
     try:
@@ -190,7 +192,11 @@ def validate(file: str, data: Mapping[str, Any], model: type[ModelT]) -> ModelT:
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        # A misspelt key is why another one is missing: it comes first.
+        problems = sorted(
+            error.errors(include_url=False),
+            key=lambda problem: "did you mean" not in _translate(problem, model)[2],
+        )
         key, value, expected = _translate(problems[0], model)
         if len(problems) > 1:
             more = ", ".join(dict.fromkeys(_translate(problem, model)[0] for problem in problems[1:]))
