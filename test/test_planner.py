@@ -19,12 +19,14 @@ from safe_sysid.planning import (
     hand_over_state,
     verify_plan,
 )
+from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.planner import verdict_of
 from safe_sysid.planning.verdicts import Verdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import load_scene
+from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
 @pytest.fixture(scope="module")
@@ -338,3 +340,12 @@ def test_stop_rule(model: RobotModel) -> None:
 def test_options_are_checked(changes: dict[str, object]) -> None:
     with pytest.raises(PlanError, match=next(iter(changes))):
         PlannerOptions(**changes)
+
+
+def test_knots_of_the_rest_are_whole_nanoseconds() -> None:
+    """Messages count nanoseconds; a plan whose knots they would move is not the certified one."""
+    start = np.array([np.zeros(2), np.zeros(2), np.zeros(2)])
+    before = QuinticTrajectory.to_rest(start, np.ones(2), 3.1)
+    family = TrajectoryFamily.along(before, before.state(1.6)[:3], 1.6, np.ones(2), 3.0)
+    assert family is not None
+    assert family.trajectory(np.zeros(2)).times.tolist() == [0.0, 1.5, 3.0]

@@ -156,12 +156,11 @@ class PlantNode(BaseNode):
         before = self._stamp
         for step in pacer.due(now):
             if self._alone and self._is_at_rest():
-                break
+                if self._stamp == before:
+                    return
+                break  # whoever takes over answers the last state told: it must be the one that is waited for
             self._advance(*step)
-        if self._stamp == before:
-            return
         self._skipped += max((self._stamp - before) // self._period - 1, 0)
-        # Whoever takes over answers the last state told: it must be the one that is waited for.
         self._publish()
 
     def _is_at_rest(self) -> bool:

@@ -107,7 +107,8 @@ class TrajectoryFamily:
             None if its rest takes longer than ``duration``, or would make more than the three knots a plan may have.
         """
         later = previous.times > since + _LEAST
-        times = np.append(0.0, previous.times[later] - since)
+        # Whole nanoseconds, as messages count time: 3.1 - 1.6 is 1.5000000000000002. What it moves is certified anew.
+        times = np.append(0.0, np.round((previous.times[later] - since) * 1e9) / 1e9)
         if len(times) < 2 or times[-1] > duration:
             return None
         if times[-1] > duration - _LEAST:
