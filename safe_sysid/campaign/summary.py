@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-__all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
+__all__ = ["CATEGORIES", "as_json", "complaint", "groups_of", "is_sound", "summarise", "table"]
 
 #: Settings by which the table of an identification campaign is broken down.
 CATEGORIES = (
@@ -75,13 +75,19 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
     """Everything of a campaign: what it was, the counts, the counts by category, and all trials by index."""
     trials = sorted(trials, key=lambda trial: trial["index"])
     by_category = {
-        category: {str(value): summarise(part) for value, part in _groups(trials, category)}
+        category: {str(value): summarise(part) for value, part in groups_of(trials, category)}
         for category in CATEGORIES
     }
     return {**header, **summarise(trials), "by": by_category, "results": trials}
 
 
-def _groups(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, list[dict[str, Any]]]]:
+def groups_of(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, list[dict[str, Any]]]]:
+    """Results by the value of one setting, in order; those without settings are left out.
+
+    Args:
+        trials: results.
+        category: name of the setting.
+    """
     groups: dict[Any, list[dict[str, Any]]] = {}
     for trial in trials:
         if "settings" in trial:
@@ -107,7 +113,7 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     _add(out, "all", trials, bold=True)
     for category in CATEGORIES:
         out.add_section()
-        for value, part in _groups(trials, category):
+        for value, part in groups_of(trials, category):
             _add(out, f"{category} {value:g}" if isinstance(value, float) else f"{category} {value}", part)
     return out
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from safe_sysid.campaign.summary import groups_of
+
 __all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
 
 #: Settings by which the table is broken down.
@@ -83,7 +85,7 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
     """Everything of a campaign: what it was, the counts, also by category, and all trials, with what repeats them."""
     trials = sorted(trials, key=lambda trial: trial["index"])
     by_category = {
-        category: {str(value): _short(summarise(part)) for value, part in _groups(trials, category)}
+        category: {str(value): _short(summarise(part)) for value, part in groups_of(trials, category)}
         for category in CATEGORIES
     }
     broken = header["options"].get("break")
@@ -95,14 +97,6 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
 
 def _short(counts: dict[str, Any]) -> dict[str, Any]:
     return {key: counts[key] for key in ("trials", "enclosures", "violations", "errors", "seconds")}
-
-
-def _groups(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, list[dict[str, Any]]]]:
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for trial in trials:
-        if "settings" in trial:
-            groups.setdefault(trial["settings"][category], []).append(trial)
-    return sorted(groups.items(), key=lambda item: (isinstance(item[0], str), item[0]))
 
 
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
@@ -129,7 +123,7 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     _add(out, "all", trials, bold=True)
     for category in CATEGORIES:
         out.add_section()
-        for value, part in _groups(trials, category):
+        for value, part in groups_of(trials, category):
             _add(out, f"{category} {value}", part)
     out.add_section()
     for name, (middle, most) in summarise(trials)["nearest"].items():
