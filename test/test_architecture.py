@@ -30,6 +30,7 @@ ROOMS = (
     "simulation",
     "episode",
     "campaign",
+    "experiments",
     "nodes",
     "report",
     "demo",
