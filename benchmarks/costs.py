@@ -1,13 +1,12 @@
-"""Which cost narrows the published intervals fastest; PSO's tables IV and V.
+"""Which cost narrows the published intervals fastest. PSO's tables IV and V: ``safe-sysid experiment pso``.
 
 `runs` drives whole episodes in lock-step (MuJoCo plant, four plans) that differ only in what plans are chosen by, one
 line of JSON each, and goes on where it was interrupted. `tables` prints what such a file says: final widths by cost,
-and the condition number of PSO's momentum observation matrix beside Table V. `correlation` is Table IV.
+and the condition number of PSO's momentum observation matrix beside Table V, for every cost.
 
     python benchmarks/costs.py runs --out costs.jsonl --seeds 5
     python benchmarks/costs.py runs --out five.jsonl --costs condition random --payloads 4lb 5lb 6lb 7lb 8lb
     python benchmarks/costs.py tables --out costs.jsonl
-    python benchmarks/costs.py correlation --motions 100
 """
 
 from __future__ import annotations
@@ -20,21 +19,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.campaign.excitation.correlation import TABLE_FOUR, FourierDraw, condition_correlations
 from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
 from safe_sysid.campaign.excitation.tables import condition_rows, width_rows
 from safe_sysid.planning.costs import COST_NAMES
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 COSTS = (*(name for name in COST_NAMES if name != "goal"), RANDOM)
-#: Slow motions, as an arm is usually excited, and fast ones, whose shortest period is no longer far from the windows.
-DRAWS = {"slow": FourierDraw(), "fast": FourierDraw(base=1.0, harmonics=10, coefficient=3.0)}
 
 
 def attempt(case: CostCase) -> dict[str, Any]:
@@ -100,33 +94,12 @@ def tables(records: list[dict[str, Any]], reference: str, console: Console) -> b
     return not failed and all(row.sound for row in rows)
 
 
-def correlation(options: argparse.Namespace, console: Console) -> None:
-    """Print Table IV."""
-    model = load_robot(options.robot)
-    table = Table(title=f"correlation of cond(W) and cond(Y), {options.motions} random Fourier motions")
-    for column in (
-        "h",
-        "paper",
-        *(f"{name}: {what}" for name in DRAWS for what in ("euler", "trapezoid", "ranks")),
-    ):
-        table.add_column(column, justify="right")
-    columns = []
-    for name, draw in DRAWS.items():
-        found = condition_correlations(model, options.motions, options.seed, draw=draw)
-        low, high = np.quantile(found.torque, [0.0, 1.0])
-        console.print(f"{name} ({draw}): cond(W) {low:.1f} to {high:.1f}")
-        columns += [found.pearson(), found.pearson("trapezoid"), found.spearman()]
-    for i, (h, theirs) in enumerate(TABLE_FOUR.items()):
-        table.add_row(str(h), f"{theirs:.4f}", *(f"{column[i]:.4f}" for column in columns))
-    console.print(table)
-
-
 def main() -> int:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["runs", "tables", "correlation"])
+    parser.add_argument("what", choices=["runs", "tables"])
     parser.add_argument("--out", type=Path, default=Path("costs.jsonl"))
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--costs", nargs="+", default=list(COSTS))
@@ -136,13 +109,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--reference", default=RANDOM, help="cost that the others are compared with")
-    parser.add_argument("--motions", type=int, default=100, help="of the correlation")
-    parser.add_argument("--seed", type=int, default=0, help="of the correlation")
     options = parser.parse_args()
     console = Console()
-    if options.what == "correlation":
-        correlation(options, console)
-        return 0
     if options.what == "runs":
         runs(options, console)
     return 0 if tables(read(options.out), options.reference, console) else 1

@@ -33,7 +33,7 @@ def study(console: Console) -> list[dict[str, Any]]:
     """One setting of the synthesis after the other, from the declared ones; widest trajectory of the family."""
     scene = load_scene("six_boxes")
     grid: list[dict[str, Any]] = [{}]
-    grid += [{"controller.uncertainty": s} for s in (8.8, 4.0, 1.5, 1.0)]
+    grid += [{"controller.uncertainty": s} for s in (7.4, 4.0, 1.5, 1.0)]
     grid += [{"controller.inertia_ratio": s} for s in (2.15, 1.8, 1.4)]
     grid += [{"controller.kappa": s} for s in (15.0, 7.0, 5.0, 3.0)]
     grid += [{"controller.K_r": s} for s in (5.0, 2.0, 1.5, 1.0)]

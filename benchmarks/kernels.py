@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.control.design import design_gains
+from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.reachability.cells import TrackingSet, time_cells
@@ -93,6 +94,7 @@ def main() -> None:
     home = np.array(model.settings.home)
     reference = np.stack([home, 0 * home, 0 * home])
     box = model.arm_prior
+    in_use = ModelInUse(model.theta_nominal, box.mid, box.rad)
 
     def rnea() -> None:
         pin.rnea(peer, data, q[0], qd[0], qdd[0])
@@ -106,7 +108,7 @@ def main() -> None:
         ),
         (
             "one step of the robust law",
-            median(lambda: law.step(home, 0 * home, reference, box.mid, box.rad), options.runs, 1000),
+            median(lambda: law.step(0.0, home, 0 * home, reference, in_use), options.runs, 1000),
             "pin.rnea once",
             median(rnea, options.runs, 1000),
         ),

@@ -144,7 +144,7 @@ class Episode:
         take = round(self._id_settings.take_after_s / period)
         n, controller, out = self.model.n, self.controller, self.result
         measurement = self.plant.measurement
-        reasons = controller.start(measurement.stamp, measurement.q, measurement.qd)
+        reasons = controller.start(measurement.stamp, measurement.q, measurement.qd, measurement.effort)
         if reasons:
             raise PlanError("start refused: " + "; ".join(reasons))
         start, rest = measurement.stamp, measurement.q.copy()

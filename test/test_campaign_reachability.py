@@ -152,7 +152,7 @@ def torque_remainder_dropped(modules):
     def change(kernel):
         def broken(*arguments):
             kernel(*arguments)
-            nominal = arguments[-4]
+            nominal = arguments[-3]
             nominal[..., -1] = 0.0
 
         return broken
@@ -271,16 +271,11 @@ def quadratic_dropped(modules):
     replace(modules, "magnitudes", "quadratic_bound", lambda _: lambda *_: 0.0)
 
 
-def measure_of_the_middle(modules):
-    def change(measure):
-        def broken(entries, *rest):
-            middle = np.zeros_like(entries)
-            middle[..., 0] = entries[..., 0]
-            return measure(middle, *rest)
+def measure_of_the_mean_row(modules):
+    def change(_):
+        return lambda spread, weights: np.sqrt((spread**2 * weights).mean(axis=-1))
 
-        return broken
-
-    replace(modules, "magnitudes", "weighted_measure", change)
+    replace(modules, "torque", "uncertainty_measure", change)
 
 
 MUTATIONS = {
@@ -297,7 +292,7 @@ MUTATIONS = {
     "friction sign of the middle": (friction_sign_of_the_middle, CRAWL),
     "sign of the middle": (sign_of_the_middle, CRAWL),
     "quadratic dropped": (quadratic_dropped, CRAWL),
-    "S of the middle": (measure_of_the_middle, BOX),
+    "S of the mean row": (measure_of_the_mean_row, BOX | {"joints": 4}),
 }
 
 

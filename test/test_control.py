@@ -8,6 +8,7 @@ from rigid_arm import RigidArm
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, tracking_margins
+from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.loading import load_robot
@@ -31,6 +32,10 @@ def model() -> RobotModel:
 @pytest.fixture(scope="module")
 def gains(model: RobotModel) -> ControllerGains:
     return design_gains(model, lockstep=True)
+
+
+def in_use(box: ParameterBox) -> ModelInUse:
+    return ModelInUse(box.mid, box.mid, box.rad)
 
 
 def draw(model: RobotModel, seed: int, payload: str = "8lb", mode: str = "corner") -> np.ndarray:
@@ -58,11 +63,11 @@ def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: Controlle
             reference = (
                 np.stack([q, qd, rng.uniform(-1, 1, model.n)]) + rng.normal(size=(3, model.n)) * 0.01 * scale
             )
-            torque = law.step(q, qd, reference, box.mid, box.rad)
+            torque = law.step(0.0, q, qd, reference, in_use(box))
             e, de = reference[0] - q, reference[1] - qd
             w_s = slotine_li_regressor(
                 model.kinematics,
-                q,
+                q + gains.lead * qd,
                 qd,
                 reference[1] + gains.K_r * e,
                 reference[2] + gains.K_r * de,
@@ -80,7 +85,7 @@ def test_torque_is_continuous_in_the_error(model: RobotModel, gains: ControllerG
     direction = rng.normal(size=model.n)
     last = None
     for s in np.linspace(-2e-3, 2e-3, 4001):
-        torque = law.step(START, s * direction, np.stack([START, z, z]), box.mid, box.rad).copy()
+        torque = law.step(0.0, START, s * direction, np.stack([START, z, z]), in_use(box)).copy()
         if last is not None:
             assert np.max(np.abs(torque - last)) < 0.5  # a jump in the robust term would be tens of N m
         last = torque
@@ -90,9 +95,13 @@ def test_point_box_gives_computed_torque(model: RobotModel, gains: ControllerGai
     law = RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
     theta, rng = model.theta_nominal, np.random.default_rng(2)
     q, qd, q_d, qd_d, qdd_d = rng.uniform(-1, 1, (5, model.n))
-    torque = law.step(q, qd, np.stack([q_d, qd_d, qdd_d]), theta, np.zeros_like(theta))
+    torque = law.step(
+        0.0, q, qd, np.stack([q_d, qd_d, qdd_d]), ModelInUse(theta, theta, np.zeros_like(theta))
+    )
     e, de = q_d - q, qd_d - qd
-    w_s = slotine_li_regressor(model.kinematics, q, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01)
+    w_s = slotine_li_regressor(
+        model.kinematics, q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01
+    )
     np.testing.assert_allclose(torque, w_s @ theta + gains.K_d * (de + gains.K_r * e), rtol=1e-12, atol=1e-9)
 
 
@@ -123,7 +132,7 @@ def test_energy_stays_below_its_bound_under_attack(
     period = model.settings.timing.period_s
     for k in range(1200):
         reference = trajectory.state(k * period)
-        torque = law.step(arm.q, arm.qd, reference, box.mid, box.rad).copy()
+        torque = law.step(0.0, arm.q, arm.qd, reference, in_use(box)).copy()
         energy = 0.5 * law.r @ arm.inertia(arm.q) @ law.r
         worst = max(worst, energy / gains.V_max)
         assert energy <= gains.V_max
@@ -148,7 +157,7 @@ def test_bound_holds_from_the_worst_start(model: RobotModel, gains: ControllerGa
         r *= np.sqrt(2 * gains.V_max / (r @ arm.inertia(arm.q) @ r)) * (1 - 1e-9)
         arm.qd = -r
         for _ in range(60):
-            torque = law.step(arm.q, arm.qd, np.stack([START, z, z]), box.mid, box.rad).copy()
+            torque = law.step(0.0, arm.q, arm.qd, np.stack([START, z, z]), in_use(box)).copy()
             assert 0.5 * law.r @ arm.inertia(arm.q) @ law.r <= gains.V_max
             a = gains.assumptions
             arm.step(torque - np.sign(law.r) * (a.actuator_abs + a.actuator_rel * np.abs(torque)), 1e-3)
@@ -244,7 +253,7 @@ def test_gains_shrink_with_the_box(model: RobotModel) -> None:
     for _ in range(20):
         q, qd, qdd = rng.uniform(-1, 1, (3, model.n))
         reference = np.stack([q, qd, qdd])
-        law.step(q, qd, reference, box.mid, box.rad)
+        law.step(0.0, q, qd, reference, in_use(box))
         outer = law.uncertainty
-        law.step(q, qd, reference, inner.mid, inner.rad)
+        law.step(0.0, q, qd, reference, in_use(inner))
         assert law.uncertainty <= outer

@@ -214,12 +214,25 @@ def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
     loop.run(0.2)
     assert "tracking" in str(c.reset_box())
     loop.run(1.0)
+    assert c.offer_box(loop.truth_box(0.1, 1), loop.t) is None
+    loop.run(0.4)
+    assert c.box.identity == "0:1"
+    begin = len(loop.torques)
     assert c.reset_box() is None
+    assert "already" in str(c.reset_box())
+    assert "reset" in str(c.offer_box(loop.truth_box(0.05, 2), loop.t))
+    end = c._hold[0].copy()
+    assert "reset" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
+    loop.run(0.3)
+    assert (
+        np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
+    )  # the box grows, the torque does not jump
     assert c.box.identity == "1:0"
-    assert "epoch" in str(c.offer_plan(plan_from(rest(hold), loop.t + 1, "0:0"), loop.t))
+    assert [b.identity for b in loop.announced] == ["0:1", "1:0"]
+    assert "epoch" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
 
 
-@pytest.mark.parametrize("bad", ["nan", "old", "gap"])
+@pytest.mark.parametrize("bad", ["nan", "jump", "fast", "clock", "gap"])
 def test_bad_measurements_brake_along_the_tail(loop: Loop, bad: str) -> None:
     c = loop.controller
     hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
@@ -227,10 +240,21 @@ def test_bad_measurements_brake_along_the_tail(loop: Loop, bad: str) -> None:
     assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
     loop.run(0.3)
     assert c.state is ControllerState.TRACKING
+    q, qd, shift = loop.arm.q, loop.arm.qd, np.eye(loop.model.n)[2]
     if bad == "nan":
-        assert c.step(loop.t + PERIOD, loop.arm.q * np.nan, loop.arm.qd).torque is None
-    elif bad == "old":
-        assert c.step(loop.t - 0.1, loop.arm.q, loop.arm.qd).torque is None
+        assert c.step(loop.t + PERIOD, q * np.nan, qd).torque is None
+    elif bad == "jump":
+        assert c.step(loop.t + PERIOD, q + 0.01 * shift, qd).torque is None
+        assert "joint_3 jumped by 0.01" in c.reason
+    elif bad == "fast":
+        assert c.step(loop.t + PERIOD, q, qd + 9.0 * shift).torque is None
+        assert "velocity of joint_3 is 9" in c.reason
+    elif bad == "clock":
+        assert c.step(loop.t - 1.0, q, qd).torque is None
+        assert c.state is ControllerState.TRACKING  # it may have been overtaken on its way
+        assert c.step(loop.t - 0.999, q, qd).torque is None
+        assert c.state is ControllerState.FAULT
+        assert "went back by" in c.reason
     else:
         c.step(loop.t + 0.2, loop.arm.q, loop.arm.qd)
     assert c.state in (ControllerState.BRAKING, ControllerState.FAULT)

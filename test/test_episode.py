@@ -70,9 +70,13 @@ def test_nothing_is_violated_and_every_bound_holds(model: RobotModel) -> None:
 
 
 def test_noise_beyond_what_is_declared_is_noticed(model: RobotModel) -> None:
-    """Sensors ten times worse than declared: the identifier says so and keeps its last box; motion stays safe."""
-    noise = NoiseModel("uniform", torque_abs=0.5, torque_rel=0.25)
-    result, plant = run(model, "open", 7, noise=noise)
+    """Sensors ten times worse than declared: the identifier says so and keeps its last box; motion stays safe.
+
+    With an offset in proportion the start is refused: at rest an arm knows its torques too well for that.
+    """
+    with pytest.raises(PlanError, match="start refused: joint_1: effort"):
+        run(model, "open", 7, noise=NoiseModel("uniform", torque_abs=0.5, torque_rel=0.25))
+    result, plant = run(model, "open", 7, noise=NoiseModel("uniform", torque_abs=0.05, torque_rel=0.25))
     assert any(update.status is UpdateStatus.EMPTY_SET for _, update in result.updates)
     assert plant.contact_steps == 0
     assert np.all(np.abs(plant.truth()["tau_applied"]) <= model.limits.torque)

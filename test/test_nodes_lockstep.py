@@ -31,7 +31,8 @@ FAST: dict[str, Any] = {
     "planner": {"t_f": 1.0, "t_p": 0.5, "intervals": 32, "k_range": 0.1, "iteration_budget": 6, "plans": 2},
     "identification": {"update_s": 0.5, "take_after_s": 0.3},
 }
-_NOT_COMPARED = ("compute_us", "period_us", "latency_us")
+_TIMES = ("compute", "period", "latency")
+_NOT_COMPARED = [f"{name}_{kind}" for name in _TIMES for kind in ("us", "histogram")]
 
 
 def load(path: Path) -> dict[str, np.ndarray]:

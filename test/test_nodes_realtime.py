@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
-from ros_harness import Probe, end_all, running
+from ros_harness import NodeProcess, Probe, end_all, running
+from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import load, references
 
@@ -85,7 +88,10 @@ def test_a_late_command_moves_the_arm_like_two_shorter_periods() -> None:
 def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead_controller(
     tmp_path: Path,
 ) -> None:
-    nodes = {"plant": {"payload": "4lb", "watchdog_s": 0.1, "priority": 10}, "controller": {"priority": 10}}
+    nodes = {
+        "plant": {"payload": "4lb", "watchdog_s": 0.1, "realtime.priority": 10},
+        "controller": {"realtime.priority": 10},
+    }
     patient = {"measurement": {"max_age_s": 0.5}}  # machines that run tests stall
     with running(tmp_path, nodes, patient, lockstep=False) as processes, Probe() as probe:
         seen = references(probe)
@@ -111,3 +117,60 @@ def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead
     assert np.max(np.abs(control["q_d"] - control["e"] - plant["q"][rows])) < 1e-9
     assert np.all(np.abs(plant["q"][-1] - plant["q"][0]) < 0.01)
     assert len(plant["delay"]) == len(plant["age"]) > 50
+
+
+@pytest.mark.ros
+def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -> None:
+    """The plant is there long before its controller, and rests: whoever joins must still hear of it, and move it.
+
+    Plans begin and end at times since 1970, in whole nanoseconds, and go from rest to rest. On a machine that stalls
+    the controller may give up in between; then it is started again, as a user would.
+    """
+    slow = {"measurement": {"max_age_s": 0.5}}
+    common = {"lockstep": False, "run_dir": str(tmp_path), "overrides": json.dumps(slow)}
+    plant = {"payload": "5lb", "watchdog_s": 0.5, "realtime.priority": 10}
+    with running(tmp_path, {"plant": plant}, slow, lockstep=False) as processes, Probe() as probe:
+        processes["plant"].wait_ready()
+        probe.spin(1.5)
+        nodes: dict[str, dict[str, object]] = {"identifier": {}, "planner": {"plans": 2}}
+        nodes["controller"] = {"realtime.priority": 11}
+        for name, parameters in nodes.items():
+            processes[name] = NodeProcess(name, {**common, **parameters}, tmp_path)
+        for name in nodes:
+            processes[name].wait_ready()
+        starts = {
+            name: probe.node.create_client(Trigger, f"{name}/start") for name in ("controller", "planner")
+        }
+        states: list[str] = []
+        asked = [0.0]
+
+        def over() -> bool:
+            state, phase = probe.state(), probe.value("planner", "phase")
+            if state and states[-1:] != [state]:
+                states.append(state)
+            stuck = state in ("idle", "fault") or (phase == "over" and state == "holding")
+            since = (
+                states[len(states) - states[::-1].index("tracking") :] if "tracking" in states else ["idle"]
+            )
+            done = phase == "over" and state == "holding" and not {"idle", "fault"} & set(since)
+            if stuck and not done and time.monotonic() - asked[0] > 5.0:
+                asked[0] = time.monotonic()
+                starts["planner" if state == "holding" else "controller"].call_async(Trigger.Request())
+            return done
+
+        probe.wait(over, "a run with a tracked plan")
+        assert probe.value("plant", "contact steps") == "0"
+        for key in ("period", "compute", "latency"):
+            assert " ms of " in probe.value("controller", key), key
+        assert probe.value("controller", "commands late, not covered").isdigit()
+        assert {status for status, _ in end_all(processes).values()} == {0}
+    control, simulated = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
+    assert_within_limits(load_robot("kinova_gen3"), simulated)
+    names = control["states"][control["state"]]
+    # A plan was driven for most of its length; on a slow machine it may be a timid one.
+    assert np.sum(np.isin(names, ("tracking", "braking"))) > 700
+    assert control["period_histogram"].sum() > 0.9 * len(names)
+    # Every state is told, answered or not: one after the other, except where the machine stalled.
+    assert np.mean(np.diff(control["stamp"]) == 1_000_000) > 0.25
+    # Before the controller came the arm was held by its drives; its states were told all the same.
+    assert (control["stamp"][0] - simulated["origin_ns"]) > 1.4e9

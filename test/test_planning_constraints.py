@@ -147,8 +147,8 @@ def test_margins_are_those_of_direct_evaluation(model: RobotModel) -> None:
     assert np.all(
         raw["torque"] <= (model.limits.torque - np.abs(regressor @ corners.T).max(axis=(0, 2))) + 1e-9
     )
-    exact = np.sqrt((np.square(regressor) / c.gains.inertia_lower[:, None]).sum(axis=1))
-    assert raw["tracking"][0] == pytest.approx(a.uncertainty - (exact @ box.rad).max())
+    exact = np.sqrt((np.square(np.abs(regressor) @ box.rad) / c.gains.inertia_lower).sum(axis=1))
+    assert raw["tracking"][0] == pytest.approx(a.uncertainty - exact.max())
     assert np.allclose(raw["jerk"], (a.jerk - np.abs(x[:, 3])).min(axis=0))
     assert np.allclose(raw["acceleration"], (a.acceleration - np.abs(x[:, 2])).min(axis=0))
     limit = np.minimum(a.velocity, model.limits.velocity)
@@ -195,8 +195,8 @@ def test_slopes_of_torque_and_measure_on_random_states(model: RobotModel) -> Non
 
     def both(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         w = torque_regressor(model.kinematics, x[0], x[1], x[2], transition)
-        effort = np.abs(w @ box.mid) + np.abs(w) @ box.rad
-        return effort, np.sqrt((np.square(w) / weight[:, None]).sum(axis=1)) @ box.rad
+        spread = np.abs(w) @ box.rad
+        return np.abs(w @ box.mid) + spread, np.sqrt((np.square(spread) / weight).sum(axis=1))
 
     at = rng.integers(0, 6, (4, 7))
     torque, measure = effort_slopes(model.kinematics, tuple(state), transition, box, weight, at, at[:, 0])

@@ -48,6 +48,24 @@ def test_nothing_is_found_outside(n: int) -> None:
     assert result.measure_tightness > 0.7
 
 
+@pytest.mark.parametrize("n", [2, 5])
+def test_regressor_at_the_position_ahead(n: int) -> None:
+    """The controller's regressor is that of ``q + lead qd``; an enclosure that does not know it is broken."""
+    rng = np.random.default_rng(200 + n)
+    kin, theta, damping, inertia, v_c = setting(n, rng)
+    box, trajectory, tracking = random_box(theta, rng), random_trajectory(n, rng), random_tracking(n, rng)
+    cells = time_cells(trajectory, 64)
+    excess = {}
+    for told in (0.05, 0.0):
+        found = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c, lead=told)
+        result = attack_torque(
+            kin, box, trajectory, cells, tracking, damping, inertia, v_c, found, np.random.default_rng(1),
+            which=np.arange(0, cells.count, 8), population=2, steps=10, lead=0.05,
+        )  # fmt: skip
+        excess[told] = max(result.torque, result.measure)
+    assert excess[0.05] <= ROUNDING < excess[0.0]
+
+
 @settings(max_examples=12, deadline=None)
 @given(seed=SEEDS)
 def test_regressor_holds_at_sampled_errors(seed: int) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import OneLineParser, at_least, check_output, non_negative
+from safe_sysid.commands.arguments import OneLineParser, at_least, non_negative
+from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,11 +82,7 @@ def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
         "--trials", type=at_least(1), default=trials, metavar="N", help="(default: %(default)s)"
     )
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
-    where = parser.add_argument_group("where it runs").add_mutually_exclusive_group()
-    where.add_argument(
-        "--jobs", type=at_least(0), default=0, metavar="J", help="processes; 0 for one per core (default)"
-    )
-    where.add_argument("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://host:8786, instead")
+    add_places(parser)
     files = parser.add_argument_group("results")
     files.add_argument("--json", type=Path, metavar="FILE", help="summary and all trials, at the end")
     files.add_argument(
@@ -105,10 +98,9 @@ def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a campaign, or repeat one of its trials."""
-    from safe_sysid.campaign.runner import THREAD_VARIABLES, Campaign
+    from safe_sysid.campaign.runner import Campaign
 
-    for name in THREAD_VARIABLES:  # read when numpy is imported, a few lines from here
-        os.environ.setdefault(name, "1")
+    one_thread()
     settings = _settings(options)
     campaign = Campaign(options.action, options.seed, settings)
     if options.only is not None:
@@ -138,33 +130,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from safe_sysid.campaign.results import CampaignError, ResultFile, write_summary
+    from safe_sysid.campaign.results import CampaignError, write_summary
 
     summary = campaign.summary()
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
     if options.resume and out is None:
         raise CampaignError("--resume: expected --out FILE or --json FILE, to say what to go on with")
-    _check_outputs(**{"--json": options.json, "--out": out})
-    trials: dict[int, dict[str, Any]] = {}
-    interrupted = False
-    _stop_on_terminate()
-    file = ResultFile(out, campaign.header(), options.resume) if out is not None else None
-    try:
-        if file is not None:
-            trials |= {i: trial for i, trial in file.done.items() if i < options.trials}
-        missing = [i for i in range(options.trials) if i not in trials]
-        for results in _shown(
-            _executed(campaign, missing, options), summary.is_sound, options.trials, len(trials)
-        ):
-            if file is not None:
-                file.append(results)
-            trials |= {result["index"]: result for result in results}
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        if file is not None:
-            file.__exit__(None, None, None)
-    found = [trials[i] for i in sorted(trials)]
+    check_outputs(**{"--json": options.json, "--out": out})
+    found, interrupted = collect(campaign, options.trials, out, summary.is_sound, options)
     if options.json is not None:
         write_summary(options.json, summary.as_json(campaign.header(), found))
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
@@ -185,79 +158,6 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
         return 130
     wrong = [trial for trial in found if "error" in trial or not (attacked or summary.is_sound(trial))]
     return 1 if wrong else 0
-
-
-def _check_outputs(**files: Path | None) -> None:
-    """Refuse, before anything runs, files that cannot be written."""
-    from safe_sysid.campaign.results import CampaignError
-    from safe_sysid.errors import ConfigError
-
-    for option, path in files.items():
-        try:
-            check_output(option, path)
-        except ConfigError as error:
-            raise CampaignError(str(error)) from None
-
-
-def _stop_on_terminate() -> None:
-    """What a batch system sends at the end of its patience is taken as Ctrl-C: results are summed up, workers end."""
-    if threading.current_thread() is threading.main_thread():
-
-        def stop(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        signal.signal(signal.SIGTERM, stop)
-
-
-def _executed(
-    campaign: Campaign, indices: list[int], options: argparse.Namespace
-) -> Iterator[list[dict[str, Any]]]:
-    from safe_sysid.campaign.runner import in_dask, in_processes
-
-    campaign.function()  # what cannot be imported is said here, once
-    if not indices:
-        return iter(())
-    if options.scheduler:
-        return in_dask(campaign, indices, options.scheduler)
-    jobs = options.jobs or os.cpu_count() or 1
-    return in_processes(campaign, indices, min(jobs, len(indices)))
-
-
-def _shown(
-    parts: Iterator[list[dict[str, Any]]], is_sound: Callable[[dict[str, Any]], bool], total: int, done: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Pass results on and show how far things are; closes the source in any case, so that workers end."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
-        TimeRemainingColumn(), TextColumn("{task.fields[wrong]}"),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("trials", total=total, completed=done, rate="", wrong="")
-        new = wrong = 0
-        try:
-            for results in parts:
-                yield results
-                new += len(results)
-                wrong += sum(not is_sound(result) for result in results)
-                elapsed = progress.tasks[0].elapsed or 1e-9
-                progress.update(
-                    task, advance=len(results), rate=f"{new / elapsed:.1f}/s",
-                    wrong=f"[bold red]{wrong} wrong" if wrong else "",
-                )  # fmt: skip
-        finally:
-            close = getattr(parts, "close", None)
-            if close is not None:
-                close()
 
 
 def _tell(console: Console, campaign: Campaign, trials: list[dict[str, Any]], most: int = 20) -> None:
@@ -282,7 +182,7 @@ def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
     if campaign.kind == "identification":
         from safe_sysid.campaign.trial import repeat_trial
 
-        _check_outputs(**{"--save-log": options.save_log})
+        check_outputs(**{"--save-log": options.save_log})
         result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)
     else:
         result = campaign.function()(campaign.seed, options.only, campaign.options)

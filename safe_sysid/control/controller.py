@@ -1,4 +1,4 @@
-"""The controller as a pure state machine around the robust law: no clocks, no I/O, every refusal with a reason.
+"""The controller as a pure state machine around a control law: no clocks, no I/O, every refusal with a reason.
 
 ``idle -> holding -> tracking -> braking -> holding`` and ``fault``; the table is in docs/controller.md. Every input
 (measurement, plan, box) is judged here, so that a node, the in-process episode and a test behave alike.
@@ -6,89 +6,78 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.blending import BoxBlend
+from safe_sysid.control.checks import check_static_gravity
+from safe_sysid.control.command_watch import CommandWatch
+from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.judgement import KnownBoxes, why_not_box, why_not_connected, why_not_plan
+from safe_sysid.control.law import ControlLaw
+from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.start_checks import judge_rest, tracking_energy
+from safe_sysid.control.states import ControllerOutput, ControllerState
+from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
+from safe_sysid.control.torque_rate import TorqueRate
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.trajectories.plan import Plan, parse_identity
+from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 
 FloatArray = NDArray[np.float64]
-#: Two plans connect if their states at the hand-over agree to this (rad, rad/s, rad/s^2); messages carry 64 bits.
-CONNECTION_TOLERANCE = 1e-9
-#: A plan may be announced this early, s.
-_EARLIEST = 30.0
-#: How many announced boxes stay known, so that a plan certified for an older one can be taken.
-_KNOWN_BOXES = 64
-
-
-class ControllerState(Enum):
-    """What the controller does now."""
-
-    IDLE = "idle"
-    HOLDING = "holding"
-    TRACKING = "tracking"
-    BRAKING = "braking"
-    FAULT = "fault"
-
-
-@dataclass
-class ControllerOutput:
-    """Result of one step; arrays are reused by the next step.
-
-    Attributes:
-        torque: (n,) N m, or None: command nothing, the arm's own brakes hold.
-        reference: (4, n) desired position .. jerk.
-        energy: lower bound of V from the measurement, J; above V_max an assumption is false.
-        announce: the box to announce as ``bounds_active`` (after a blend), else None.
-    """
-
-    torque: FloatArray | None
-    reference: FloatArray
-    energy: float = 0.0
-    announce: ParameterBox | None = None
+_TOLERANCE = 1e-9  # s
 
 
 class Controller:
     """See the module; one instance per arm and run."""
 
-    def __init__(self, model: RobotModel, gains: ControllerGains, blend_s: float = 0.25) -> None:
+    def __init__(
+        self, model: RobotModel, gains: ControllerGains, blend_s: float = 0.25, law: ControlLaw | None = None
+    ) -> None:
         """Start idle with the prior box of epoch 0.
 
         Args:
             model: of the arm; its ``arm_prior`` is the first box.
             gains: of :func:`safe_sysid.control.gains.synthesise`.
             blend_s: duration of the blend to a new box, s.
+            law: of control; None for the robust one, the only one that the tracking bound is proved for.
         """
-        self.model, self.gains, self._blend_s = model, gains, float(blend_s)
-        self._law = RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
+        n = model.n
+        self.model, self.gains = model, gains
+        self.law = law or RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
+        self.proved = isinstance(self.law, RobustLaw)
         self.state = ControllerState.IDLE
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()
         self.box = model.arm_prior
-        self._mid, self._rad = self.box.mid, self.box.rad
-        self._known: OrderedDict[str, ParameterBox] = OrderedDict({self.box.identity: self.box})
-        self._target: ParameterBox | None = None
-        self._blend_start, self._blend_from = 0.0, self.box
+        self._blend = BoxBlend(self.box, float(blend_s), gains.assumptions.hold_max)
+        self._known = KnownBoxes({self.box.identity: self.box})
+        self._new_epoch: ParameterBox | None = None  # the prior that a reset blends to
         self._plan: Plan | None = None
         self._next: Plan | None = None
+        self._broken = ""  # why braking ends in a fault
         # Evaluated, not just zeros: compiles what the loop will call before the loop runs.
-        self._hold = QuinticTrajectory.hold(np.zeros(model.n)).state(0.0)
-        self._last_stamp = -np.inf
+        self._hold = QuinticTrajectory.hold(np.zeros(n)).state(0.0)
+        self._watch, self._sent = MeasurementWatch(model), CommandWatch(model)
+        self._rate = TorqueRate(
+            per_joint(model.settings.controller.torque_rate, n), gains.assumptions.hold_max
+        )
+        self._followed = Coverage(gains)
         self._output = ControllerOutput(None, self._hold)
+        self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
-        self._r_noise = np.broadcast_to(noise, (model.n,))
+        self._r_noise = np.array(np.broadcast_to(noise, (n,)))
 
-    # -- inputs -------------------------------------------------------------------------------------------------
+    # -- what it does now ---------------------------------------------------------------------------------------
 
     @property
     def plan(self) -> Plan | None:
@@ -103,47 +92,131 @@ class Controller:
     @property
     def blending(self) -> bool:
         """Whether a new box is being blended in."""
-        return self._target is not None
-
-    def start(self, stamp: float, q: FloatArray, qd: FloatArray) -> list[str]:
-        """Leave idle or fault: hold the measured position. Returns reasons of a refusal, empty if started.
-
-        The tracking theorem's guarantee begins here: at rest within the measurement error, ``V(0) <= V_max``.
-        """
-        reasons = []
-        if self.state not in (ControllerState.IDLE, ControllerState.FAULT):
-            reasons.append(f"state is {self.state.value}: expected idle or fault")
-        if not (np.all(np.isfinite(q)) and np.all(np.isfinite(qd))):
-            return [*reasons, "measurement is not finite"]
-        a = self.gains.assumptions
-        e, r = self._position_noise, np.abs(qd) + self._r_noise + self.gains.K_r * self._position_noise
-        energy = 0.5 * float(np.sum(a.inertia_upper * r * r))
-        # The norm, not each joint alone: the planner's tube takes r and K_r e from ellipsoids.
-        spread = float(np.sum(np.square(self.gains.K_r * e / self.gains.r_bound)))
-        if energy > self.gains.V_max or spread > 1.0:
-            worst = int(np.argmax(np.abs(qd)))
-            reasons.append(
-                f"arm not at rest: V(0) may be {energy:.2g} J, V_max is {self.gains.V_max:.2g} J "
-                f"({self.model.joint_names[worst]} moves at {qd[worst]:.3g} rad/s)"
-            )
-        for j, name in enumerate(self.model.joint_names):
-            lower, upper = self.model.limits.position_lower[j], self.model.limits.position_upper[j]
-            if not lower < q[j] < upper:
-                reasons.append(f"{name} at {q[j]:.4f} rad: expected inside ({lower:.4f}, {upper:.4f})")
-        if not reasons:
-            self._hold[:] = 0.0
-            self._hold[0] = q
-            self._plan = self._next = None
-            self._last_stamp = stamp
-            self.state, self.reason = ControllerState.HOLDING, "started"
-        return reasons
+        return self._blend.target is not None
 
     @property
-    def _position_noise(self) -> FloatArray:
-        return np.broadcast_to(self.gains.assumptions.position_error, (self.model.n,))
+    def taking_over(self) -> bool:
+        """Whether the command is still on its way from the torque that was in force to the law's."""
+        return self._rate.taking_over
+
+    @property
+    def tracking_error(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """``e``, ``de``, ``r`` of the last step, measured; each (n,), reused."""
+        return self._e, self._de, self._r
+
+    @property
+    def uncertainty(self) -> float:
+        """S of the last step; nan if the law does not compute it."""
+        return float(getattr(self.law, "uncertainty", np.nan))
+
+    # -- services -----------------------------------------------------------------------------------------------
+
+    def start(
+        self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None
+    ) -> list[str]:
+        """Leave idle or fault: hold the measured position. Returns reasons of a refusal, empty if started.
+
+        The tracking theorem's guarantee begins here: at rest within the measurement error, ``V(0) <= V_start``.
+
+        Args:
+            stamp: of the measurement, s.
+            q: (n,) measured, rad.
+            qd: (n,) measured, rad/s.
+            effort: (n,) measured, N m: judged against gravity, and the command departs from it without a jump. None:
+                not measured, the first command is the law's.
+        """
+        if self.state.commands:
+            return [f"state is {self.state.value}: expected idle or fault"]
+        reasons, energy = judge_rest(self.model, self.gains, self._r_noise, q, qd)
+        if not reasons and effort is not None and self.model.settings.controller.gravity_check:
+            reasons += check_static_gravity(self.model, self.box, q, qd, effort)
+        if reasons:
+            return reasons
+        self._hold[:] = 0.0
+        self._hold[0] = q
+        self.law.reset(stamp, q, qd)
+        if effort is None:
+            self._rate.release()
+        else:
+            wanted = self.law.step(stamp, q, qd, self._hold, self._blend.model)
+            way, limit = wanted - effort, self.model.limits.torque
+            duration, reason = choose_take_over(self.model, self.gains, self.box, effort, energy, way)
+            if reason and self.proved:
+                return [reason]
+            self._rate.take_over(duration, np.clip(effort, -limit, limit))
+        self._plan = self._next = None
+        self._broken = ""
+        self._watch.begin(stamp, q)
+        self._followed.note(stamp, np.abs(qd) + self._r_noise, 0.0)
+        self._sent.clear()
+        self.state, self.reason = ControllerState.HOLDING, "started"
+        return []
+
+    def stop(self) -> None:
+        """Take no further plan: brake along the certified tail, then hold."""
+        self._brake("stop requested")
+
+    def emergency_stop(self) -> None:
+        """Command nothing from now on: the arm's own brakes stop it. ``start`` leaves the fault."""
+        self.fault("emergency stop")
+
+    def fault(self, reason: str) -> None:
+        """Stop commanding; the arm's own brakes take over. ``start`` leaves this state.
+
+        Args:
+            reason: for people.
+        """
+        self.state, self.reason = ControllerState.FAULT, reason
+        self._plan = self._next = None
+        self._rate.release()
+        self.counts["fault"] += 1
+
+    def reset_box(self) -> str | None:
+        """Begin a new epoch with the prior (a new payload); at rest only. Returns the reason of a refusal.
+
+        While torque is commanded the box grows to the prior during a blend, so that the torque stays continuous; the
+        hand may change when the new epoch is announced.
+        """
+        if self.state not in (ControllerState.HOLDING, ControllerState.IDLE, ControllerState.FAULT):
+            return (
+                f"state is {self.state.value}: bounds are reset only at rest, while holding, idle or in fault"
+            )
+        if self._new_epoch is not None:
+            return "bounds are being reset already"
+        prior = self.model.arm_prior
+        target = ParameterBox(prior.lower, prior.upper, self.box.epoch + 1, 0)
+        self._next = None
+        if self.state.commands:
+            self._new_epoch = target
+            self._blend.begin(target)
+        else:
+            self._blend.use(target)
+            self._take(target)
+        return None
+
+    def resume_epoch(self, epoch: int) -> bool:
+        """Call the prior that of another epoch: what a controller before this one called it. Returns whether it did.
+
+        Only before anything was taken in an epoch of its own; the numbers stay what they are.
+
+        Args:
+            epoch: that other nodes work in, higher than this controller's.
+        """
+        fresh = self.box.identity == "0:0" and not self.blending and self._plan is None and self._next is None
+        if not fresh or epoch <= 0:
+            return False
+        self._take(ParameterBox(self.box.lower, self.box.upper, epoch, 0))
+        return True
+
+    # -- plans and boxes ----------------------------------------------------------------------------------------
 
     def offer_plan(self, plan: Plan, now: float) -> str | None:
-        """Take a plan for the next hand-over; returns the reason of a refusal, None if taken."""
+        """Take a plan for the next hand-over; returns the reason of a refusal, None if taken.
+
+        Args:
+            plan: offered.
+            now: s.
+        """
         reason = self._judge_plan(plan, now)
         if reason is None:
             # Exactly at the hand-over: what a stamp since 1970 rounds would be a jump of the desired motion.
@@ -154,163 +227,152 @@ class Controller:
         return reason
 
     def _judge_plan(self, plan: Plan, now: float) -> str | None:
-        if plan.trajectory.n != self.model.n:
-            return f"plan has {plan.trajectory.n} joints: expected {self.model.n}"
-        epoch, _ = parse_identity(plan.box_identity)
-        if epoch != self.box.epoch:
-            return f"plan is certified for box {plan.box_identity}: expected epoch {self.box.epoch}"
-        certified = self._known.get(plan.box_identity)
-        if certified is None:
-            return (
-                f"plan is certified for box {plan.box_identity}, which was not announced by this controller"
-            )
-        if not self.box.is_inside(certified):
-            return f"box {self.box.identity} in use is not inside the certified {plan.box_identity}"
+        if self._new_epoch is not None:
+            return "bounds are being reset"
+        reason = why_not_plan(plan, self.model.n, self.box, self._known)
+        if reason is not None:
+            return reason
         if self.state is ControllerState.TRACKING and self._plan is not None:
-            expected_time, state = self._plan.hand_over_time, self._plan.trajectory.state(self._plan.t_plan)
-        elif self.state is ControllerState.HOLDING:
-            expected_time, state = None, self._hold
-        else:
-            return f"state is {self.state.value}: a plan is taken only while holding or tracking"
-        if plan.start_time < now - 1e-9:
-            return f"plan starts at {plan.start_time:.4f} s, now is {now:.4f} s: too late"
-        if expected_time is not None and abs(plan.start_time - expected_time) > 1e-6:
-            return f"plan starts at {plan.start_time:.6f} s: expected the hand-over at {expected_time:.6f} s"
-        if plan.start_time > now + _EARLIEST:
-            return (
-                f"plan starts at {plan.start_time:.3f} s, now is {now:.3f} s: expected within {_EARLIEST:g} s"
-            )
-        gap = np.abs(plan.trajectory.knots[0] - state[:3])
-        if not np.all(gap <= CONNECTION_TOLERANCE):
-            order, joint = np.unravel_index(int(np.argmax(gap)), gap.shape)
-            quantity = ("position", "velocity", "acceleration")[order]
-            name = self.model.joint_names[joint]
-            return f"plan does not connect: {quantity} of {name} is off by {gap[order, joint]:.3g}"
-        return None
+            expected, state = self._plan.hand_over_time, self._plan.trajectory.state(self._plan.t_plan)
+            return why_not_connected(plan, now, expected, state, self.model.joint_names)
+        if self.state is ControllerState.HOLDING:
+            return why_not_connected(plan, now, None, self._hold, self.model.joint_names)
+        return f"state is {self.state.value}: a plan is taken only while holding or tracking"
 
-    def offer_box(self, box: ParameterBox, now: float) -> str | None:
-        """Take a tighter box and blend to it; returns the reason of a refusal, None if taken."""
-        latest = self._target or self.box
-        reason = None
-        if box.size != latest.size:
-            reason = f"box has {box.size} parameters: expected {latest.size}"
-        elif box.epoch != latest.epoch:
-            reason = f"box {box.identity}: expected epoch {latest.epoch}"
-        elif box.seq <= latest.seq:
-            reason = f"box {box.identity}: expected a sequence number above {latest.seq}"
-        elif not box.is_inside(latest):
-            reason = f"box {box.identity}: expected it inside {latest.identity}"
+    def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
+        """Take a tighter box and blend to it; returns the reason of a refusal, None if taken.
+
+        Args:
+            box: offered.
+            now: s; the blend begins at the next step.
+            nominal: (14 n,) best estimate in it, for laws that want one; None for its centre.
+        """
+        reason = "bounds are being reset" if self._new_epoch is not None else None
+        reason = reason or why_not_box(box, self._blend.target or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1
             return reason
-        self._blend_from, self._target, self._blend_start = self._current_box(), box, now
+        self._blend.begin(box, nominal)
         return None
 
-    def _current_box(self) -> ParameterBox:
-        mid, rad = self._mid, self._rad
-        if self._target is None:
-            return self.box
-        lower = np.maximum(mid - rad, self.box.lower)
-        upper = np.minimum(mid + rad, self.box.upper)
-        return ParameterBox(
-            np.minimum(lower, self._target.lower),
-            np.maximum(upper, self._target.upper),
-            self.box.epoch,
-            self.box.seq,
-        )
-
-    def reset_box(self) -> str | None:
-        """Begin a new epoch with the prior (a new payload); at rest only. Returns the reason of a refusal."""
-        if self.state not in (ControllerState.HOLDING, ControllerState.IDLE):
-            return f"state is {self.state.value}: bounds are reset only while holding or idle"
-        prior = self.model.arm_prior
-        self._use(ParameterBox(prior.lower, prior.upper, self.box.epoch + 1, 0))
-        self._target, self._next = None, None
-        self._known.clear()
-        self._known[self.box.identity] = self.box
-        return None
-
-    def stop(self) -> None:
-        """Take no further plan: brake along the certified tail, then hold."""
-        self._next = None
-        if self.state is ControllerState.TRACKING:
-            self.state, self.reason = ControllerState.BRAKING, "stop requested"
-
-    def fault(self, reason: str) -> None:
-        """Stop commanding; the arm's own brakes take over. ``start`` leaves this state."""
-        self.state, self.reason = ControllerState.FAULT, reason
-        self.counts["fault"] += 1
+    def _take(self, box: ParameterBox) -> None:
+        self.box, self._new_epoch = box, None
+        self._known.note(box)
 
     # -- the 1 kHz step -----------------------------------------------------------------------------------------
 
-    def step(self, stamp: float, q: FloatArray, qd: FloatArray) -> ControllerOutput:
+    def step(
+        self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None
+    ) -> ControllerOutput:
         """One tick: judge the measurement, advance state and blend, compute the torque.
 
         Args:
             stamp: of the measurement, s.
-            q: (n,) measured, in the model's joint order, unwrapped to the branch of the reference, rad.
+            q: (n,) measured, in the model's joint order, continuous joints on any branch, rad.
             qd: (n,) measured, rad/s.
+            effort: (n,) measured, N m: after a gap the drives may have taken over, and commands may be lost on their
+                way. None: not measured.
         """
         out = self._output
         out.torque, out.announce = None, None
-        if self.state in (ControllerState.IDLE, ControllerState.FAULT):
+        if not self.state.commands:
+            if self._new_epoch is not None:  # a fault came in between
+                out.announce = self._new_epoch
+                self._blend.use(self._new_epoch)
+                self._take(self._new_epoch)
             return out
-        if not (np.all(np.isfinite(q)) and np.all(np.isfinite(qd))):
-            self._bad_measurement("measurement not finite")
+        if not self._is_usable(stamp, q, qd):
             return out
-        if not stamp > self._last_stamp:
-            self._bad_measurement("measurement not newer than the last")
-            return out
-        if stamp - self._last_stamp > self.model.settings.measurement.max_age_s:
+        q, elapsed = self._watch.q, self._watch.elapsed
+        if elapsed > self.gains.assumptions.hold_max * (1.0 + 1e-6):
+            self._count_late(elapsed)
+        if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
-            self._brake(f"no measurement for {stamp - self._last_stamp:.3f} s")
-        elif stamp - self._last_stamp > self.gains.assumptions.hold_max * (1.0 + 1e-6):
-            self.counts["hold longer than hold_max"] += 1
-        self._last_stamp = stamp
-        self._advance_plan(stamp)
-        self._advance_blend(stamp, out)
-        if self._plan is None:
-            out.reference = self._hold
-        else:
-            out.reference = self._plan.trajectory.state(stamp - self._plan.start_time)
-        torque = self._law.step(q, qd, out.reference, self._mid, self._rad)
-        out.energy = self._energy_lower_bound()
-        if out.energy > self.gains.V_max:
+            self._brake(f"no measurement for {elapsed:.3f} s")
+            self._rate.take_over(TAKE_OVER, effort)
+            self._sent.clear()
+        if effort is not None and (j := self._sent.disagrees(effort)) >= 0:
             self.fault(
-                f"V is at least {out.energy:.3g} J, above V_max = {self.gains.V_max:.3g} J: an assumption is false"
+                f"effort of {self.model.joint_names[j]} is {effort[j]:.4g} N m: commands do not reach it"
             )
             return out
-        limit = self.model.limits.torque
-        if np.any(np.abs(torque) > limit) or not np.all(np.isfinite(torque)):
-            joint = int(np.argmax(np.abs(torque) / limit))
-            self.counts["saturation"] += 1
-            if not np.all(np.isfinite(torque)):
-                self.fault("torque not finite")
-                return out
-            self._brake(
-                f"torque of {self.model.joint_names[joint]} reached {torque[joint]:.1f} N m and was clipped"
+        self._advance_plan(stamp)
+        reached = self._blend.advance(elapsed)
+        if reached is not None:
+            self._take(reached)
+            out.announce = reached
+        out.reference = (
+            self._hold if self._plan is None else self._plan.trajectory.state(stamp - self._plan.start_time)
+        )
+        g = self.gains
+        out.energy = tracking_energy(
+            q, qd, out.reference, g.K_r, self._r_noise, g.inertia_lower, self._e, self._de, self._r
+        )
+        if out.energy > g.V_max and self.proved:
+            self.fault(
+                f"V is at least {out.energy:.3g} J, above V_max = {g.V_max:.3g} J: an assumption is false"
             )
-            np.clip(torque, -limit, limit, out=torque)
-        out.torque = torque
+            return out
+        torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
+        self._command(torque, stamp, elapsed, out)
         return out
 
-    @property
-    def tracking_error(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """``e``, ``de``, ``r`` of the last step, measured; each (n,), reused."""
-        return self._law.e, self._law.de, self._law.r
+    def _count_late(self, elapsed: float) -> None:
+        """A command was in force longer than declared: the theorem may cover it ("Late commands" in its proof)."""
+        acts = self._watch.stamp + self.gains.assumptions.delay_max
+        if not (self.proved and self._followed.covers(acts, self.uncertainty)):
+            self.counts["late, not covered"] += 1
+            self._followed.lose()
 
-    @property
-    def uncertainty(self) -> float:
-        """S of the last step."""
-        return self._law.uncertainty
+    def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:
+        """Judge a measurement; one that is not used is one that is missing."""
+        watch = self._watch
+        verdict = watch.judge(stamp, q, qd)
+        if verdict is Verdict.GOOD:
+            return True
+        if verdict is Verdict.CLOCK_BACK:
+            self.fault(watch.reason)
+        elif verdict is Verdict.OLD:
+            self.counts[Verdict.OLD.value] += 1
+        else:
+            self.counts["measurement refused"] += 1
+            self._brake(watch.reason)
+            if stamp - watch.stamp > watch.too_long:
+                self.fault(f"no usable measurement for {stamp - watch.stamp:.3f} s: {watch.reason}")
+        return False
 
-    def _energy_lower_bound(self) -> float:
-        r = np.maximum(np.abs(self._law.r) - self._r_noise, 0.0)
-        return 0.5 * float(np.sum(self.gains.inertia_lower * r * r))
-
-    def _bad_measurement(self, reason: str) -> None:
-        self.counts[reason] += 1
-        self._brake(reason)
+    def _command(self, torque: FloatArray, stamp: float, elapsed: float, out: ControllerOutput) -> None:
+        """From the law's torque to the command: inside the limits, and without a jump, or not at all."""
+        limit, names = self.model.limits.torque, self.model.joint_names
+        if not np.isfinite(torque).all():
+            self.fault(f"torque not finite: {torque.tolist()}")
+            return
+        clipped = ""
+        if (np.abs(torque) > limit).any():
+            j = int(np.argmax(np.abs(torque) / limit))
+            clipped = f"torque of {names[j]} was {torque[j]:.1f} N m and was clipped to {limit[j]:.1f} N m"
+            self.counts["saturation"] += 1
+            np.clip(torque, -limit, limit, out=torque)
+        j = self._rate.next(torque, elapsed)
+        if j < 0:
+            self._followed.note(stamp, np.abs(self._r) + self._r_noise, self.uncertainty)
+        else:
+            self.counts["torque rate cut"] += 1
+            acts = stamp + self.gains.assumptions.hold_max
+            if self.proved and not (self._followed.lost or self._followed.covers(acts, self.uncertainty)):
+                self.fault(
+                    f"torque of {names[j]} would have to change faster than {self._rate.rate[j]:g} N m/s: "
+                    "the tracking bound does not hold any longer"
+                )
+                return
+        out.torque = torque
+        self._sent.note(torque)
+        if clipped:
+            self._brake(clipped)
+            if self.state is ControllerState.BRAKING:
+                self._broken = self._broken or clipped
+            else:
+                self.fault(clipped)
 
     def _brake(self, reason: str) -> None:
         self._next = None
@@ -318,43 +380,20 @@ class Controller:
             self.state, self.reason = ControllerState.BRAKING, reason
 
     def _advance_plan(self, stamp: float) -> None:
-        tolerance = 1e-9
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
-        if self._next is not None and takes and stamp >= self._next.start_time - tolerance:
+        if self._next is not None and takes and stamp >= self._next.start_time - _TOLERANCE:
             self._plan, self._next = self._next, None
             self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
         plan = self._plan
         if plan is None:
             return
-        if (
-            self.state is ControllerState.TRACKING
-            and stamp >= plan.hand_over_time - tolerance
-            and plan.t_plan < plan.trajectory.duration
-        ):
+        over = stamp >= plan.hand_over_time - _TOLERANCE and plan.t_plan < plan.trajectory.duration
+        if over and self.state is ControllerState.TRACKING:
             self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
         if stamp >= plan.end_time:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]
             self._plan = None
             self.state, self.reason = ControllerState.HOLDING, "at rest"
-
-    def _use(self, box: ParameterBox) -> None:
-        self.box, self._mid, self._rad = box, box.mid, box.rad
-
-    def _advance_blend(self, stamp: float, out: ControllerOutput) -> None:
-        target = self._target
-        if target is None:
-            return
-        s = (stamp - self._blend_start) / self._blend_s
-        if s >= 1.0:
-            self._use(target)
-            self._target = None
-            self._known[target.identity] = target
-            while len(self._known) > _KNOWN_BOXES:
-                self._known.popitem(last=False)
-            out.announce = target
-            return
-        s = max(s, 0.0)
-        # A convex combination of two boxes that hold the truth holds it; mid and rad combine linearly.
-        self._mid = (1.0 - s) * self._blend_from.mid + s * target.mid
-        self._rad = ((1.0 - s) * self._blend_from.rad + s * target.rad) * (1.0 + 1e-15)
+            if self._broken:
+                self.fault(self._broken)

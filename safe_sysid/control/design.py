@@ -1,39 +1,63 @@
-"""Gains from a robot's configuration: computed once, read by planner and controller alike."""
+"""Gains from a robot's configuration or for one motion: computed once, read by planner and controller alike."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from safe_sysid.control.gains import ControllerGains, TrackingAssumptions, synthesise
+from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of
+from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.control.synthesis import synthesise
+from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["design_gains"]
+__all__ = ["design_gains", "gains_for_motion"]
+
+#: Rounds of "gains give r_bound, r_bound is part of the demands" until they agree.
+_ROUNDS = 12
 
 
-def design_gains(model: RobotModel, lockstep: bool = False) -> ControllerGains:
-    """Synthesise the gains for a model's own prior box and declared timing.
+def design_gains(
+    model: RobotModel,
+    lockstep: bool = False,
+    *,
+    box: ParameterBox | None = None,
+    demands: MotionDemands | None = None,
+    K_r: ArrayLike | None = None,
+    kappa: float | None = None,
+) -> ControllerGains:
+    """Synthesise the gains for a box of parameters, the motions asked for and the declared timing.
 
     Args:
         model: of the arm, with settings.
         lockstep: the plant waits for every command: a torque then acts for exactly one period, without delay.
+        box: that the theorem is computed for, inside the model's prior; None: the prior.
+        demands: what motions ask for; None: the configuration's.
+        K_r: (n,) or one for all, 1/s; None: the configuration's.
+        kappa: decay rate, 1/s; None: the configuration's.
 
     Raises:
-        ParameterError: no tracking bound exists; the message says what to relax.
+        ParameterError: no tracking bound exists; the message says what to relax. Or the box is not in the prior.
     """
-    s, n, box = model.settings, model.n, model.arm_prior
-    rotor = box.lower[12 * n : 13 * n]
-    velocity = per_joint(s.controller.velocity, n)
+    s, n, prior = model.settings, model.n, model.arm_prior
+    if box is not None and (
+        box.size != prior.size or np.any(box.lower < prior.lower) or np.any(box.upper > prior.upper)
+    ):
+        raise ParameterError(f"box {box.identity}: expected one inside the prior box of {model.name}")
+    demands = configured_demands(model) if demands is None else demands
     # A stamp that is wrong by this much dates the measurement wrongly: the arm has moved on in the meantime.
     stamp = s.measurement.stamp_error_s
     fastest = per_joint(s.identification.acceleration_bound, n)
     assume = TrackingAssumptions(
-        velocity=velocity,
-        acceleration=per_joint(s.controller.acceleration, n),
-        jerk=per_joint(s.controller.jerk, n),
-        uncertainty=s.controller.uncertainty,
-        inertia_upper=per_joint(s.controller.inertia_ratio, n) * rotor,
-        position_error=per_joint(s.measurement.position_error, n) + velocity * stamp,
+        velocity=demands.velocity,
+        acceleration=demands.acceleration,
+        jerk=demands.jerk,
+        uncertainty=demands.uncertainty,
+        inertia_upper=demands.inertia_upper,
+        position_error=per_joint(s.measurement.position_error, n) + demands.velocity * stamp,
         velocity_error=per_joint(s.measurement.velocity_error, n) + fastest * stamp,
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
@@ -41,12 +65,57 @@ def design_gains(model: RobotModel, lockstep: bool = False) -> ControllerGains:
         hold_max=s.timing.period_s if lockstep else s.timing.hold_max_s,
         delay_max=0.0 if lockstep else s.timing.delay_max_s,
     )
+    box = prior if box is None else box
+    lower = demands.inertia_lower
     return synthesise(
         model.kinematics,
         box,
         assume,
-        per_joint(s.controller.K_r, n),
-        s.controller.kappa,
+        box.lower[12 * n : 13 * n] if lower is None else lower,
+        np.broadcast_to(np.asarray(s.controller.K_r if K_r is None else K_r, float), (n,)),
+        s.controller.kappa if kappa is None else float(kappa),
         model.friction_transition_velocity,
         model.joint_names,
+    )
+
+
+def gains_for_motion(
+    model: RobotModel,
+    trajectory: QuinticTrajectory,
+    box: ParameterBox,
+    lockstep: bool = False,
+    *,
+    headroom: float = 1.1,
+    K_r: ArrayLike | None = None,
+    kappa: float | None = None,
+) -> ControllerGains:
+    """Gains whose theorem covers one motion with one box, e.g. a fast one with an identified payload.
+
+    ``verify_plan`` with these gains and this box says whether the motion is certified; nested boxes are covered. They
+    are for a law that works with this box from the start; a ``Controller`` begins with the prior, which they do not
+    cover.
+
+    Args:
+        model: of the arm, with settings.
+        trajectory: to be tracked.
+        box: that the controller works with, inside the prior.
+        lockstep: as in :func:`design_gains`.
+        headroom: as in :func:`safe_sysid.control.demands.demands_of`.
+        K_r: (n,) or one for all, 1/s; None: the configuration's.
+        kappa: decay rate, 1/s; None: the configuration's.
+
+    Raises:
+        ParameterError: no tracking bound exists for it, or sizes do not match.
+    """
+    r_bound = np.zeros(model.n)
+    for _ in range(_ROUNDS):
+        demands = demands_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)
+        gains = design_gains(model, lockstep, box=box, demands=demands, K_r=K_r, kappa=kappa)
+        # A larger bound costs a larger bound: go on until what was assumed covers what came out.
+        if np.all(gains.r_bound <= r_bound):
+            return gains
+        r_bound = 1.03 * gains.r_bound
+    raise ParameterError(
+        "no tracking bound found for this motion: its tracking error asks for more than its demands; "
+        "slow the motion down, or shrink the box"
     )

@@ -1,9 +1,10 @@
 r"""The robust control law: the torque of some parameter in the box, plus damping.
 
-``tau = W_s(q, qd, qd_a, qdd_a) (theta_mid + s) + K_d r``, ``s_p = rad_p sat((r^T W_s)_p / eps_p)``,
-``eps_p = c h S w_p`` with ``w_p = |W_s,p|_*`` and ``S = sum_p rad_p w_p``: the gain adapts to the state and to the box,
-so that the sampled loop's dissipation is proved at every tick (docs/guarantees.md, "Tracking"). For
-``r = 0`` or a point box the robust term vanishes; it is continuous in r, and ``theta_mid + s`` stays in the box.
+``tau = W_s(q_p, qd, qd_a, qdd_a) (theta_mid + s) + K_d r``, ``s_p = rad_p sat((r^T W_s)_p / eps_p)``, with the position
+``q_p = q + lead qd`` that the arm will be at in the middle of the command's life, ``eps_p = c h b_p`` and
+``b_p = sum_j |W_s,jp| a_j / L_j``, ``a_j = sum_p |W_s,jp| rad_p``: the gain adapts to the state and to the box, so that
+the sampled loop's dissipation is proved at every tick (docs/guarantees.md, "Tracking"). For ``r = 0`` or a point box
+the robust term vanishes; it is continuous in r, and ``theta_mid + s`` stays in the box.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.law import ModelInUse
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.regressors import slotine_li_kernel
 
@@ -34,31 +36,39 @@ def robust_torque(
 ) -> float:
     """Fill ``torque`` (n,) and return S. ``regressor`` (n, P), box ``mid``/``rad`` (P,), ``gain`` = c hold_max (s)."""
     n, size = regressor.shape
-    weight = np.zeros(size)
+    spread = np.zeros(n)
     total = 0.0
     for j in range(n):
-        inverse = 1.0 / inertia_lower[j]
         for p in range(size):
-            weight[p] += regressor[j, p] * regressor[j, p] * inverse
-    for p in range(size):
-        weight[p] = np.sqrt(weight[p])
-        total += rad[p] * weight[p]
-    for j in range(n):
+            spread[j] += abs(regressor[j, p]) * rad[p]
+        total += spread[j] * spread[j] / inertia_lower[j]
+        spread[j] /= inertia_lower[j]
         torque[j] = K_d[j] * r[j]
     for p in range(size):
         value = mid[p]
-        if rad[p] > 0.0 and weight[p] > 0.0:
+        if rad[p] > 0.0:
             x = 0.0
+            weight = 0.0
             for j in range(n):
                 x += r[j] * regressor[j, p]
-            value += rad[p] * max(-1.0, min(1.0, x / (gain * total * weight[p])))
+                weight += abs(regressor[j, p]) * spread[j]
+            if weight > 0.0:
+                value += rad[p] * max(-1.0, min(1.0, x / (gain * weight)))
         for j in range(n):
             torque[j] += regressor[j, p] * value
-    return total
+    return np.sqrt(total)
 
 
 class RobustLaw:
-    """The law with its work arrays; ``step`` allocates nothing that grows and takes no locks."""
+    """The law with its work arrays (a :class:`safe_sysid.control.law.ControlLaw`); it remembers nothing between steps.
+
+    Attributes:
+        e, de, r: (n,) measured tracking errors of the last step; rad, rad/s, rad/s.
+        uncertainty: S of the last step.
+        torque: (n,) what the last step returned, N m.
+    """
+
+    name = "robust"
 
     def __init__(self, kin: Kinematics, gains: ControllerGains, transition: float) -> None:
         """``transition``: friction transition velocity of the model, rad/s."""
@@ -72,29 +82,39 @@ class RobustLaw:
         self.e, self.de, self.r = np.empty(n), np.empty(n), np.empty(n)
         self.uncertainty = 0.0
 
+    def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
+        """Nothing to forget.
+
+        Args:
+            t: s.
+            q: (n,) rad.
+            qd: (n,) rad/s.
+        """
+
     def step(
-        self, q: FloatArray, qd: FloatArray, reference: FloatArray, mid: FloatArray, rad: FloatArray
+        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
     ) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused by the next call.
 
         Args:
+            t: stamp of the measurement, s; not used.
             q: (n,) measured, rad.
             qd: (n,) measured, rad/s.
             reference: (>= 3, n) desired position, velocity, acceleration.
-            mid: (14 n,) centre of the box worked with now.
-            rad: (14 n,) its half widths.
+            model: its ``mid`` and ``rad`` are the box worked with now.
         """
         g = self._gains
         np.subtract(reference[0], q, out=self.e)
         np.subtract(reference[1], qd, out=self.de)
         self.r[:] = self.de + g.K_r * self.e
-        self._q[0], self._qd[0] = q, qd
+        self._qd[0] = qd
+        self._q[0] = q + g.lead * qd
         self._qd_a[0] = reference[1] + g.K_r * self.e
         self._qdd_a[0] = reference[2] + g.K_r * self.de
         slotine_li_kernel(
             *self._kin, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor
         )
         self.uncertainty = robust_torque(
-            self._regressor[0], mid, rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque
+            self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque
         )
         return self.torque

@@ -42,7 +42,7 @@ class PlantLog:
             drives.
         theta_true: (14 n,). contact_names: pairs that touched.
         delay: (C,) s from a measurement to the arrival of its command. age: (C,) s, how old the measurement behind the
-            torque in force had become by then. Empty in lock-step.
+            torque in force had become by then. answered: (C,) s, stamp of its measurement. Empty in lock-step.
     """
 
     time: FloatArray
@@ -56,6 +56,7 @@ class PlantLog:
     contact_names: tuple[str, ...] = ()
     delay: FloatArray = field(default_factory=lambda: np.zeros(0))
     age: FloatArray = field(default_factory=lambda: np.zeros(0))
+    answered: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,8 @@ class ControllerLog:
         state: (K,) name of the state.
         compute: (K,) computing time, s. period: (K,) time since the last tick's arrival, s. latency: s from
             measurement to command. Either may be empty.
+        e, de: (K, n) measured tracking error. uncertainty: (K,) S, nan where the law has none. May be empty.
+        scheduling: that the system granted.
     """
 
     time: FloatArray
@@ -78,6 +81,10 @@ class ControllerLog:
     compute: FloatArray
     period: FloatArray
     latency: FloatArray
+    e: FloatArray = field(default_factory=lambda: np.zeros(0))
+    de: FloatArray = field(default_factory=lambda: np.zeros(0))
+    uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
+    scheduling: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +184,7 @@ def _plant(path: Path, n: int) -> tuple[PlantLog, int]:
     data = _columns(path, {"t": (), **vectors, "contacts": (), "mode": ()})
     if data["theta_true"].shape != (14 * n,):
         raise ValueError(f"theta_true has shape {data['theta_true'].shape}: expected ({14 * n},)")
+    origin = int(data.get("origin_ns", 0))
     log = PlantLog(
         data["t"],
         data["q"],
@@ -189,8 +197,9 @@ def _plant(path: Path, n: int) -> tuple[PlantLog, int]:
         tuple(str(name) for name in data.get("contact_names", ())),
         np.asarray(data.get("delay", ()), np.float64),
         np.asarray(data.get("age", ()), np.float64),
+        np.asarray(1e-9 * (np.asarray(data.get("command_stamp", ()), np.int64) - origin), np.float64),
     )
-    return log, int(data.get("origin_ns", 0))
+    return log, origin
 
 
 def _controller(path: Path, n: int, zero: int) -> ControllerLog:
@@ -210,6 +219,10 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         times("compute_us"),
         times("period_us")[1:],  # before the first tick there was none
         times("latency_us"),
+        np.asarray(data.get("e", ()), np.float64),
+        np.asarray(data.get("de", ()), np.float64),
+        np.asarray(data.get("uncertainty", ()), np.float64),
+        str(data.get("scheduling", "")),
     )
 
 

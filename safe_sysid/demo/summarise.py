@@ -24,6 +24,7 @@ from safe_sysid.report.summary import (
     PlanRow,
     Quantiles,
     Summary,
+    TimeHistogram,
     Timing,
 )
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
@@ -31,6 +32,10 @@ from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 __all__ = ["draw_pictures", "goal_of", "summarise", "timing_notes"]
 
 FloatArray = NDArray[np.float64]
+
+#: Bins of the summary's histograms, us; and from how many periods on one counts as long.
+_UPPER_US = (100.0, 200.0, 300.0, 500.0, 800.0, 1000.0, 1200.0, 1500.0, 2500.0, 5000.0, 10000.0, 20000.0)
+_LONG = 1.5
 
 
 def summarise(
@@ -46,7 +51,7 @@ def summarise(
         parameters=_parameters(setup, logs),
         violations=evaluation.violations,
         plans=[_plan(plan) for plan in logs.plans],
-        timing=_timing(logs, clock, options.lockstep),
+        timing=_timing(logs, clock, options.lockstep, setup.model.settings.timing.period_s),
         safety=evaluation.safety,
         robot=setup.model.name,
         scene=setup.scene.name,
@@ -134,7 +139,7 @@ def _margin(margin: Any) -> Margin:
     )
 
 
-def _timing(logs: RunLogs, clock: RunClock, lockstep: bool) -> Timing:
+def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Timing:
     log, plant = logs.controller, logs.plant
     loop = Loop(ticks=0, compute_us=None, period_us=None, latency_us=None, missed=None)
     if log is not None:
@@ -144,6 +149,11 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool) -> Timing:
             period_us=None if lockstep else _quantiles(log.period),
             latency_us=None if lockstep else _quantiles(log.latency),
             missed=None if lockstep or plant is None else _missed(plant.mode),
+            long_periods=None if lockstep else int(np.sum(log.period > _LONG * period)),
+            period_histogram=None if lockstep else _histogram(log.period),
+            latency_histogram=None if lockstep else _histogram(log.latency),
+            compute_histogram=_histogram(log.compute),
+            scheduling=log.scheduling,
         )
     return Timing(
         startup_s=clock.startup,
@@ -156,7 +166,7 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool) -> Timing:
 
 
 def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[str]:
-    """What the tracking bound assumes about timing and this run did not keep: there it was observed, not proved."""
+    """What the tracking bound assumes about timing and this run did not keep: where it was observed, not proved."""
     plant, assume = logs.plant, gains.assumptions
     if lockstep or plant is None or not plant.delay.size:
         return []
@@ -172,7 +182,36 @@ def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[
                 f"timing: {share:.1%} of {what} later than timing.{name} = {1e3 * bound:g} ms "
                 f"(median {median:.2f} ms): there the tracking bound is not proved, only observed"
             )
+    late = (plant.delay > assume.delay_max) | (plant.age > assume.hold_max)
+    if late.any() and (covered := _covered(logs, gains, np.flatnonzero(late))) is not None:
+        notes.append(
+            f"timing: the theorem covers {covered} of these {late.sum()} late commands, for the arm was quiet enough"
+        )
     return notes
+
+
+def _covered(logs: RunLogs, gains: ControllerGains, late: NDArray[np.intp]) -> int | None:
+    """How many late commands ended a gap that the theorem covers; None: the controller's log does not say."""
+    plant, log = logs.plant, logs.controller
+    if plant is None or log is None or not log.e.size or not plant.answered.size:
+        return None
+    a = gains.assumptions
+    error = a.velocity_error + gains.K_r * a.position_error
+    count = 0
+    for k in late[late > 0]:
+        before = int(np.searchsorted(log.time, plant.answered[k - 1] - 1e-6))
+        if before < log.time.size and abs(log.time[before] - plant.answered[k - 1]) < 1e-6:
+            r = np.abs(log.de[before] + gains.K_r * log.e[before]) + error
+            known = log.uncertainty[before]
+            count += plant.age[k] <= gains.longest_covered_gap(r, None if np.isnan(known) else float(known))
+    return int(count)
+
+
+def _histogram(seconds: FloatArray) -> TimeHistogram | None:
+    if not seconds.size:
+        return None
+    inside = np.histogram(seconds, [-np.inf, *(1e-6 * upper for upper in _UPPER_US), np.inf])[0]
+    return TimeHistogram(upper_us=list(_UPPER_US), counts=inside.tolist())
 
 
 def _missed(mode: NDArray[np.int8]) -> int:

@@ -40,7 +40,12 @@ class RunClock:
 
 
 #: In real time: the loop first, where the system allows it, thinking behind everything else.
-_PRIORITIES = {"plant": 10, "controller": 11, "planner": -5, "identifier": -10}
+_REALTIME: dict[str, dict[str, Any]] = {
+    "plant": {"priority": 10, "lock_memory": True},
+    "controller": {"priority": 11, "lock_memory": True},
+    "planner": {"nice": 5},
+    "identifier": {"nice": 10},
+}
 
 
 def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     elif node == "planner":
         parameters |= {"plans": options.plans, "then_goal": options.then_goal}
     if not options.lockstep:
-        parameters["priority"] = _PRIORITIES[node]
+        parameters["realtime"] = _REALTIME[node]
     return parameters
 
 

@@ -12,7 +12,7 @@ from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox, frozen_array
 
-__all__ = ["KnownBounds"]
+__all__ = ["AnnouncedBounds", "KnownBounds"]
 
 
 class KnownBounds:
@@ -34,7 +34,8 @@ class KnownBounds:
         Raises:
             ConfigError: not a bounds file, or of another robot or prior, or not proved.
         """
-        self.path, self.epoch = path, epoch
+        self.path: Path | str = path
+        self.epoch = epoch
         box = bounds_box(read_bounds(path), model, str(path), epoch)
         self.first = ParameterBox(box.lower, box.upper, epoch, 1)
         self._latest = self.first
@@ -60,7 +61,9 @@ class KnownBounds:
                 f"{result.box.payload_upper[i]:g}]: is the payload another one?"
             )
         else:
-            box = self._latest.with_payload(lower, upper, max(self._latest.seq, result.box.seq + 1))
+            box = self._latest.with_payload(
+                lower, upper, max(self._latest.seq, result.box.seq + self.first.seq)
+            )
         self._latest = box
         nominal = np.clip(result.nominal, box.payload_lower, box.payload_upper)
         return replace(
@@ -72,3 +75,16 @@ class KnownBounds:
             nominal_consistent=result.nominal_consistent and bool(np.all(nominal == result.nominal)),
             widths=frozen_array(box.payload_upper - box.payload_lower, (10,), "widths"),
         )
+
+
+class AnnouncedBounds(KnownBounds):
+    """The same with a box that the controller works with: what an identifier before this one has proved."""
+
+    def __init__(self, box: ParameterBox) -> None:
+        """Sequence numbers go on from the box's.
+
+        Args:
+            box: as announced.
+        """
+        self.path, self.epoch = "bounds_active", box.epoch
+        self.first = self._latest = box

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -17,15 +19,19 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
+from safe_sysid.nodes.loop import Loop
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import CommonOptions
+from safe_sysid.nodes.realtime import Scheduling
 
-__all__ = ["ERROR", "HISTORY", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
+__all__ = ["COMMAND", "ERROR", "HISTORY", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 LATCHED = QoSProfile(
     depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
+#: Real time: only the newest command counts.
+COMMAND = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 STREAM = QoSProfile(depth=500, reliability=ReliabilityPolicy.RELIABLE)
 #: A stream that a node which starts later sees from its beginning: what lock-step needs.
 HISTORY = QoSProfile(
@@ -43,19 +49,33 @@ def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> Qo
 
 
 class BaseNode(Node):
-    """Parameters, robot, guarded callbacks and diagnostics. Subclasses build their core, then their topics."""
+    """Parameters, robot, guarded callbacks and diagnostics. Subclasses build their core, then their topics.
+
+    Every callback holds ``lock`` while it runs, in whichever thread that is: subclasses need no locks of their own.
+
+    Attributes:
+        has_loop: whether the node drives something at 1 kHz when it runs in real time.
+    """
+
+    has_loop = False
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.options = CommonOptions.of(self)
         self.model = self.options.load_model()
+        self.lock = threading.RLock()
+        self.loop: Loop | None = None
+        self.scheduling = Scheduling(self.options.realtime, self.get_logger().warning)
+        self._untold: deque[tuple[bool, str]] = deque(maxlen=1000)
         self.refusals: Counter[str] = Counter()
         self._last_refusal, self._last_refusal_time = "", -1e9
         self._logged: dict[str, float] = {}
         self._changed, self._published = False, 0.0
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.every(0.1, self._tick_diagnostics)
+        # Not guarded: writing it all down takes longer than a tick, so the lock is held only where it must be.
+        tick = self.guarded("timer", self._tick_diagnostics, locked=False)
+        self.create_timer(0.1, tick, clock=self._steady)
 
     # -- for subclasses -----------------------------------------------------------------------------------------
 
@@ -70,6 +90,22 @@ class BaseNode(Node):
         """Handle what has come, for at most 0.1 s; called again and again."""
         executor.spin_once(timeout_sec=0.1)
 
+    def drive(
+        self,
+        message_type: type,
+        topic: str,
+        callback: Callable[[bytes], None],
+        qos: QoSProfile,
+        deadline: Callable[[], int] | None = None,
+    ) -> None:
+        """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
+        action = self.guarded(topic, callback)
+        self.loop = Loop(self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check)
+
+    def loop_thread(self) -> int | None:
+        """Native id of the thread whose scheduling matters; None: there is none."""
+        return None if self.loop is None else self.loop.thread_id
+
     # -- callbacks ----------------------------------------------------------------------------------------------
 
     def listen(
@@ -78,12 +114,14 @@ class BaseNode(Node):
         """Subscribe; a message that ``callback`` refuses, or trips over, is counted and told."""
         self.create_subscription(message_type, topic, self.guarded(topic, callback), qos)
 
-    def guarded(self, source: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """The callback, never raising."""
+    def guarded(self, source: str, callback: Callable[..., Any], locked: bool = True) -> Callable[..., Any]:
+        """The callback, never raising; ``locked``: alone with what the node knows."""
+        lock = self.lock if locked else nullcontext()
 
         def call(*args: Any) -> Any:
             try:
-                return callback(*args)
+                with lock:
+                    return callback(*args)
             except RefusedError as refused:
                 self.refuse(source, refused.reason, str(refused))
             except Exception as error:  # a node must not die of a message
@@ -101,7 +139,8 @@ class BaseNode(Node):
 
         def handle(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             try:
-                reason = action()
+                with self.lock:
+                    reason = action()
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
             response.success, response.message = reason is None, reason or f"{name}: done"
@@ -127,7 +166,8 @@ class BaseNode(Node):
                 send(response, header)
 
             try:
-                action(answer)
+                with self.lock:
+                    action(answer)
             except Exception as error:
                 answer(False, f"{type(error).__name__}: {error}")
 
@@ -138,25 +178,54 @@ class BaseNode(Node):
     def refuse(self, source: str, reason: str, text: str) -> None:
         """Count something that is not used; tell the log (each kind once a second at most) and /diagnostics."""
         key, now = f"{source}: {reason}", time.monotonic()
-        self.refusals[key] += 1
+        with self.lock:
+            self.refusals[key] += 1
         self._last_refusal, self._last_refusal_time, self._changed = f"{source}: {text}", now, True
         if now - self._logged.get(key, -1e9) >= 1.0:
             self._logged[key] = now
-            self.get_logger().warning(f"{source}: {text} ({self.refusals[key]} so far)")
+            self._tell(True, f"{source}: {text} ({self.refusals[key]} so far)")
 
     def say(self, text: str) -> None:
         """One line for people; /diagnostics follow."""
-        self.get_logger().info(text)
+        self._tell(False, text)
         self._changed = True
 
+    def _tell(self, warning: bool, text: str) -> None:
+        """To the log; from a loop's thread a little later, for a line costs as much as a tick."""
+        self._untold.append((warning, text))
+        if self.loop is None or threading.get_ident() != self.loop.ident:
+            self.tell_rest()
+
+    def tell_rest(self) -> None:
+        """Log what the loop's thread has left to be told."""
+        while True:
+            try:
+                warning, text = self._untold.popleft()
+            except IndexError:
+                return
+            if warning:
+                self.get_logger().warning(text)
+            else:
+                self.get_logger().info(text)
+
     def _tick_diagnostics(self) -> None:
+        self.tell_rest()
+        self.scheduling.check()
         now = time.monotonic()
         if not self._changed and now - self._published < _PERIOD:
             return
         self._changed, self._published = False, now
-        level, text, values = self.status()
-        if self.refusals:
-            values |= {f"refused {key}": count for key, count in sorted(self.refusals.items())}
+        with self.lock:
+            level, text, values = self.status()
+            refusals = dict(self.refusals)
+        values |= {"scheduling": self.scheduling.text}
+        if self.scheduling.warnings:
+            level, values = (
+                max(level, WARN),
+                values | {"scheduling warns": "; ".join(self.scheduling.warnings)},
+            )
+        if refusals:
+            values |= {f"refused {key}": count for key, count in sorted(refusals.items())}
             values["last refusal"] = self._last_refusal
             if now - self._last_refusal_time < _RECENT:
                 level = max(level, WARN)

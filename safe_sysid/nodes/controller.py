@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
+from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.design import design_gains
+from safe_sysid.control.law import ControlLaw
+from safe_sysid.control.laws import LAW_NAMES, make_law
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.lockstep import LockstepGate
 from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, RefusedError
-from safe_sysid.nodes.parameters import declare, number
+from safe_sysid.nodes.parameters import choice, declare, number, refuse_changes
 from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.tick_log import TickLog
 from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader
 
 __all__ = ["ControllerNode", "main"]
 
 
-_INACTIVE = (ControllerState.IDLE, ControllerState.FAULT)
-
-
 class ControllerNode(BaseNode):
     """The loop is driven by the measurement callback; everything else only leaves things for the next tick."""
+
+    has_loop = True
 
     def __init__(self) -> None:
         super().__init__("controller")
@@ -43,31 +47,45 @@ class ControllerNode(BaseNode):
         self._gate = LockstepGate(
             tuple(map(to_ns, times)), options.lockstep and await_plans, options.lockstep and await_bounds
         )
+        known = ("", *LAW_NAMES)
+        self._law_name = choice(self, "controller.law", "", known, "of control; empty for the robot file's")
         self.gains = design_gains(self.model, options.lockstep)
         self._warm_up()
-        self._core = Controller(self.model, self.gains, settings.controller.blend_s)
+        self._core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law())
         self._time = TimeBase(options.lockstep)
-        self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
-        self._command = messages.CommandWriter(n)
+        # In real time the loop's two messages are read and written as bytes.
+        names, lockstep = self.model.joint_names, options.lockstep
+        self._reader = messages.JointReader(names, with_effort=None) if lockstep else JointBytesReader(names)
+        self._command = messages.CommandWriter(n) if lockstep else CommandBytesWriter(n)
         self._reference = messages.JointStateWriter(self.model.joint_names)
         self._nominal = {"": self.model.arm_prior.mid}
         self._latest, self._energy = self._core.box.identity, 0.0
         self._waiting: JointSample | None = None
-        self._answer: Float64MultiArray | None = None
+        self._answer: Float64MultiArray | bytes | None = None
         self._arrival, self._started_waiting = 0, 0.0
-        self._q_last: np.ndarray | None = None
         self._last_stamp, self._plans = 0, 0
         self._start_refused, self._start_tried = "", -1e9
         self._state = self._core.state
         self._period_ns = to_ns(settings.timing.period_s)
         self._log = TickLog(self._core, options.lockstep)
         self._topics()
+        refuse_changes(self)
+
+    def _make_law(self) -> ControlLaw:
+        name = self._law_name or self.model.settings.controller.law
+        return make_law(name, self.model, self.gains)
 
     def _warm_up(self) -> None:
-        """Compile (or load) the law before anyone waits for it."""
-        scratch, zero = Controller(self.model, self.gains), np.zeros(self.model.n)
-        scratch.start(0.0, np.array(self.model.settings.home), zero)
-        scratch.step(1e-3, np.array(self.model.settings.home), zero)
+        """Rehearse what the loop will do: what it compiles, or reads from a cache, would stall it."""
+        scratch, zero = Controller(self.model, self.gains, law=self._make_law()), np.zeros(self.model.n)
+        home, effort = np.array(self.model.settings.home), zero
+        scratch.start(0.0, home, zero, zero)  # refused, but compiled
+        scratch.start(0.0, home, zero)
+        for k in range(1, 51):  # a blend, and commands that are found again in the efforts
+            out = scratch.step(1e-3 * k, home, zero, effort if k > 1 else None)
+            effort = effort if out.torque is None else out.torque.copy()
+            if k == 1:
+                scratch.offer_box(replace(self.model.arm_prior, seq=1), 1e-3)
 
     def _topics(self) -> None:
         lockstep = self.options.lockstep
@@ -77,27 +95,47 @@ class ControllerNode(BaseNode):
         self._announce()
         self.listen(JointTrajectory, "plan", self._on_plan, LATCHED)
         self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
-        self.listen(JointState, "joint_states", self._on_measurement, measurement_qos(lockstep, depth=1))
+        self._drive_by_measurements(measurement_qos(lockstep, depth=1))
         self.serve("start", self._serve_start)
-        self.serve("stop", lambda: self._core.stop())
+        self.serve("stop", self._serve_stop)
+        self.serve("emergency_stop", self._serve_emergency_stop)
         self.serve("reset_bounds", self._serve_reset)
         self.every(0.1, self._check_patience)
 
+    def _drive_by_measurements(self, qos: QoSProfile) -> None:
+        (self.listen if self.options.lockstep else self.drive)(
+            JointState, "joint_states", self._on_measurement, qos
+        )
+
     # -- inputs -------------------------------------------------------------------------------------------------
 
-    def _on_measurement(self, msg: JointState) -> None:
+    def _on_measurement(self, msg: JointState | bytes) -> None:
         arrival = time.perf_counter_ns()
         sample = self._reader.read(msg)
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             self._say_again()
             return
-        if sample.stamp_ns <= self._last_stamp:
+        if sample.stamp_ns <= self._last_stamp and not self._time_went_back(sample):
             raise RefusedError("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
         if not self.options.lockstep:
             self._check_age(1e-9 * (time.time_ns() - sample.stamp_ns))
+        if not self._last_stamp:
+            self._gate.forget_plans(sample.stamp_ns)  # began before this node did
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
+
+    def _time_went_back(self, sample: JointSample) -> bool:
+        """Whether a measurement with an older stamp counts: a clock was set back, or the plant began anew."""
+        core = self._core
+        if core.state.commands:
+            core.step(self._time.seconds(sample.stamp_ns), sample.q, sample.qd)
+            if core.state.commands:
+                if self.options.lockstep:  # it waits for an answer, whoever it is
+                    self._commands.publish(self._command.fill(sample.stamp_ns, None))
+                return False
+        self._waiting = None
+        return True
 
     def _check_age(self, age: float) -> None:
         longest = self.model.settings.measurement.max_age_s
@@ -115,7 +153,11 @@ class ControllerNode(BaseNode):
         self._go_on()
 
     def _on_bounds(self, msg: Float64MultiArray) -> None:
-        self._gate.put_bounds(messages.read_bounds(msg, self.model.arm_prior.size))
+        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        # The identifier works in an epoch of a controller before this one: go on in that.
+        if answer.box.epoch > self._core.box.epoch and self._core.resume_epoch(answer.box.epoch):
+            self._announce()
+        self._gate.put_bounds(answer)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -126,7 +168,7 @@ class ControllerNode(BaseNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now, sample.stamp_ns)
-        if self._core.state in _INACTIVE:
+        if not self._core.state.commands:
             self._gate.forget_plans(sample.stamp_ns)  # there is no motion to plan
         if self._gate.missing(sample.stamp_ns):
             return
@@ -168,7 +210,7 @@ class ControllerNode(BaseNode):
     def _offer_bounds(self, answer: BoundsAnswer, now: float) -> None:
         if answer.box.identity == self._latest:
             return  # nothing new, an answer all the same
-        reason = self._core.offer_box(answer.box, now)
+        reason = self._core.offer_box(answer.box, now, answer.nominal)
         if reason is not None:
             self.refuse("bounds", "not accepted", reason)
             return
@@ -178,11 +220,12 @@ class ControllerNode(BaseNode):
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def _tick(self, sample: JointSample, now: float) -> None:
-        core, q = self._core, self._unwrap(sample.q)
-        if self._start_wanted and self._try_start(now, q, sample.qd):
-            out = ControllerOutput(None, q)  # the next measurement is the first to be answered
+        core = self._core
+        effort = sample.effort
+        if self._start_wanted and self._try_start(now, sample, effort):
+            out = ControllerOutput(None, sample.q)  # the next measurement is the first to be answered
         else:
-            out = core.step(now, q, sample.qd)
+            out = core.step(now, sample.q, sample.qd, effort)
         self._energy = out.energy
         if out.torque is not None or self.options.lockstep:
             self._answer = self._command.fill(sample.stamp_ns, out.torque)
@@ -198,19 +241,11 @@ class ControllerNode(BaseNode):
                 self._publish_reference(sample.stamp_ns, out, out.torque)
             self._log.add(sample.stamp_ns, out)
 
-    def _unwrap(self, q: np.ndarray) -> np.ndarray:
-        """Continuous joints on the branch next to where they were."""
-        if self._q_last is not None and np.abs(self._q_last - q).max() > np.pi:
-            turns = np.where(self.model.continuous, np.round((self._q_last - q) / (2.0 * np.pi)), 0.0)
-            q = q + 2.0 * np.pi * turns
-        self._q_last = q
-        return q
-
-    def _try_start(self, now: float, q: np.ndarray, qd: np.ndarray) -> bool:
-        if now - self._start_tried < 0.5:
+    def _try_start(self, now: float, sample: JointSample, effort: np.ndarray | None) -> bool:
+        if abs(now - self._start_tried) < 0.5:
             return False
         self._start_tried = now
-        self._start_refused = "; ".join(self._core.start(now, q, qd))
+        self._start_refused = "; ".join(self._core.start(now, sample.q, sample.qd, effort))
         self._start_wanted = bool(self._start_refused)
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
@@ -224,20 +259,29 @@ class ControllerNode(BaseNode):
 
     def _announce(self) -> None:
         box = self._core.box
+        if box.seq == 0:
+            self._latest = box.identity
         nominal = np.clip(self._nominal.get(box.identity, box.mid), box.lower, box.upper)
         self._active.publish(messages.bounds_message(box, nominal))
         self.say(f"working with box {box.identity}")
 
     def _serve_start(self) -> str | None:
-        if self._core.state not in _INACTIVE:
+        if self._core.state.commands:
             return f"state is {self._core.state.value}: expected idle or fault"
         self._start_wanted, self._start_tried = True, -1e9  # at the next measurement
         return None
 
+    def _serve_stop(self) -> None:
+        self._start_wanted = False
+        self._core.stop()
+
+    def _serve_emergency_stop(self) -> None:
+        self._start_wanted = False
+        self._core.emergency_stop()
+
     def _serve_reset(self) -> str | None:
         reason = self._core.reset_box()
-        if reason is None:
-            self._latest = self._core.box.identity
+        if reason is None and not self._core.blending:  # else it is announced when the blend is over
             self._announce()
         return reason
 
@@ -251,21 +295,23 @@ class ControllerNode(BaseNode):
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
         if self._log.late > 0.01 * self._log.ticks:
             level = max(level, WARN)
-            text += (
-                f"; {self._log.late} commands later than delay_max: the tracking bound does not cover that"
-            )
+            text += f"; {self._log.late} commands too late for the tracking bound to cover them"
         if self._waiting is not None:
             text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
         values |= {"box": core.box.identity, "blending": core.blending, "plans taken": self._plans}
         values |= {"V at least / V_max": f"{self._energy:.3g} / {self.gains.V_max:.3g} J"}
+        values |= {
+            "law": core.law.name,
+            "tracking bound": "proved" if core.proved else "not proved for this law",
+        }
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values
 
     def close(self) -> None:
         """Write ``controller.npz``."""
         if self.options.run_dir is not None:
-            self._log.save(self.options.run_dir / "controller.npz", self.refusals)
+            self._log.save(self.options.run_dir / "controller.npz", self.refusals, self.scheduling.text)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -74,7 +74,7 @@ class Horizon:
         self._hopeless = ""  # box that no plan was found for
         self._resume, self._next_start = 0, settings.first_ns  # not before; and in lock-step, from when
         self._moving_until = 0  # end of the last plan
-        self._tasks, self._reserve = 0, _RESERVE
+        self._tasks, self._reserve, self._losses = 0, _RESERVE, 0
 
     @property
     def busy(self) -> bool:
@@ -131,6 +131,10 @@ class Horizon:
         if asked is not None:
             self._asked = None
             self._link.process.cancel(_GRACE)
+        if (
+            self._settings.lockstep and self._losses < _ATTEMPTS
+        ):  # no answer of the solver's: it is worth another try
+            self._losses, mission.attempts = self._losses + 1, mission.attempts + 1
         self._go_on_at_rest(mission, start, sample.frame_id, "the controller did not follow")
         return True
 
@@ -146,6 +150,7 @@ class Horizon:
             start = max(self._next_start, trigger.stamp_ns) if settings.lockstep else None
             if start == trigger.stamp_ns:
                 start += settings.t_p_ns
+                self._tell_none(trigger.stamp_ns, trigger.frame_id, start)  # nobody waits for it yet
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + settings.t_p_ns
             if mission.pauses():

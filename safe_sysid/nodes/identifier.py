@@ -26,7 +26,7 @@ from safe_sysid.nodes.parameters import choice, declare
 from safe_sysid.nodes.payload_message import payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 
 __all__ = ["IdentifierNode", "main"]
 
@@ -120,10 +120,13 @@ class IdentifierNode(BaseNode):
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """A new epoch: the controller was told that the hand holds something else now."""
-        epoch = messages.read_bounds(msg, self.model.arm_prior.size).box.epoch
+        box = messages.read_bounds(msg, self.model.arm_prior.size).box
+        epoch = box.epoch
         if epoch > self._epoch:
             self._epoch, self._samples, self._tare_wanted = epoch, [], False
             self._worker.submit(partial(self._reset, epoch))
+        if epoch == self._epoch and box.seq:
+            self._worker.submit(partial(self._resume, box))
 
     def _run(self, running: bool) -> str | None:
         self._running, self._samples = running, []
@@ -177,6 +180,11 @@ class IdentifierNode(BaseNode):
         self._session.reset(epoch)
         self._publish(self._session.standing(), None, None, 0.0)
         self.say(f"epoch {epoch}: bounds are the prior's again")
+
+    def _resume(self, box: ParameterBox) -> None:
+        """An identifier before this one has proved more than this one knows."""
+        if self._session.resume(box):
+            self.say(f"going on from box {box.identity}, which the controller works with")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
         box = result.box

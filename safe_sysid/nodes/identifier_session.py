@@ -19,9 +19,10 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.tare.file import load_tare, write_tare
 from safe_sysid.identification.tare.tare import Tare, TareRecorder, gained
 from safe_sysid.logs.certify import CertificateWriter
-from safe_sysid.logs.known_bounds import KnownBounds
+from safe_sysid.logs.known_bounds import AnnouncedBounds, KnownBounds
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["IdentifierSession"]
 
@@ -71,7 +72,8 @@ class IdentifierSession:
             self.tare = load_tare(self.tare_file, model, self.errors, temperature=temperature)
         self.tare_text = "none" if self.tare is None else f"{self.tare_file}: {gained(self.tare)}"
         self.state = IDENTIFYING
-        self.known = None if bounds_file is None else KnownBounds(bounds_file, model)
+        self.known: KnownBounds | None = None if bounds_file is None else KnownBounds(bounds_file, model)
+        self._last_seq = 0  # of what was published in this epoch
         self._recorder: TareRecorder | None = None
         self._parts: list[Measurements] = []
         self.lines: list[str] = []
@@ -141,7 +143,21 @@ class IdentifierSession:
         Args:
             result: of the identifier.
         """
-        return result if self.known is None else self.known.narrow(result)
+        if self.known is not None:
+            result = self.known.narrow(result)
+        self._last_seq = max(self._last_seq, result.box.seq)
+        return result
+
+    def resume(self, box: ParameterBox) -> bool:
+        """Go on from a box that is in force and that this identifier has not published; returns whether it was one.
+
+        Args:
+            box: as the controller has announced it.
+        """
+        if box.epoch != self.core.box.epoch or box.seq <= self._last_seq:
+            return False
+        self.known, self._last_seq = AnnouncedBounds(box), box.seq
+        return True
 
     def explain(self, result: UpdateResult) -> None:
         """Say in :attr:`lines` what is wrong, or what is hardly excited; takes some tenths of a second.
@@ -180,7 +196,7 @@ class IdentifierSession:
         """
         self.close()
         self._recorder = None
-        self.state = IDENTIFYING
+        self.state, self._last_seq = IDENTIFYING, 0
         self._begin(epoch)
 
     def start(self) -> None:

@@ -99,7 +99,8 @@ class JointSample(NamedTuple):
 class JointReader:
     """Reads JointState messages; remembers the order of names, so that the usual message costs microseconds."""
 
-    def __init__(self, joint_names: Sequence[str], with_effort: bool = True) -> None:
+    def __init__(self, joint_names: Sequence[str], with_effort: bool | None = True) -> None:
+        """``with_effort``: whether it is asked for; None: read where it is told, never a reason to refuse."""
         self._joints, self._with_effort = tuple(joint_names), with_effort
         self._names: list[str] = []
         self._index = np.zeros(0, np.intp)
@@ -113,6 +114,9 @@ class JointReader:
         if msg.name != self._names or not self._names:
             self._learn(msg.name)
         effort = self._vector(msg.effort, "effort") if self._with_effort else None
+        if self._with_effort is None and len(msg.effort) == len(self._names):
+            told = np.frombuffer(msg.effort)[self._index]
+            effort = told if np.isfinite(told).all() else None
         return JointSample(
             stamp_to_ns(msg.header.stamp),
             self._vector(msg.position, "position"),

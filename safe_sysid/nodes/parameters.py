@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rcl_interfaces.msg import ParameterDescriptor
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 from safe_sysid.errors import ConfigError
+from safe_sysid.nodes.realtime import RealtimeOptions
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene, load_scene
 
-__all__ = ["CommonOptions", "choice", "declare", "number", "numbers"]
+__all__ = ["CommonOptions", "choice", "declare", "number", "numbers", "refuse_changes"]
 
 
 _Number = TypeVar("_Number", int, float)
@@ -68,6 +70,17 @@ def numbers(node: Node, name: str, count: int, description: str) -> list[float] 
     return values
 
 
+def refuse_changes(node: Node) -> None:
+    """From now on no parameter is changed: what a node computed from them at its start would not change with them."""
+
+    def refuse(parameters: list[Parameter]) -> SetParametersResult:
+        names = ", ".join(parameter.name for parameter in parameters)
+        reason = f"{names}: parameters of {node.get_name()} are read at its start: expected a restart"
+        return SetParametersResult(successful=False, reason=reason)
+
+    node.add_on_set_parameters_callback(refuse)
+
+
 @dataclass(frozen=True)
 class CommonOptions:
     """Parameters that all nodes have.
@@ -80,7 +93,7 @@ class CommonOptions:
         patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
         run_dir: where logs are written; None for nowhere.
         seed: of every random choice.
-        priority: of the process: 1 to 99 real-time (SCHED_FIFO), -1 to -19 nicer than others, 0 as it is.
+        realtime: what the node asks the system's scheduler for.
     """
 
     robot: str
@@ -90,7 +103,7 @@ class CommonOptions:
     patience: float
     run_dir: Path | None
     seed: int
-    priority: int
+    realtime: RealtimeOptions
 
     @classmethod
     def of(cls, node: Node) -> CommonOptions:
@@ -119,7 +132,7 @@ class CommonOptions:
             ),
             Path(run_dir) if run_dir else None,
             number(node, "seed", 0, "of every random choice"),
-            number(node, "priority", 0, "1 to 99: real-time (SCHED_FIFO); below 0: nicer than others", -19),
+            _realtime(node),
         )
 
     def load_model(self) -> RobotModel:
@@ -131,6 +144,26 @@ class CommonOptions:
         scene = load_scene(self.scene) if self.scene else Scene("open")
         scene.check(model)
         return scene
+
+
+def _realtime(node: Node) -> RealtimeOptions:
+    priority = number(node, "realtime.priority", 0, "SCHED_FIFO priority of the loop, 1 to 99; 0: normal")
+    nice = number(node, "realtime.nice", 0, "how much nicer than others all threads are, 0 to 19")
+    text = declare(node, "realtime.cpus", "", "processors to run on, as 0,1; empty: all")
+    lock = declare(node, "realtime.lock_memory", False, "keep memory from being swapped out")
+    if priority > 99:
+        raise _wrong(node, "realtime.priority", priority, "0 to 99")
+    if nice > 19:
+        raise _wrong(node, "realtime.nice", nice, "0 to 19")
+    if priority and nice:
+        raise _wrong(node, "realtime.nice", nice, "0 beside a realtime.priority")
+    try:
+        cpus = tuple(sorted({int(part) for part in text.split(",")})) if text else ()
+    except ValueError:
+        raise _wrong(node, "realtime.cpus", text, "whole numbers, as 0,1") from None
+    if any(cpu < 0 for cpu in cpus):
+        raise _wrong(node, "realtime.cpus", text, "whole numbers from 0, as 0,1")
+    return RealtimeOptions(priority, nice, cpus, lock)
 
 
 def _wrong(node: Node, name: str, value: object, expected: str) -> ConfigError:

@@ -72,7 +72,7 @@ class PlannerNode(BaseNode):
             lockstep=options.lockstep,
             options=PlannerOptions(cost=cost),
             seed=options.seed,
-            nice=max(-options.priority, 0),
+            nice=options.realtime.nice,
         )
         self._link.process.configure("planner", build)
         scene = options.load_scene(self.model)

@@ -13,13 +13,16 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, OK, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.base import COMMAND, ERROR, OK, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.histograms import Histogram
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.pacing import Pacer, TimedCommand
-from safe_sysid.nodes.parameters import choice, declare, number, numbers
+from safe_sysid.nodes.parameters import choice, declare, number, numbers, refuse_changes
+from safe_sysid.nodes.payload_services import PayloadServices
 from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.spin import run_node
-from safe_sysid.nodes.time_base import Histogram, to_ns
+from safe_sysid.nodes.time_base import to_ns
+from safe_sysid.nodes.wire import CommandBytesReader, JointBytesWriter
 from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES, Plant, payload_from_spec
 from safe_sysid.simulation.assembly import build_plant
 
@@ -36,6 +39,8 @@ _SUBSTEPS = 5
 class PlantNode(BaseNode):
     """In lock-step each command is answered with the next state; in real time the wall clock drives the steps."""
 
+    has_loop = True
+
     def __init__(self) -> None:
         super().__init__("plant")
         lockstep = self.options.lockstep
@@ -47,18 +52,24 @@ class PlantNode(BaseNode):
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
         self._skipped, self._missed = 0, 0
         self._timing = Recorder({"delay": 1, "age": 1})
-        self._writer, self._clock_message = messages.JointStateWriter(self.model.joint_names), Clock()
+        names = self.model.joint_names
+        self._writer = messages.JointStateWriter(names) if lockstep else JointBytesWriter(names)
+        self._reader, self._clock_message = CommandBytesReader(self.model.n), Clock()
         qos = measurement_qos(lockstep, history=True)
         self._states = self.create_publisher(JointState, "joint_states", qos)
         self._clocks, self._clock_wanted = (
             self.create_publisher(Clock, "/clock", 10) if lockstep else None,
             False,
         )
-        self.listen(Float64MultiArray, "effort_command", self._on_command, 10 if lockstep else 1)
-        if lockstep:
+        if not lockstep:
+            self.drive(Float64MultiArray, "effort_command", self._on_command, COMMAND, self._step_if_due)
+        else:
+            self.listen(Float64MultiArray, "effort_command", self._on_command, 10)
             self.every(0.25, self._look_around)
             self._advance(None)
             self._publish()
+        self._hand = PayloadServices(self, self._plant, lambda: self._origin + self._stamp)
+        refuse_changes(self)
 
     def _build(self) -> Plant:
         model, options = self.model, self.options
@@ -83,9 +94,9 @@ class PlantNode(BaseNode):
 
     # -- commands and steps -------------------------------------------------------------------------------------
 
-    def _on_command(self, msg: Float64MultiArray) -> None:
+    def _on_command(self, msg: Float64MultiArray | bytes) -> None:
         arrival, wall = time.monotonic_ns(), time.time_ns()
-        stamp, torque = messages.read_command(msg, self.model.n)
+        stamp, torque = self._reader.read(msg)
         if self.options.lockstep:
             if stamp != self._stamp:
                 raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
@@ -119,29 +130,31 @@ class PlantNode(BaseNode):
         if self._clock_wanted and self._clocks is not None:
             messages.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
-        self._states.publish(self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort))
+        self._told = self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort)
+        self._states.publish(self._told)
 
     def _look_around(self) -> None:
         """Lock-step: does anyone want the time, which costs a tenth of a step? Was the last state answered?"""
         self._clock_wanted = self._clocks is not None and self._clocks.get_subscription_count() > 0
         if time.monotonic() - self._answered > _AGAIN:
-            self._states.publish(self._writer.message)
+            self._states.publish(self._told)
 
     def spin_some(self, executor: Executor) -> None:
-        """Lock-step: wait for commands, or go on alone when none comes. Real time: step when it is time."""
-        if self.options.lockstep and not self._alone:
-            executor.spin_once(timeout_sec=0.1)
+        """Lock-step: wait for commands, or go on alone when none comes. In real time the loop's thread steps."""
+        alone = self.options.lockstep and self._alone
+        executor.spin_once(timeout_sec=1e-9 * max(self._step_if_due(), 0) if alone else 0.1)
+        if self.options.lockstep and not alone:
             self._check_patience()
-            return
+
+    def _step_if_due(self) -> int:
+        """Step when it is time; returns ns to the next."""
         now = time.monotonic_ns()
         if self._pacer is None:
             self._pacer = Pacer(self._period, now)
             self._origin = 0 if self.options.lockstep else time.time_ns()  # a stamp is the end of its period
-        wait = self._pacer.wait(now)
-        if wait > 0:
-            executor.spin_once(timeout_sec=1e-9 * wait)
-        else:
+        if self._pacer.wait(now) <= 0:
             self._step_on_time(self._pacer, now)
+        return self._pacer.wait(time.monotonic_ns())
 
     def _check_patience(self) -> None:
         """The controller may be waiting itself, for as long as its patience lasts; then it is taken for dead."""
@@ -180,6 +193,7 @@ class PlantNode(BaseNode):
         if plant.contact_steps:
             level, text = ERROR, f"contact: {sorted(plant.contact_names)}"
         values: dict[str, object] = {"time": f"{plant.time:.3f} s", "commands": self._commands}
+        values["payload"] = plant.payload.name
         values["contact steps"] = plant.contact_steps
         if not self.options.lockstep:
             values |= {"step after its deadline": self._late, "measurement to command": self._delay}
@@ -192,7 +206,7 @@ class PlantNode(BaseNode):
         if self.options.run_dir is None:
             return
         plant = self._plant
-        values: dict[str, Any] = {**plant.truth(), **self._timing.columns()}
+        values: dict[str, Any] = {**plant.truth(), **self._timing.columns(), **self._hand.record()}
         np.savez(
             self.options.run_dir / "plant.npz",
             **values,

@@ -14,13 +14,19 @@ from collections.abc import Callable
 from typing import Any
 
 import rclpy
+from rclpy.executors import Executor
 from rclpy.experimental import EventsExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.nodes.base import BaseNode
+from safe_sysid.nodes.output import OutputPump
 
 __all__ = ["Worker", "run_node"]
+
+
+#: s; for so long at most the loop's thread waits for Python's lock while the main thread computes.
+_SWITCH = 5e-5
 
 
 class _StopRequested(BaseException):
@@ -41,26 +47,36 @@ class _Stop:
             raise _StopRequested
 
 
-def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -> int:
+def run_node(
+    node_type: Callable[[], BaseNode],
+    args: list[str] | None = None,
+    executor_type: Callable[[], Executor] = EventsExecutor,
+) -> int:
     """Run a node until it is told to stop; returns the exit status (0: stopped, 2: cannot start).
 
     One line ``READY <name>`` on stdout says that it works, compiled code included.
     """
-    node = None
+    node = pump = None
     try:
         stop = _Stop()
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()
-        executor = EventsExecutor()
+        executor = executor_type()
         executor.add_node(node)
         gc.collect()
         gc.freeze()  # nothing that exists now is garbage: never look at it again
         gc.disable()  # a collection would stall the loop; BaseNode collects the little there is
-        raise_priority(node)
+        if node.loop is not None:
+            pump = OutputPump()
+            sys.setswitchinterval(_SWITCH)
+            node.loop.start()
+        node.scheduling.engage(node.loop_thread())
         stop.looping = True
         print(f"READY {node.get_name()}", flush=True)
         while not stop.requested:
             node.spin_some(executor)
+            if node.loop is not None:
+                node.loop.raise_error()
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
         return _leave(2)
@@ -70,26 +86,23 @@ def run_node(node_type: Callable[[], BaseNode], args: list[str] | None = None) -
         stop.looping = True  # a second signal must not disturb the end
         if node is not None:
             try:
+                if node.loop is not None:
+                    node.loop.stop()
+                node.scheduling.relax()  # writing logs takes long
+                node.tell_rest()
+                if pump is not None:
+                    pump.close()
                 node.close()
             except Exception:
                 traceback.print_exc()
     return _leave(0)
 
 
-def raise_priority(node: BaseNode) -> None:
-    """Real-time scheduling for all threads of the process, or behind all others, if it is wanted and allowed."""
-    priority = node.options.priority
-    if priority == 0:
-        return
-    if priority < 0:
-        for thread in os.listdir("/proc/self/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), -priority)
-        return
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(priority))
-    except (OSError, AttributeError) as error:
-        node.get_logger().warning(f"no real-time priority {priority}: {error}; going on without")
+def _arguments(args: list[str] | None, node_type: Callable[[], BaseNode]) -> list[str] | None:
+    """Those of the command line; a node with a loop leaves the log file out, for a busy disk would stall it."""
+    if not getattr(node_type, "has_loop", False):
+        return args
+    return [*(sys.argv if args is None else args), "--ros-args", "--disable-external-lib-logs"]
 
 
 def _leave(status: int) -> int:

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
+from safe_sysid.nodes.histograms import Histogram
 from safe_sysid.nodes.recorder import Recorder
-from safe_sysid.nodes.time_base import Histogram
 
 __all__ = ["TickLog"]
 
 _STATES = tuple(ControllerState)
+#: Longer than so many periods: one was missed.
+_MISSED = 1.5
 _INDEX = {state: float(i) for i, state in enumerate(_STATES)}
 
 
@@ -25,7 +27,12 @@ class TickLog:
         """``lockstep``: stamps are not wall time, there is no latency to speak of."""
         self._core, self._lockstep = core, lockstep
         self.period, self.compute, self.latency = Histogram(), Histogram(), Histogram()
-        self.ticks, self.late, self.last_arrival = 0, 0, 0
+        self.ticks, self.covered, self.late, self.missed, self.last_arrival = 0, 0, 0, 0, 0
+        a = core.gains.assumptions
+        self._r_error = np.broadcast_to(a.velocity_error + core.gains.K_r * a.position_error, (core.model.n,))
+        self._r_before, self._stamp_before = np.full(core.model.n, np.inf), 0
+        self._uncertainty_before = np.nan
+        self._too_long = _MISSED * core.model.settings.timing.period_s
         n = core.model.n
         # State, energy, S, then the times of this tick, us.
         self._scalars = np.zeros(6)
@@ -45,9 +52,27 @@ class TickLog:
         self.compute.add(compute)
         if period:
             self.period.add(period)
+            self.missed += period > self._too_long
         if not self._lockstep:
             self.latency.add(latency)
-            self.late += latency > self._core.gains.assumptions.delay_max
+            if self._stamp_before:
+                self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
+            self._stamp_before = 0  # nothing is in force unless a row follows
+
+    def _judge(self, latency: float, age: float) -> None:
+        """Late: what was in force had become too old. The theorem covers that where the arm was quiet before."""
+        gains = self._core.gains
+        if latency <= gains.assumptions.delay_max and age <= gains.assumptions.hold_max:
+            return
+        # The larger one of the command that was in force and of the one that replaces it.
+        before = (
+            None
+            if np.isnan(self._uncertainty_before)
+            else max(self._uncertainty_before, self._core.uncertainty)
+        )
+        covered = self._core.proved and age <= gains.longest_covered_gap(self._r_before, before)
+        self.covered += covered
+        self.late += not covered
 
     def add(self, stamp_ns: int, out: ControllerOutput) -> None:
         """One row; the answered measurement's stamp and what became of it."""
@@ -55,7 +80,9 @@ class TickLog:
             return
         core = self._core
         self._scalars[:3] = _INDEX[core.state], out.energy, core.uncertainty
-        error, error_rate, _ = core.tracking_error
+        error, error_rate, r = core.tracking_error
+        self._r_before, self._stamp_before = np.abs(r) + self._r_error, stamp_ns
+        self._uncertainty_before = core.uncertainty
         desired = out.reference
         self._rows.append(
             stamp_ns, (desired[0], desired[1], desired[2], error, error_rate, out.torque, self._scalars)
@@ -65,11 +92,13 @@ class TickLog:
         """For diagnostics."""
         values: dict[str, object] = {"ticks": self.ticks, "period": self.period, "compute": self.compute}
         if not self._lockstep:
-            values |= {"latency": self.latency, "commands later than delay_max": self.late}
+            values |= {"latency": self.latency, "commands late, covered": self.covered}
+            values["commands late, not covered"] = self.late
+            values[f"periods longer than {1e3 * self._too_long:g} ms"] = self.missed
         return values
 
-    def save(self, path: Path, refusals: Mapping[str, int]) -> None:
-        """Write ``controller.npz``."""
+    def save(self, path: Path, refusals: Mapping[str, int], scheduling: str) -> None:
+        """Write ``controller.npz``; ``scheduling`` is what the system granted."""
         core, g = self._core, self._core.gains
         self._rows.save(
             path,
@@ -80,4 +109,7 @@ class TickLog:
             hold_max=g.assumptions.hold_max, delay_max=g.assumptions.delay_max,
             counts=np.array([f"{key}: {count}" for key, count in sorted(core.counts.items())], dtype=str),
             refused=np.array([f"{key}: {count}" for key, count in sorted(refusals.items())], dtype=str),
+            scheduling=np.array(scheduling), histogram_bin_us=1e6 * Histogram.BIN,
+            period_histogram=self.period.counts, latency_histogram=self.latency.counts,
+            compute_histogram=self.compute.counts,
         )  # fmt: skip

@@ -28,7 +28,7 @@ FAMILIES = ("position", "velocity", "torque", "clearance", "self_clearance", "tr
 #: Families whose enclosures are wider than what they enclose: in shorter cells their margins grow.
 SPLIT_FAMILIES = ("torque", "clearance", "self_clearance")
 #: Hypotheses of the tracking theorem of which the same is true.
-SPLIT_HYPOTHESES = ("uncertainty", "inertia")
+SPLIT_HYPOTHESES = ("uncertainty", "inertia", "inertia below")
 _UP = 1.0 + 8 * 2.0**-52
 #: Fewer cells than this are not worth a thread.
 _WORTH_A_THREAD = 12
@@ -166,6 +166,7 @@ class MarginFinder:
             gains.K_d,
             gains.inertia_lower,
             model.friction_transition_velocity,
+            lead=gains.lead,
         )
         others = self.threads - 1
         if others == 0 or cells.count < _WORTH_A_THREAD:
@@ -217,12 +218,6 @@ class MarginFinder:
             size = np.maximum(np.maximum(np.abs(gains.box.lower), np.abs(gains.box.upper)), 1e-12)
             columns.append(np.broadcast_to(-beyond[outside] / size[outside], (len(speed), outside.size)))
             names += [f"{parameters[p]} within the box of the gains" for p in outside]
-        # The measure was weighted with the gains' inertia: it must be a lower bound for this box, too.
-        n = model.n
-        rotor = box.lower[12 * n : 13 * n] / gains.inertia_lower - 1.0
-        for j in np.flatnonzero(~(rotor >= 0.0)):
-            columns.append(np.full((len(speed), 1), rotor[j]))
-            names.append(f"rotor inertia of {model.joint_names[j]}")
         return np.concatenate(columns, axis=1), tuple(names)
 
     def can_gain(self, cells: CellMargins) -> bool:

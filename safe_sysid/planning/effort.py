@@ -34,30 +34,27 @@ def box_effort_kernel(
     effort: FloatArray,
     measure: FloatArray,
 ) -> None:
-    """Largest |torque| over the box, ``effort`` (N, n), and ``S = sum_p rad_p |W_p|_*``, ``measure`` (N,).
+    """Largest |torque| over the box, ``effort`` (N, n), and ``S = | |W| rad |_*``, ``measure`` (N,).
 
     The regressor of one state at a time stays in the cache; as a batch it would be megabytes.
     """
     n, size = axis.shape[0], mid.shape[0]
     regressor = np.empty((1, n, size))
-    square = np.empty(size)
     for k in range(q.shape[0]):
         one = slice(k, k + 1)
         slotine_li_kernel(
             rotation, translation, axis, gravity, q[one], qd[one], qd[one], qdd[one], transition, regressor
         )
-        square[:] = 0.0
+        square = 0.0
         for j in range(n):
-            middle, spread, weight = 0.0, 0.0, 1.0 / inertia_lower[j]
+            middle, spread = 0.0, 0.0
             row = regressor[0, j]
             for p in range(size):
                 middle += row[p] * mid[p]
                 spread += abs(row[p]) * rad[p]
-                square[p] += row[p] * row[p] * weight
             effort[k, j] = abs(middle) + spread
-        measure[k] = 0.0
-        for p in range(size):
-            measure[k] += rad[p] * np.sqrt(square[p])
+            square += spread * spread / inertia_lower[j]
+        measure[k] = np.sqrt(square)
 
 
 @njit(cache=True)
@@ -175,8 +172,10 @@ def effort_slopes(
     own = regressor[rows, joints]
     weight[rows, joints] = np.sign(own @ box.mid)[:, None] * box.mid + np.sign(own) * box.rad
     last = regressor[blocks * n :]
-    norm = np.sqrt(np.einsum("kjp,kjp,j->kp", last, last, 1.0 / inertia_lower))
-    weight[blocks * n :] = last * (box.rad / np.maximum(norm, 1e-12))[:, None] / inertia_lower[:, None]
+    spread = np.abs(last) @ box.rad
+    norm = np.sqrt(np.square(spread) @ (1.0 / inertia_lower))
+    share = spread / inertia_lower / np.maximum(norm, 1e-12)[:, None]
+    weight[blocks * n :] = np.sign(last) * box.rad * share[:, :, None]
     by_state = regressor_gradient(kin, q, qd, qdd, weight)
     if transition > 0.0:
         # The costs take Coulomb's columns as constant; here they may be what limits a slow joint.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.planning.cell_margins import SPLIT_HYPOTHESES
 from safe_sysid.planning.certificate import Certificate, verify_plan
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.planner import Planner
@@ -72,7 +73,7 @@ class MotionMargins:
             return
         tracking = certificate.margins["tracking"]
         column = {name: i for i, name in enumerate(certificate.labels["tracking"])}
-        rates = [i for name, i in column.items() if name not in ("uncertainty", "inertia")]
+        rates = [i for name, i in column.items() if name not in SPLIT_HYPOTHESES]
         worth = np.array(
             [
                 certificate.families["clearance"].smallest,

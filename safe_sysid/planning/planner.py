@@ -296,8 +296,21 @@ class Planner:
             if on_certified is not None:
                 on_certified(self._result(request, found, began, budget))
 
-        found = solve(problem, lambda k: self._certify(request.plan(k, self.settings.t_p), box), budget, tell)
+        found = self._search(
+            problem, lambda k: self._certify(request.plan(k, self.settings.t_p), box), budget, tell, sequence
+        )
         return self._result(request, found, began, budget)
+
+    def _search(
+        self,
+        problem: PlanProblem,
+        certify: Callable[[FloatArray], Verdict],
+        budget: Budget,
+        on_certified: Callable[[SearchResult], None],
+        sequence: int,
+    ) -> SearchResult:
+        """How a plan is chosen; the only thing that a planner of another kind does differently."""
+        return solve(problem, certify, budget, on_certified)
 
     def _result(self, request: _Request, found: SearchResult, began: float, budget: Budget) -> PlannerResult:
         best, now = found.best, budget.clock()

@@ -66,12 +66,11 @@ class PoseMargins:
         """
         model, assume = self.model, self.gains.assumptions
         w = torque_regressor(model.kinematics, q, qd, qdd, model.friction_transition_velocity)
-        effort = np.abs(w @ self.box.mid) + np.abs(w) @ self.box.rad + self._reserve
+        spread = np.abs(w) @ self.box.rad
+        effort = np.abs(w @ self.box.mid) + spread + self._reserve
         room = 1.0 - (effort * (1.0 + assume.actuator_rel) + assume.actuator_abs) / model.limits.torque
-        norms = np.sqrt(np.einsum("kjp,j->kp", np.square(w), 1.0 / self.gains.inertia_lower))
+        measure = np.sqrt(np.square(spread) @ (1.0 / self.gains.inertia_lower))
         share = np.empty(len(q))
         r, p = forward_kinematics(model.kinematics, q)
         inertia_share_kernel(model.kinematics.axis, r, p, self.box.mid, self.box.rad, self._spare, share)
-        return np.column_stack(
-            [room.min(axis=1), 1.0 - norms @ self.box.rad / assume.uncertainty, 1.0 - share]
-        )
+        return np.column_stack([room.min(axis=1), 1.0 - measure / assume.uncertainty, 1.0 - share])

@@ -115,6 +115,7 @@ def attack_torque(
     which: FloatArray,
     population: int = 4,
     steps: int = 25,
+    lead: float = 0.0,
 ) -> AttackResult:
     """Climb, in the cells ``which``, on every joint's largest and smallest torque over the box, and on S.
 
@@ -126,9 +127,11 @@ def attack_torque(
     def values(cell: int, x: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
         """(N, 2 n + 1): torque upward, torque downward, S at N symbols."""
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (len(x), 1)), tracking, x)
-        w = slotine_li_regressor(kin, motion[0], motion[1], motion[2], motion[3], friction_transition)
+        w = slotine_li_regressor(
+            kin, motion[0] + lead * motion[1], motion[1], motion[2], motion[3], friction_transition
+        )
         nominal, spread = w @ box.mid + damping * motion[4], np.abs(w) @ box.rad
-        measure = np.sqrt((w**2 / np.asarray(inertia_lower)[:, None]).sum(axis=1)) @ box.rad
+        measure = np.sqrt((spread**2 / np.asarray(inertia_lower)).sum(axis=1))
         return np.concatenate([nominal + spread, spread - nominal, measure[:, None]], axis=1), motion
 
     excess = np.full(3, -np.inf)

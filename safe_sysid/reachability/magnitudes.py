@@ -13,9 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import reach
-
-__all__ = ["add_magnitude", "add_quadratic", "ball_eigenvalue", "quadratic_bound", "weighted_measure"]
+__all__ = ["add_magnitude", "add_quadratic", "ball_eigenvalue", "quadratic_bound"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
@@ -146,63 +144,3 @@ def add_magnitude(
     total += radius * last * (abs(c) + size)
     out[row, last] = (out[row, last] + radius * rho) * (1.0 + 4.0 * _EPS) + 8.0 * _EPS * total + _TINY
     return lo, hi
-
-
-@njit(cache=True, nogil=True)
-def weighted_measure(
-    entries: FloatArray,
-    reaches: FloatArray,
-    rad: FloatArray,
-    inverse_inertia: FloatArray,
-    linear: FloatArray,
-    block: FloatArray,
-    square: FloatArray,
-) -> float:
-    r"""Upper bound of ``S = sum_p rad_p |W_p|``, ``|W_p|^2 = sum_j W_jp^2 / inertia_j``, from forms (n, 14 n, K + 2).
-
-    Columns cannot all be at their worst at once. With ``W_p = c + D eps + rho`` and any a > 0,
-    ``|c + D eps| <= (|c + D eps|^2 + a^2) / (2 a)``: summed over p that is one quadratic in eps, bounded by its linear
-    part's reach plus :func:`quadratic_bound`. The sum of the columns' own bounds is the fall-back: the smaller counts.
-    ``reaches`` (n, 14 n) are the forms'; ``linear`` (K + 2), ``block`` (1, 2, n, n) and ``square`` (n, n) work space.
-    """
-    n, count, size = entries.shape
-    last = size - 1
-    single, constant, timed, magnitude = 0.0, 0.0, 0.0, 0.0
-    linear[:] = 0.0
-    block[:] = 0.0
-    for p in range(count):
-        if rad[p] == 0.0:
-            continue
-        centre, radius, rest = 0.0, 0.0, 0.0
-        sup = 0.0
-        # A link moves only the joints before it; the last four columns of a joint are on the diagonal.
-        first_row, rows = (0, p // 10 + 1) if p < 10 * n else (p % n, p % n + 1)
-        for j in range(first_row, rows):
-            c, r, rho = entries[j, p, 0], reaches[j, p], entries[j, p, last]
-            centre += c * c * inverse_inertia[j]
-            radius += r * r * inverse_inertia[j]
-            rest += rho * rho * inverse_inertia[j]
-            top = abs(c) + r + rho
-            sup += top * top * inverse_inertia[j]
-        single += rad[p] * math.sqrt(sup)
-        # Any a > 0 will do; this one is good if eps is somewhere inside.
-        a = math.sqrt(centre + 0.3 * radius) + 1e-100
-        t = rad[p] / (2.0 * a)
-        constant += t * (centre + a * a) + rad[p] * math.sqrt(rest)
-        magnitude += t * (centre + radius) + rad[p] * (a + math.sqrt(rest))
-        for j in range(first_row, rows):
-            weight = t * inverse_inertia[j]
-            step = 2.0 * weight * entries[j, p, 0]
-            for k in range(1, 2 + rows):
-                linear[k] += step * entries[j, p, k]
-            for k in range(2 + n, 2 + n + rows):
-                linear[k] += step * entries[j, p, k]
-            timed += add_quadratic(entries, j, p, rows, weight, block, 0)
-    quadratic = quadratic_bound(timed, block, 0, square)
-    joint = constant + reach(linear, n) + quadratic
-    # Fewer than 2000 roundings on any term; the terms of `linear` are below 2 t |c| |D| <= t (|c|^2 + |D|^2).
-    slack = 1e-12 * (magnitude + single + quadratic) + _TINY
-    # A NaN in one of them must not be dropped by the comparison.
-    if single != single or joint != joint:
-        return math.nan
-    return min(single, joint) + slack

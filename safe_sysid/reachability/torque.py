@@ -1,7 +1,7 @@
 r"""Enclosure of the commanded torque over time cells, for every parameter vector of a box.
 
-The robust law commands ``W_s(q_m, qd_m, qd_a,m, qdd_a,m) theta' + K_d r_m`` with *some* ``theta'`` in the controller's
-box, which may be any box nested in the one given here: ``theta' = mid + d``, ``|d_p| <= rad_p``, so row j lies in
+The law commands ``W_s(q_m + lead qd_m, qd_m, qd_a,m, qdd_a,m) theta' + K_d r_m`` with *some* ``theta'`` in the
+controller's box, which may be any box nested in the one given here: ``theta' = mid + d``, ``|d_p| <= rad_p``: row j in
 ``(W_s mid + K_d r)_j +- sum_p |W_s,jp| rad_p``. Both parts stay affine forms in (time, e, r) until they are added: the
 torque's dependence on its own tracking error is not counted twice.
 """
@@ -20,7 +20,7 @@ from safe_sysid.reachability.torque_kernel import torque_kernel
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges"]
+__all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges", "uncertainty_measure"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
@@ -37,7 +37,7 @@ class TorqueEnclosure:
         torque: (M, n, 2) commanded torque, N m.
         nominal: (M, n, 2) range of ``W_s mid + K_d r`` alone (for reports: where a violation comes from).
         spread: (M, n) upper bound of ``sum_p |W_s,jp| rad_p``.
-        measure: (M,) upper bound of ``sum_p rad_p sqrt(sum_j W_jp^2 / inertia_lower_j)``.
+        measure: (M,) upper bound of ``S = sqrt(sum_j spread_j^2 / inertia_lower_j)``.
         qd, qd_a, qdd_a: (M, n, 2) ranges of the motion.
         regressor: (M, n, 14 n, 2) ranges of W_s, if asked for.
     """
@@ -75,6 +75,7 @@ class TorqueTask:
         inertia_lower: FloatArray,
         friction_transition: float,
         want_regressor: bool = False,
+        lead: float = 0.0,
     ) -> None:
         """Prepare; arguments and errors as in :func:`enclose_torque`."""
         n = len(kin.axis)
@@ -87,6 +88,8 @@ class TorqueTask:
         if not np.all(inertia > 0.0):
             raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
         q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
+        if lead != 0.0:
+            q = _ahead(q, qd, lead)
         rates = form_ranges(qd_a, n)
         count, _, size = q.shape
         self.n, self.count, self.want_regressor = n, count, want_regressor
@@ -100,7 +103,6 @@ class TorqueTask:
         self.law = np.array(box.mid), np.array(box.rad), damping
         self.r_bound, self.weights = np.array(tracking.r), _UP / inertia
         self.nominal, self.spread = np.empty((count, n, size)), np.empty((count, n, size))
-        self.measure = np.empty(count)
         self.regressor = np.zeros((count if want_regressor else 0, n, 14 * n, 2))
 
     def run(self, first: int = 0, last: int | None = None) -> None:
@@ -111,11 +113,9 @@ class TorqueTask:
             *(x[part] for x in self.motion),
             *self.law,
             self.r_bound,
-            self.weights,
             self.want_regressor,
             self.nominal[part],
             self.spread[part],
-            self.measure[part],
             self.regressor[part],
         )
 
@@ -130,7 +130,8 @@ class TorqueTask:
         rounding = _CONTROLLER_ROUNDING * (1.0 + np.abs(nominal).max(axis=-1) + spread)
         torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
         regressor = self.regressor if self.want_regressor else None
-        return TorqueEnclosure(torque, nominal, spread, self.measure, *self.ranges, regressor)
+        measure = uncertainty_measure(spread, self.weights)
+        return TorqueEnclosure(torque, nominal, spread, measure, *self.ranges, regressor)
 
 
 def enclose_torque(
@@ -142,6 +143,7 @@ def enclose_torque(
     inertia_lower: FloatArray,
     friction_transition: float,
     want_regressor: bool = False,
+    lead: float = 0.0,
 ) -> TorqueEnclosure:
     """Enclose the torque that a controller with any box nested in ``box`` may command in each cell.
 
@@ -154,13 +156,30 @@ def enclose_torque(
         inertia_lower: (n,) positive lower bounds of the inertia's weights in the measure, kg m^2.
         friction_transition: velocity below which Coulomb's sign is a ramp, rad/s.
         want_regressor: also return the interval regressor.
+        lead: the controller's regressor is that of ``q + lead qd``, s.
 
     Raises:
         ParameterError: sizes do not match, or an inertia bound is not positive.
     """
-    task = TorqueTask(kin, box, cells, tracking, damping, inertia_lower, friction_transition, want_regressor)
+    task = TorqueTask(
+        kin, box, cells, tracking, damping, inertia_lower, friction_transition, want_regressor, lead
+    )
     task.run()
     return task.enclosure()
+
+
+def uncertainty_measure(spread: FloatArray, inverse_inertia: FloatArray) -> FloatArray:
+    """S (M,) from upper bounds of its rows ``sum_p |W_s,jp| rad_p`` (M, n) and of 1 / inertia_lower (n,)."""
+    return np.asarray(np.sqrt(np.square(spread) @ inverse_inertia) * (1.0 + 16 * _EPS) + 1e-150)
+
+
+def _ahead(q: FloatArray, qd: FloatArray, lead: float) -> FloatArray:
+    """Forms of ``q + lead qd`` (M, n, K + 2): four roundings per term go to the remainder."""
+    out: FloatArray = q + lead * qd
+    out[..., -1] = (q[..., -1] + abs(lead) * qd[..., -1]) * _UP
+    size = np.abs(q[..., :-1]).sum(axis=-1) + abs(lead) * np.abs(qd[..., :-1]).sum(axis=-1)
+    out[..., -1] += 4 * _EPS * size
+    return out
 
 
 def _torque_range(nominal: FloatArray, spread: FloatArray, n: int) -> FloatArray:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.reachability.affine import add_scaled, reach
 from safe_sysid.reachability.entries import inner, norm_and_size
-from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound, weighted_measure
+from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound
 from safe_sysid.reachability.rotations import (
     to_ball,
     vector_add_cross,
@@ -176,11 +176,9 @@ def torque_kernel(
     rad: FloatArray,
     damping: FloatArray,
     r_bound: FloatArray,
-    inverse_inertia: FloatArray,
     want_regressor: bool,
     nominal: FloatArray,
     spread: FloatArray,
-    measure: FloatArray,
     regressor: FloatArray,
 ) -> None:
     """Enclose W_s theta over M cells.
@@ -188,12 +186,10 @@ def torque_kernel(
     ``parts``, ``parts_error``, ``stretch`` are from :func:`rotation_parts`, then come the arm's other kinematics. The
     motion is given by (M, n, 5) centre, time, e, r, remainder of q, qd, qd_a, qdd_a (of its own joint's errors only),
     by the bounds ``r_bound`` (n,) and by the range ``sigma`` (M, n, 2) of the friction sign; the box by ``mid`` and
-    ``rad`` (14 n,); ``damping`` (n,) is K_d and ``inverse_inertia`` (n,) bounds 1 / inertia_lower from above.
-    Filled are
+    ``rad`` (14 n,); ``damping`` (n,) is K_d. Filled are
 
     - ``nominal`` (M, n, K + 2), forms of ``W_s mid + K_d r``,
     - ``spread`` (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``,
-    - ``measure`` (M,), upper bounds of ``sum_p rad_p sqrt(sum_j W_jp^2 / inertia_j)``,
     - ``regressor`` (M, n, 14 n, 2), ranges of W_s, if ``want_regressor``.
     """
     cells, n, size = nominal.shape
@@ -210,10 +206,10 @@ def torque_kernel(
     screws, moved = np.zeros((n, 6, size)), np.zeros((3, size))
     own_f, own_n = np.zeros((n, 3, size)), np.zeros((n, 3, size))
     sum_f, sum_n = np.zeros((3, size)), np.zeros((3, size))
-    entry, linear, square = np.zeros(size), np.zeros(size), np.zeros((n, n))
+    entry, square = np.zeros(size), np.zeros((n, n))
     left, right, half = np.zeros((1, 2, size)), np.zeros((1, 2, size)), np.zeros((2, 3, size))
     turned, rates, reaches = np.zeros((1, 3, size)), np.zeros((2, 5)), np.zeros((n, 14 * n))
-    block, blocks, timed = np.zeros((1, 2, n, n)), np.zeros((n, 2, n, n)), np.zeros(n)
+    blocks, timed = np.zeros((n, 2, n, n)), np.zeros(n)
     entries = np.zeros((n, 14 * n, size))
     for m in range(cells):
         wide = spread[m]
@@ -362,4 +358,3 @@ def torque_kernel(
             bound = 0.5 * quadratic_bound(timed[j], blocks, j, square)
             wide[j, 0] += bound
             wide[j, size - 1] += bound + 4.0 * _EPS * (abs(wide[j, 0]) + bound)
-        measure[m] = weighted_measure(entries, reaches, rad, inverse_inertia, linear, block, square)

@@ -26,6 +26,7 @@ __all__ = [
     "Quantiles",
     "Safety",
     "Summary",
+    "TimeHistogram",
     "Timing",
     "Tracking",
     "Use",
@@ -183,6 +184,13 @@ class Quantiles(_Model):
     max: FiniteFloat
 
 
+class TimeHistogram(_Model):
+    """Counts of times below each of ``upper_us`` and above the one before; the last count is of those above all."""
+
+    upper_us: list[FiniteFloat]
+    counts: list[Count]
+
+
 class Loop(_Model):
     """The 1 kHz loop: in lock-step only the computing time means anything."""
 
@@ -191,6 +199,11 @@ class Loop(_Model):
     period_us: Quantiles | None
     latency_us: Quantiles | None
     missed: Count | None
+    long_periods: Count | None = None
+    period_histogram: TimeHistogram | None = None
+    latency_histogram: TimeHistogram | None = None
+    compute_histogram: TimeHistogram | None = None
+    scheduling: str = ""
 
 
 class Durations(_Model):

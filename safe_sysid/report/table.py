@@ -109,6 +109,12 @@ def safety_table(summary: Summary) -> Table:
         for name, quantiles in (("period", loop.period_us), ("latency", loop.latency_us)):
             if quantiles is not None:
                 table.add_row(f"1 kHz loop: {name}", *_quantiles(quantiles))
+        if loop.long_periods is not None and loop.period_us is not None:
+            share = 100.0 * loop.long_periods / max(loop.ticks, 1)
+            under = f"; scheduling: {loop.scheduling}" if loop.scheduling else ""
+            table.add_row(
+                "1 kHz loop: late", f"{loop.long_periods}", f"periods half too long ({share:.2f} %){under}"
+            )
         if loop.missed is not None:
             periods = summary.safety.evidence.ticks  # of the plant: the controller may not have seen them all
             share = 100.0 * loop.missed / max(periods, 1)

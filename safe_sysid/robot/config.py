@@ -31,6 +31,7 @@ from safe_sysid.robot.fields import (
     numbers,
     problem,
 )
+from safe_sysid.robot.law_settings import LawsSettings
 from safe_sysid.robot.yaml_file import merge, read_yaml, validate
 
 __all__ = [
@@ -304,26 +305,47 @@ class TareSettings(StrictModel):
     drift: DriftSettings = DriftSettings()
 
 
+LawName = Literal[
+    "robust",
+    "armour",
+    "passivity_adaptive",
+    "adaptive_robust",
+    "gravity_pid",
+    "computed_torque",
+    "impedance",
+]
+
+
 class ControllerSettings(StrictModel):
     """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md).
 
     Attributes:
         K_r: slope of ``r = de + K_r e``, 1/s.
         kappa: decay rate, 1/s.
-        inertia_ratio: declared ``H_jj``-like bound: ``H <= diag(inertia_ratio * lower rotor inertia)`` along plans.
+        inertia_lower: H >= diag of it along plans, kg m^2; None: the lower rotor inertia, which needs no check.
+        inertia_ratio: ``H <= diag(inertia_ratio * inertia_lower)`` along plans.
         velocity, acceleration, jerk: largest |qd|, |qdd_d|, |qddd_d| along plans; rad/s, rad/s^2, rad/s^3.
         uncertainty: largest S along plans, sqrt(W/s).
         blend_s: duration of the blend to a new box.
+        torque_rate: largest rate of the commanded torque, N m/s; cut for longer than the theorem covers is a fault.
+        gravity_check: whether the effort at rest is judged at every start; an arm held by brakes has none to judge.
+        law: of control; the tracking bound is proved for ``robust`` alone.
+        laws: gains of the laws that tracking is compared with.
     """
 
     K_r: PositivePerJoint = 5.0
     kappa: Positive = 12.0
+    inertia_lower: PositivePerJoint | None = None
     inertia_ratio: PositivePerJoint = 2.4
     velocity: PositivePerJoint = 0.6
     acceleration: PositivePerJoint = 0.8
     jerk: PositivePerJoint = 6.0
     uncertainty: Positive
     blend_s: Positive = 0.25
+    torque_rate: PositivePerJoint = 1.0e4
+    gravity_check: bool = True
+    law: LawName = "robust"
+    laws: LawsSettings = LawsSettings()
 
 
 class PlannerSettings(StrictModel):
@@ -384,6 +406,9 @@ class Settings(StrictModel):
         for section in ("measurement", "actuator", "identification", "controller", "planner"):
             for key, value in getattr(self, section):
                 values[section, key] = value
+        for name, law in self.controller.laws:
+            for key, value in law:
+                values["controller", "laws", name, key] = value
         for below, value in values.items():
             if isinstance(value, tuple) and len(value) != n:
                 raise problem(f"{n} numbers, one per joint, not {len(value)}", below=below, value=value)

@@ -24,7 +24,14 @@ from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import momentum_regressor
 
-__all__ = ["LinkNorms", "TorqueSensitivity", "inertia_share", "link_norms", "torque_sensitivity"]
+__all__ = [
+    "LinkNorms",
+    "TorqueSensitivity",
+    "inertia_floor",
+    "inertia_share",
+    "link_norms",
+    "torque_sensitivity",
+]
 
 FloatArray = NDArray[np.float64]
 #: Relative head-room for rounding of the sums below (at most 1e4 operations of 1.2e-16 each, all of one sign).
@@ -157,12 +164,58 @@ def inertia_share(
     Returns:
         (M,) bounds, dimensionless.
     """
+    q, dq = np.atleast_2d(q), np.atleast_2d(dq)
+    centre, spread, growth = _scaled_inertia(kin, box, spare, q)
+    largest = np.linalg.eigvalsh(centre)[:, -1]
+    at_centre = np.maximum(largest, 0.0) + spread
+    return (np.sqrt(at_centre * _ROUND) + dq @ growth) ** 2 * _ROUND
+
+
+def inertia_floor(
+    kin: Kinematics, box: ParameterBox, floor: FloatArray, q: FloatArray, dq: FloatArray
+) -> FloatArray:
+    r"""Bound ``lambda_min(D^-1/2 H D^-1/2)`` from below, D = diag(floor), for all joints within ``dq`` of ``q``.
+
+    H includes the rotors; a value of at least 1 proves ``H >= D``. The same two steps as in :func:`inertia_share`:
+    with the rotors' lower bounds R, ``sqrt(z^T (M + R) z)`` changes with the joints at most as ``sqrt(z^T M z)`` does.
+
+    Args:
+        kin: of the arm.
+        box: parameters; the true, physically consistent ones lie inside.
+        floor: (n,) kg m^2, positive.
+        q: (M, n) centres, rad.
+        dq: (M, n) half widths, rad.
+
+    Returns:
+        (M,) bounds, dimensionless, at least 0.
+    """
     n = len(kin.axis)
     q, dq = np.atleast_2d(q), np.atleast_2d(dq)
+    centre, spread, growth = _scaled_inertia(kin, box, floor, q)
+    rotor = np.maximum(box.lower[12 * n : 13 * n], 0.0) / floor
+    # M itself is positive semidefinite, so the rotors alone are a bound, too.
+    alone = float(np.min(rotor)) / _ROUND
+    smallest = np.linalg.eigvalsh(centre + np.diag(rotor))
+    # A symmetric eigenvalue solver errs by some n units of the largest eigenvalue.
+    least = smallest[:, 0] - spread - (_ROUND - 1.0) * smallest[:, -1]
+    root = np.sqrt(np.maximum(least, 0.0)) - dq @ growth * _ROUND
+    return np.maximum(np.square(np.maximum(root, 0.0)) / _ROUND, alone)
+
+
+def _scaled_inertia(
+    kin: Kinematics, box: ParameterBox, scale_by: FloatArray, q: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """For M (without rotors) scaled by ``diag(scale_by)^-1/2`` on both sides, at q (M, n).
+
+    Returns:
+        The box's midpoint's (M, n, n), a bound (M,) of the norm of what the box adds, and per joint a bound (n,) of the
+        rate of ``sqrt(z^T M z)``.
+    """
+    n = len(kin.axis)
     norms = link_norms(kin, box.lower, box.upper)
     inertial = slice(0, 10 * n)
     mid, rad = box.mid[inertial], box.rad[inertial]
-    scale = 1.0 / np.sqrt(spare)
+    scale = 1.0 / np.sqrt(scale_by)
     centre, spread = np.empty((len(q), n, n)), np.empty((len(q), n, n))
     for i in range(n):
         unit = np.zeros_like(q)
@@ -172,11 +225,10 @@ def inertia_share(
         spread[:, :, i] = np.abs(columns) @ (rad + _REGRESSOR_ROUND * np.abs(mid))
     centre *= scale[:, None] * scale
     spread *= scale[:, None] * scale
-    largest = np.linalg.eigvalsh(0.5 * (centre + centre.transpose(0, 2, 1)))[:, -1]
-    at_centre = np.maximum(largest, 0.0) + np.linalg.norm(spread, ord=2, axis=(1, 2))
     order = np.arange(n)
     growth = np.zeros(n)
     for j in range(1, n):
         moved = norms.a[:, np.maximum(order, j)] * scale  # (links, joints)
         growth[j] = np.linalg.norm(moved, ord=2)
-    return (np.sqrt(at_centre * _ROUND) + dq @ growth) ** 2 * _ROUND
+    symmetric = 0.5 * (centre + centre.transpose(0, 2, 1))
+    return symmetric, np.asarray(np.linalg.norm(spread, ord=2, axis=(1, 2))), growth

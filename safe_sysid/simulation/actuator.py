@@ -50,6 +50,7 @@ class Actuator:
         self._rate = 2.0 * np.pi / rng.uniform(0.5, 3.0, n)  # rad/s: errors that drift over a trajectory
         self._phase = rng.uniform(0.0, 2.0 * np.pi, n)
         self._constant = self._signs * rng.uniform(0.5, 1.0, n)
+        self._lowest = -hard_limit
         self._out = np.empty(n)
 
     def apply(self, time: float, command: FloatArray, qd: FloatArray) -> FloatArray:
@@ -60,11 +61,15 @@ class Actuator:
             command: (n,) commanded torque, N m.
             qd: (n,) true velocity, for the adversary.
         """
-        np.clip(command, -self._limit, self._limit, out=self._out)
+        self._saturate(command)
         if self.mode == "none":
             return self._out
         perturb(self._out, self._absolute, self._relative, self._unit(time, qd), self._out)
-        return np.clip(self._out, -self._limit, self._limit, out=self._out)
+        return self._saturate(self._out)
+
+    def _saturate(self, torque: FloatArray) -> FloatArray:
+        np.minimum(torque, self._limit, out=self._out)  # np.clip takes three times as long
+        return np.maximum(self._out, self._lowest, out=self._out)
 
     def _unit(self, time: float, qd: FloatArray) -> FloatArray:
         if self.mode == "constant":

@@ -28,6 +28,7 @@ __all__ = [
     "Payload",
     "check_inside_prior",
     "dumbbell",
+    "hexagonal_dumbbell",
     "payload_from_spec",
     "theta_e_with_payload",
 ]
@@ -39,7 +40,10 @@ POUND = 0.45359237  # kg, exact by definition
 _STEEL, _CAST_IRON = 7850.0, 7200.0  # kg/m^3
 _HANDLE_DIAMETER, _HANDLE_LENGTH = 0.028, 0.11  # m: a hand's width of bar between the heads
 _HEAD_RATIO = 0.6  # length over diameter of a head
+_HEXAGON_RATIO = 0.68  # length over width across flats of a hexagonal head
 _GRIP = (0.0, 0.0, 0.14)  # m, between the finger tips, in the tool flange frame
+_ALONG_Y = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])  # the solid's own z is flange y
+_Z_ACROSS_FLATS = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])  # and its own x flange z
 _NUMBERS = "m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz"
 _ROUNDING = 1e-9  # relative: decimals printed by a CAD program put a flat body just outside the cone
 
@@ -101,26 +105,58 @@ def dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) ->
         grip: (3,) centre of the handle in the flange frame, m.
         name: default "<pounds>lb".
     """
-    name = f"{pounds:g}lb" if name is None else name
-    mass = pounds * POUND
-    handle_mass = _STEEL * math.pi / 4.0 * _HANDLE_DIAMETER**2 * _HANDLE_LENGTH
-    head_mass = 0.5 * (mass - handle_mass)
+    head_mass = _head_mass(pounds)
+    diameter = (head_mass / _CAST_IRON / (math.pi / 4.0 * _HEAD_RATIO)) ** (1.0 / 3.0)
+    size = (0.5 * diameter, _HEAD_RATIO * diameter)
+    return _with_heads(pounds, "cylinder", size, head_mass, grip, _ALONG_Y, name)
+
+
+def hexagonal_dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) -> Payload:
+    """The same with hexagonal heads, flats across flange z: dumbbells that can be stacked.
+
+    Args:
+        pounds: total mass, lb.
+        grip: (3,) centre of the handle in the flange frame, m.
+        name: default "<pounds>lb".
+    """
+    head_mass = _head_mass(pounds)
+    width = (head_mass / _CAST_IRON / (0.5 * math.sqrt(3.0) * _HEXAGON_RATIO)) ** (1.0 / 3.0)
+    return _with_heads(
+        pounds, "hexagon", (width, _HEXAGON_RATIO * width), head_mass, grip, _Z_ACROSS_FLATS, name
+    )
+
+
+def _head_mass(pounds: float) -> float:
+    handle_mass = _handle_mass()
+    head_mass = 0.5 * (pounds * POUND - handle_mass)
     if not head_mass > 0.0:
         raise ParameterError(
             f"dumbbell of {pounds!r} lb: expected more than its handle, {handle_mass / POUND:.3g} lb"
         )
-    diameter = (head_mass / _CAST_IRON / (math.pi / 4.0 * _HEAD_RATIO)) ** (1.0 / 3.0)
-    length = _HEAD_RATIO * diameter
+    return head_mass
+
+
+def _handle_mass() -> float:
+    return _STEEL * math.pi / 4.0 * _HANDLE_DIAMETER**2 * _HANDLE_LENGTH
+
+
+def _with_heads(
+    pounds: float,
+    kind: str,
+    size: tuple[float, float],
+    head_mass: float,
+    grip: ArrayLike,
+    axes: FloatArray,
+    name: str | None,
+) -> Payload:
+    """Handle and two heads of a kind; ``size[1]`` is a head's length along its own z, which is flange y."""
     centre = frozen_array(grip, (3,), "dumbbell grip point")
-    along_y = np.array(
-        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]
-    )  # the cylinders' own z is flange y
-    offset = np.array([0.0, 0.5 * (_HANDLE_LENGTH + length), 0.0])
-    handle = Shape("cylinder", (0.5 * _HANDLE_DIAMETER, _HANDLE_LENGTH), centre, along_y)
-    heads = [Shape("cylinder", (0.5 * diameter, length), centre + s * offset, along_y) for s in (-1.0, 1.0)]
-    theta = handle.inertial(handle_mass) + sum(head.inertial(head_mass) for head in heads)
-    theta[0] = mass  # the sum of the parts rounds in the last digit
-    return Payload(name, theta, (handle, *heads))
+    offset = np.array([0.0, 0.5 * (_HANDLE_LENGTH + size[1]), 0.0])
+    handle = Shape("cylinder", (0.5 * _HANDLE_DIAMETER, _HANDLE_LENGTH), centre, _ALONG_Y)
+    heads = [Shape(kind, size, centre + s * offset, axes) for s in (-1.0, 1.0)]
+    theta = handle.inertial(_handle_mass()) + sum(head.inertial(head_mass) for head in heads)
+    theta[0] = pounds * POUND  # the sum of the parts rounds in the last digit
+    return Payload(f"{pounds:g}lb" if name is None else name, theta, (handle, *heads))
 
 
 def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:

@@ -15,6 +15,7 @@ from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regres
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
 from safe_sysid.simulation.brake import QuickStop
+from safe_sysid.simulation.contact_search import ContactSearch
 from safe_sysid.simulation.log import TruthLog
 from safe_sysid.simulation.noise import NoiseModel, error_bound
 from safe_sysid.simulation.payloads import Payload
@@ -121,15 +122,10 @@ class Plant:
         self.coulomb_velocity = self._friction_velocity(coulomb_velocity)
         if substeps < 1:
             raise ParameterError(f"plant substeps = {substeps!r}: expected at least 1")
+        self._least_substeps = substeps
         self.substeps = self._choose_substeps(substeps)
-        world = build_world(
-            model, self.theta_true, payload, scene, self.coulomb_velocity, period / self.substeps
-        )
-        self._world = world
-        self._mj, self._data = world.model, mujoco.MjData(world.model)
-        self._qpos, self._qvel, self._qfrc = self._data.qpos, self._data.qvel, self._data.qfrc_applied
-        self._offset = self.theta_true[13 * n :]
-        self._qpos[:] = 0.0 if q0 is None else _vector(q0, n, "q0")
+        self._start_time, self._step_count = float(start_time), 0
+        self._build(np.zeros(n) if q0 is None else _vector(q0, n, "q0"), np.zeros(n))
         streams = np.random.SeedSequence(seed).spawn(2)
         self._noise = (noise or NoiseModel("none")).stream(
             model.kinematics, np.random.default_rng(streams[0])
@@ -142,7 +138,6 @@ class Plant:
         if np.any(braking_limit <= 0.0):
             raise ParameterError(f"plant actuator_abs = {a_u.tolist()}: expected less than the torque limits")
         self._drive = QuickStop(self._nominal_inertia(), braking_limit, period)
-        self._step_count, self._start_time = 0, float(start_time)
         self._age = np.inf  # of the last command
         self._command = self._in_force = self._holding_torque()
         self.rejected_commands = 0
@@ -153,10 +148,64 @@ class Plant:
         self._drive.trip(self._qpos, self._qvel, self._command)
         self.measurement = self._measure(self._command, self._command, BRAKING)
 
+    def _build(self, q: FloatArray, qd: FloatArray) -> None:
+        """Simulated world for the parameters, payload and scene of now, in a given state."""
+        period = self.period
+        world = build_world(
+            self.model,
+            self.theta_true,
+            self.payload,
+            self.scene,
+            self.coulomb_velocity,
+            period / self.substeps,
+        )
+        self._world = world
+        self._mj, self._data = world.model, mujoco.MjData(world.model)
+        self._qpos, self._qvel, self._qfrc = self._data.qpos, self._data.qvel, self._data.qfrc_applied
+        self._offset = self.theta_true[13 * self.model.n :]
+        self._qpos[:], self._qvel[:] = q, qd
+        self._search = ContactSearch(world, period)
+
+    def exchange(self, theta: ArrayLike, payload: Payload, scene: Scene | None = None) -> None:
+        """Between two periods: another payload in the hand, or none; commands, errors and log go on.
+
+        What is taken up was at rest, so that momentum is kept: the arm slows down. What is let go leaves with the
+        velocity that it has.
+
+        Args:
+            theta: (14 n,) true parameters from now on.
+            payload: what they hold; :data:`~safe_sysid.simulation.payloads.NO_PAYLOAD` for an empty hand.
+            scene: what stands around from now on; None: as before.
+
+        Raises:
+            SafeSysIdError: parameters that are no solid body's, or a scene that the base stands in.
+        """
+        n = self.model.n
+        new = np.array(_vector(theta, 14 * n, "theta"))
+        q, qd = self._qpos.copy(), self._qvel.copy()
+        if new[10 * (n - 1)] > self.theta_true[10 * (n - 1)]:
+            columns = momentum_regressor(self.model.kinematics, np.tile(q, (n, 1)), np.eye(n))
+            qd = np.linalg.solve(columns @ new, (columns @ self.theta_true) @ qd)
+        new.setflags(write=False)
+        self.theta_true, self.payload = new, payload
+        self.scene = self.scene if scene is None else scene
+        self.substeps = self._choose_substeps(self._least_substeps)
+        self._build(q, qd)
+
     @property
     def time(self) -> float:
         """Simulated time, s."""
         return self._start_time + self._step_count * self.period
+
+    @property
+    def state(self) -> tuple[FloatArray, FloatArray]:
+        """True position and velocity now, (n,) each; copies."""
+        return self._qpos.copy(), self._qvel.copy()
+
+    @property
+    def command_in_force(self) -> FloatArray:
+        """Torque (n,) that was asked of the drives in the last period, N m; read only."""
+        return self._in_force
 
     @property
     def noise_pattern(self) -> str:
@@ -211,6 +260,11 @@ class Plant:
         self.measurement = self._measure(command, applied, mode)
         return self.measurement
 
+    @property
+    def contact_list(self) -> list[tuple[str, str, float]]:
+        """Solids that touch now, by name, with the depth, m."""
+        return self._world.touching(self._data)
+
     def clearance(self, q: ArrayLike) -> tuple[float, tuple[str, str] | None]:
         """Smallest distance (m) at position ``q`` between solids that must stay apart, and their names.
 
@@ -245,6 +299,7 @@ class Plant:
         applied = self._actuator.apply(self.time, command, self._qvel)
         np.subtract(applied, self._offset, out=self._qfrc)
         if substeps:
+            self._search.prepare(self._qpos, self._qvel)
             mujoco.mj_step(self._mj, self._data, nstep=substeps)
         return applied
 
@@ -272,11 +327,9 @@ class Plant:
     def _count_contacts(self) -> int:
         """Contacts with penetration; their pairs are remembered."""
         count = 0
-        for i in range(self._data.ncon):
-            contact = self._data.contact[i]
-            if contact.dist < 0.0:
-                count += 1
-                self.contact_names.add(self._world.names(contact.geom[0], contact.geom[1]))
+        for one, two, _ in self.contact_list:
+            count += 1
+            self.contact_names.add((one, two))
         self.contact_steps += count > 0
         return count
 

@@ -13,7 +13,7 @@ from safe_sysid.robot.parameters import frozen_array, inertia_from_com
 __all__ = ["Shape"]
 
 FloatArray = NDArray[np.float64]
-_SIZES = {"cylinder": 2, "box": 3, "sphere": 1}
+_SIZES = {"cylinder": 2, "box": 3, "sphere": 1, "hexagon": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,8 @@ class Shape:
     """One solid, posed in the frame of the payload (the tool flange).
 
     Attributes:
-        kind: "cylinder" (radius, length along own z), "box" (full sizes x, y, z) or "sphere" (radius).
+        kind: "cylinder" (radius, length along own z), "box" (full sizes x, y, z), "sphere" (radius) or "hexagon", a
+            regular prism (width across flats, length along own z) with two flats across own x.
         size: the numbers above, m.
         position: (3,) centre of the solid, m.
         rotation: (3, 3) axes of the solid in the payload's frame.
@@ -56,10 +57,24 @@ class Shape:
             reach = self.size[0] * float(np.linalg.norm(local))
         elif self.kind == "box":
             reach = 0.5 * float(np.abs(local) @ np.array(self.size))
+        elif self.kind == "hexagon":
+            reach = float((self.corners() @ local).max())
         else:
             radius, length = self.size
             reach = radius * float(np.hypot(local[0], local[1])) + 0.5 * length * abs(float(local[2]))
         return float(d @ self.position) + reach
+
+    def corners(self) -> FloatArray:
+        """Corners (m, 3) of a box or hexagon about its centre, in its own axes, m; none of round solids."""
+        if self.kind == "box":
+            signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
+            return 0.5 * signs * np.array(self.size)
+        if self.kind != "hexagon":
+            return np.zeros((0, 3))
+        width, length = self.size
+        turn = np.pi / 6.0 + np.arange(6) * np.pi / 3.0
+        outline = width / np.sqrt(3.0) * np.column_stack([np.cos(turn), np.sin(turn), np.zeros(6)])
+        return np.concatenate([outline + np.array([0.0, 0.0, z]) for z in (-0.5 * length, 0.5 * length)])
 
     def bounding_box(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corner (3,) of the smallest box along the payload frame's axes that holds the solid."""
@@ -72,6 +87,8 @@ class Shape:
             return 4.0 / 3.0 * np.pi * self.size[0] ** 3
         if self.kind == "box":
             return float(np.prod(self.size))
+        if self.kind == "hexagon":
+            return 0.5 * np.sqrt(3.0) * self.size[0] ** 2 * self.size[1]
         return np.pi * self.size[0] ** 2 * self.size[1]
 
     def inertial(self, mass: float) -> FloatArray:
@@ -81,6 +98,10 @@ class Shape:
         elif self.kind == "box":
             squares = np.square(self.size)
             moments = mass / 12.0 * (squares.sum() - squares)
+        elif self.kind == "hexagon":
+            side, length = self.size[0] / np.sqrt(3.0), self.size[1]
+            across = mass * (5.0 / 24.0 * side**2 + length**2 / 12.0)
+            moments = np.array([across, across, mass * 5.0 / 12.0 * side**2])
         else:
             radius, length = self.size
             across = mass * (3.0 * radius**2 + length**2) / 12.0

@@ -41,7 +41,12 @@ class _Part:
 
 
 class World:
-    """Compiled MuJoCo model, and the pairs of solids that must stay apart."""
+    """Compiled MuJoCo model, and the pairs of solids that must stay apart.
+
+    Attributes:
+        model: of MuJoCo.
+        reach: (n,) m: turning joint j by an angle moves no solid by more than ``reach[j]`` times the angle.
+    """
 
     def __init__(self, model: mujoco.MjModel, parts: dict[int, _Part], pairs: list[tuple[int, int]]) -> None:
         """Keep the model; ``parts`` by geom id, ``pairs`` of geom ids that are not allowed to touch."""
@@ -49,7 +54,8 @@ class World:
         self._parts = parts
         self._data = mujoco.MjData(model)  # its own: asking for a clearance does not disturb the simulation
         self._pairs = np.array(pairs, dtype=np.intp).reshape(-1, 2)
-        self._reach = model.geom_rbound[self._pairs].sum(axis=1)
+        self.reach = _lever_arms(model, parts)
+        self._bound = model.geom_rbound[self._pairs].sum(axis=1)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -60,6 +66,11 @@ class World:
         """Names of two solids by geom id."""
         return self._parts[int(geom_1)].label, self._parts[int(geom_2)].label
 
+    def touching(self, data: mujoco.MjData) -> list[tuple[str, str, float]]:
+        """Solids that overlap in a state, by name, with the depth, m."""
+        contacts = (data.contact[i] for i in range(data.ncon))
+        return [(*self.names(c.geom[0], c.geom[1]), -float(c.dist)) for c in contacts if c.dist < 0.0]
+
     def clearance(self, q: FloatArray) -> tuple[float, tuple[str, str] | None]:
         """Smallest distance (m, negative: depth) over all watched pairs at position ``q`` (n,), and the pair."""
         if not len(self._pairs):
@@ -68,7 +79,7 @@ class World:
         data.qpos[:] = q
         mujoco.mj_kinematics(self.model, data)
         a, b = self._pairs.T
-        bound = np.linalg.norm(data.geom_xpos[a] - data.geom_xpos[b], axis=1) - self._reach
+        bound = np.linalg.norm(data.geom_xpos[a] - data.geom_xpos[b], axis=1) - self._bound
         best, where = _FAR, None
         for k in np.argsort(bound):  # spheres around the solids first: the nearest few pairs decide
             if bound[k] >= best:
@@ -77,6 +88,19 @@ class World:
             if distance < best:
                 best, where = distance, self.names(a[k], b[k])
         return float(best), where
+
+
+def _lever_arms(model: mujoco.MjModel, parts: dict[int, _Part]) -> FloatArray:
+    """Longest distance (n,) of any solid's points from each joint's axis, over all positions, m."""
+    reach = np.zeros(model.nv)
+    for geom, part in parts.items():
+        far = float(np.linalg.norm(model.geom_pos[geom]) + model.geom_rbound[geom])
+        body = int(model.geom_bodyid[geom])
+        for j in range(part.joint, -1, -1):
+            reach[j] = max(reach[j], far)
+            far += float(np.linalg.norm(model.body_pos[body]))
+            body = int(model.body_parentid[body])
+    return reach
 
 
 def build_world(
@@ -265,6 +289,11 @@ def _add_payload(
     parts = []
     for i, shape in enumerate(payload.shapes):
         name = f"payload:{i}"
+        if shape.kind == "hexagon":
+            corners = position + (shape.corners() @ shape.rotation.T + shape.position) @ rotation.T
+            body = Body("payload", model.n - 1, corners, 0.0)
+            parts.append(_add_body(spec, frame, body, name))
+            continue
         kind = getattr(_GEOM, f"mjGEOM_{shape.kind.upper()}")
         if shape.kind == "cylinder":
             size: tuple[float, ...] = (shape.size[0], 0.5 * shape.size[1], 0.0)

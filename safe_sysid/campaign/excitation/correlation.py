@@ -20,7 +20,14 @@ from safe_sysid.planning.costs.observation import (
 )
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["TABLE_FOUR", "Correlations", "FourierDraw", "condition_correlations"]
+__all__ = [
+    "DRAWS",
+    "TABLE_FOUR",
+    "Correlations",
+    "FourierDraw",
+    "condition_correlations",
+    "motion_conditions",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -71,6 +78,10 @@ class FourierDraw:
         return times, q, qd, qdd
 
 
+#: Slow motions, as an arm is usually excited, and fast ones, whose shortest period is no longer far from the windows.
+DRAWS = {"slow": FourierDraw(), "fast": FourierDraw(base=1.0, harmonics=10, coefficient=3.0)}
+
+
 @dataclass(frozen=True, eq=False)
 class Correlations:
     """Condition numbers of T motions, and what they have in common.
@@ -99,6 +110,34 @@ class Correlations:
         return np.array([np.corrcoef(ranks, np.argsort(np.argsort(column)))[0, 1] for column in other.T])
 
 
+def motion_conditions(
+    model: RobotModel,
+    seed: int,
+    index: int,
+    horizons: Sequence[int] = tuple(TABLE_FOUR),
+    draw: FourierDraw | None = None,
+) -> tuple[float, FloatArray, FloatArray]:
+    """Condition numbers of one random motion about the arm's home.
+
+    Args:
+        model: the arm.
+        seed: of all motions.
+        index: of this one.
+        horizons: h, samples.
+        draw: how motions are drawn; None for the default.
+
+    Returns:
+        cond(W), and cond(Y) (H,) by left rectangles and (H,) by trapezoids.
+    """
+    draw = FourierDraw() if draw is None else draw
+    kin, centre = model.kinematics, np.array(model.settings.home, float)
+    times, q, qd, qdd = draw.motion(centre, np.random.default_rng([seed, index]))
+    observed = MomentumObservation(kin, times, q, qd)
+    euler = np.array([condition_number(observed.rows(h)) for h in horizons])
+    trapezoid = np.array([condition_number(observed.rows(h, "trapezoid")) for h in horizons])
+    return condition_number(torque_observation(kin, q, qd, qdd)), euler, trapezoid
+
+
 def condition_correlations(
     model: RobotModel,
     motions: int = 100,
@@ -122,17 +161,10 @@ def condition_correlations(
     """
     if motions < 3:
         raise PlanError(f"motions = {motions!r}: expected at least 3")
-    draw = FourierDraw() if draw is None else draw
-    kin, centre = model.kinematics, np.array(model.settings.home, float)
     torque = np.empty(motions)
     momentum = np.empty((2, motions, len(horizons)))
     for i in range(motions):
-        times, q, qd, qdd = draw.motion(centre, np.random.default_rng([seed, i]))
-        torque[i] = condition_number(torque_observation(kin, q, qd, qdd))
-        observed = MomentumObservation(kin, times, q, qd)
-        for j, h in enumerate(horizons):
-            momentum[0, i, j] = condition_number(observed.rows(h))
-            momentum[1, i, j] = condition_number(observed.rows(h, "trapezoid"))
+        torque[i], momentum[0, i], momentum[1, i] = motion_conditions(model, seed, i, horizons, draw)
         if progress is not None:
             progress(i + 1)
     return Correlations(tuple(int(h) for h in horizons), torque, momentum[0], momentum[1])

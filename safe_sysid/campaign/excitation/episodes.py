@@ -8,47 +8,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.episode import Episode
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs import CostSpec
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number
-from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult
+from safe_sysid.planning.planner import PlannerOptions
+from safe_sysid.planning.random_excitation import RandomPlanner
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
-from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["RANDOM", "CostCase", "RandomPlanner", "run_case"]
+__all__ = ["RANDOM", "CostCase", "run_case"]
 
-FloatArray = NDArray[np.float64]
 #: Stands for random certified plans where a cost is asked for.
 RANDOM = "random"
-
-
-class RandomPlanner(Planner):
-    """Certified plans that nobody chose: of each, the nearest that was found to a k drawn uniformly."""
-
-    def plan_next(
-        self,
-        start_state: ArrayLike,
-        start_time: float,
-        box: ParameterBox,
-        sequence: int,
-        previous: Plan | None = None,
-        *args: Any,
-        **named: Any,
-    ) -> PlannerResult:
-        """As the planner's, with the cost replaced."""
-        rng = np.random.default_rng([self.seed, sequence, 1])
-        family = self.family(start_state, previous, start_time)
-        goal = family.goal(rng.uniform(-1.0, 1.0, self.model.n))
-        return super().plan_next(
-            start_state, start_time, box, sequence, previous, *args, **{**named, "goal": goal, "cost": "goal"}
-        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +84,7 @@ def run_case(case: CostCase) -> dict[str, Any]:
         draw="corner" if case.seed % 2 else "uniform",
         actuator="adversarial" if case.noise == "adversarial" else "random",
     )
-    options = PlannerOptions(cost="goal" if case.cost == RANDOM else case.cost)
+    options = PlannerOptions() if case.cost == RANDOM else PlannerOptions(cost=case.cost)
     episode = Episode(model, plant, scene, plans=case.plans, seed=case.seed, options=options)
     if case.cost == RANDOM:
         episode.planner = RandomPlanner(model, scene, episode.gains, options=options, seed=case.seed)

@@ -14,6 +14,7 @@ from safe_sysid.campaign.reachability.exact import digits, exact_states, number
 from safe_sysid.campaign.reachability.record import Record
 from safe_sysid.campaign.reachability.torques import TorqueTruth, extreme_times
 from safe_sysid.campaign.reachability.tube import desired
+from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.planning.certificate import Certificate
 from safe_sysid.reachability.cells import TimeCells
@@ -213,7 +214,9 @@ def _commands(
             width = upper - lower
             lower, upper = lower + ends[0] * width, np.minimum(lower + ends[1] * width, upper)
         mid, rad = 0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), 0.0)
-        torque = np.abs(law.step(facts.states.q_m[i], facts.states.qd_m[i], wanted[k], mid, rad))
+        torque = np.abs(
+            law.step(0.0, facts.states.q_m[i], facts.states.qd_m[i], wanted[k], ModelInUse(mid, mid, rad))
+        )
         left = facts.left(torque)
 
         def where(at: tuple[int, ...], i: int = int(i)) -> dict[str, Any]:

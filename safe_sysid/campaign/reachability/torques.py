@@ -59,8 +59,8 @@ class TorqueTruth:
         """Nominal torque (N, n), its spread over the box (N, n), S (N,)."""
         w = self.regressor(states)
         nominal = w @ self.mid + self.damping * states.r_m
-        measure = np.sqrt((w**2 / self.weight[:, None]).sum(axis=1)) @ self.rad
-        return nominal, np.abs(w) @ self.rad, measure
+        spread = np.abs(w) @ self.rad
+        return nominal, spread, np.sqrt((spread**2 / self.weight).sum(axis=1))
 
     def exact(self, time: float, x: FloatArray) -> tuple[Any, Any, Any]:
         """Upper and lower torque (n,), nominal and spread likewise, and S, in 40 digits."""
@@ -72,8 +72,11 @@ class TorqueTruth:
             mid, rad = (lower + upper) / 2, (upper - lower) / 2
             nominal = w @ mid + exact(self.damping) * states.r_m
             spread = np.abs(w) @ rad
-            columns = [root(sum(v * v / number(i) for v, i in zip(c, self.weight, strict=True))) for c in w.T]
-            return nominal, spread, sum(c * r for c, r in zip(columns, rad, strict=True))
+            return (
+                nominal,
+                spread,
+                root(sum(v * v / number(i) for v, i in zip(spread, self.weight, strict=True))),
+            )
 
 
 def extreme_times(case: Case, cells: TimeCells) -> list[list[FloatArray]]:

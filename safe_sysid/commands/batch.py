@@ -1,0 +1,174 @@
+"""What commands with many trials share: where these run, a file that a stopped run goes on with, progress, Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safe_sysid.commands.arguments import at_least, check_output
+
+if TYPE_CHECKING:
+    from safe_sysid.campaign.runner import Campaign
+
+__all__ = ["add_places", "check_outputs", "collect", "one_thread"]
+
+Result = dict[str, Any]
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add ``--jobs`` and ``--scheduler``.
+
+    Args:
+        parser: of the command.
+    """
+    where = parser.add_argument_group("where it runs").add_mutually_exclusive_group()
+    where.add_argument(
+        "--jobs", type=at_least(0), default=0, metavar="J", help="processes; 0 for one per core (default)"
+    )
+    where.add_argument("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://host:8786, instead")
+
+
+def one_thread() -> None:
+    """Linear algebra on one thread, as in every worker; before numpy is imported for the first time."""
+    from safe_sysid.campaign.runner import THREAD_VARIABLES
+
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+
+
+def check_outputs(**files: Path | None) -> None:
+    """Refuse, before anything runs, files that cannot be written.
+
+    Args:
+        files: option to file; None: nothing to check.
+
+    Raises:
+        CampaignError: one cannot be written.
+    """
+    from safe_sysid.campaign.results import CampaignError
+    from safe_sysid.errors import ConfigError
+
+    for option, path in files.items():
+        try:
+            check_output(option, path)
+        except ConfigError as error:
+            raise CampaignError(str(error)) from None
+
+
+def collect(
+    campaign: Campaign,
+    total: int,
+    out: Path | None,
+    is_sound: Callable[[Result], bool],
+    options: argparse.Namespace,
+    chunk: int | None = None,
+    take: Callable[[Result], Result] = lambda result: result,
+    redo: Callable[[Result], bool] = lambda result: False,
+) -> tuple[list[Result], bool]:
+    """Run the trials that are missing, show how far things are, keep every result that there is.
+
+    Args:
+        campaign: which.
+        total: trials 0 .. total - 1.
+        out: file of results as they come; None to keep none.
+        is_sound: whether nothing is wrong with a trial, for the progress bar.
+        options: of the command line: ``jobs``, ``scheduler`` and ``resume``.
+        chunk: trials that a worker takes at once; None for the runner's choice.
+        take: puts away what does not belong in the file; returns what does.
+        redo: whether a result of an earlier run is not to be kept but run again.
+
+    Returns:
+        Results by index, those of an earlier run included, and whether Ctrl-C (or SIGTERM) came before the end.
+
+    Raises:
+        CampaignError: the file is that of another campaign or exists and is not to be continued, a worker died, or
+            a cluster does not answer.
+    """
+    from safe_sysid.campaign.results import ResultFile
+
+    trials: dict[int, Result] = {}
+    interrupted = False
+    _stop_on_terminate()
+    file = ResultFile(out, campaign.header(), options.resume) if out is not None else None
+    try:
+        if file is not None:
+            trials |= {i: trial for i, trial in file.done.items() if i < total and not redo(trial)}
+        missing = [i for i in range(total) if i not in trials]
+        parts = _executed(campaign, missing, options, {} if chunk is None else {"chunk": chunk})
+        for results in _shown(parts, is_sound, total, len(trials)):
+            results = [take(result) for result in results]
+            if file is not None:
+                file.append(results)
+            trials |= {result["index"]: result for result in results}
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        if file is not None:
+            file.__exit__(None, None, None)
+    return [trials[i] for i in sorted(trials)], interrupted
+
+
+def _stop_on_terminate() -> None:
+    """What a batch system sends at the end of its patience is taken as Ctrl-C: results are summed up, workers end."""
+    if threading.current_thread() is threading.main_thread():
+
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, stop)
+
+
+def _executed(
+    campaign: Campaign, indices: list[int], options: argparse.Namespace, chunk: dict[str, int]
+) -> Iterator[list[Result]]:
+    from safe_sysid.campaign import runner
+
+    campaign.function()  # what cannot be imported is said here, once
+    if not indices:
+        return iter(())
+    if options.scheduler:
+        return runner.in_dask(campaign, indices, options.scheduler, **chunk)
+    jobs = options.jobs or os.cpu_count() or 1
+    return runner.in_processes(campaign, indices, min(jobs, len(indices)), **chunk)
+
+
+def _shown(
+    parts: Iterator[list[Result]], is_sound: Callable[[Result], bool], total: int, done: int
+) -> Iterator[list[Result]]:
+    """Pass results on and show how far things are; closes the source in any case, so that workers end."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
+        TimeRemainingColumn(), TextColumn("{task.fields[wrong]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("trials", total=total, completed=done, rate="", wrong="")
+        new = wrong = 0
+        try:
+            for results in parts:
+                yield results
+                new += len(results)
+                wrong += sum(not is_sound(result) for result in results)
+                elapsed = progress.tasks[0].elapsed or 1e-9
+                progress.update(
+                    task, advance=len(results), rate=f"{new / elapsed:.1f}/s",
+                    wrong=f"[bold red]{wrong} wrong" if wrong else "",
+                )  # fmt: skip
+        finally:
+            close = getattr(parts, "close", None)
+            if close is not None:
+                close()

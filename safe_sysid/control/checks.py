@@ -1,0 +1,161 @@
+"""Static gravity check: does the effort that is measured at rest belong to any parameters in the box?
+
+Run at every activation. It catches what no tracking bound survives: efforts with the wrong sign or unit, joints that
+are mixed up, another torque source than declared, an arm that is mounted otherwise than its model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import torque_regressor
+
+__all__ = ["check_static_gravity", "static_effort_range"]
+
+FloatArray = NDArray[np.float64]
+_ROUND = 1e-9
+#: What an effort may have been multiplied by.
+_UNITS = {
+    "in mN m": 1e-3,
+    "in kN m": 1e3,
+    "in kgf m": 9.80665,
+    "in per cent of the torque limit": 0.01,
+    "as a fraction of the torque limit": 1.0,
+}
+
+
+def static_effort_range(
+    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, source: str | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds (n,), (n,) of the effort, in N m, that is measured while the arm is held at rest.
+
+    They hold for all parameters in the box and every declared error, of measurement, actuator and gravity. That the
+    arm is held by its drives and does not accelerate is assumed.
+
+    Args:
+        model: of the arm.
+        box: that holds the parameters.
+        q: (n,) measured, rad.
+        qd: (n,) measured, rad/s; small.
+        source: of the effort, ``motor``, ``command`` or ``link``; None for the declared one.
+    """
+    n, m = model.n, model.settings.measurement
+    source = source or m.torque_source
+    zero = np.zeros(n)
+    rows = torque_regressor(model.kinematics, q, zero, zero)
+    largest = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    speed = np.abs(qd) + per_joint(m.velocity_error, n)
+    sensitivity = torque_sensitivity(
+        model.kinematics, link_norms(model.kinematics, box.lower, box.upper), speed, speed, zero
+    )
+    spread = sensitivity.q @ per_joint(m.position_error, n) + (sensitivity.qd + sensitivity.qd_a) @ speed
+    spread = spread + _ROUND * (1.0 + np.abs(rows) @ largest)
+    spread = spread + _gravity_cone(model, q, largest)
+    if source == "link":
+        rows = rows.copy()
+        rows[:, 10 * n :] = 0.0
+    else:
+        spread = spread + box.upper[10 * n : 11 * n] + box.upper[11 * n : 12 * n] * speed
+    lower = rows @ box.mid - np.abs(rows) @ box.rad - spread
+    upper = rows @ box.mid + np.abs(rows) @ box.rad + spread
+    return _with_errors(model, lower, upper)
+
+
+def _gravity_cone(model: RobotModel, q: FloatArray, largest: FloatArray) -> FloatArray:
+    """Torque (n,) that gravity may differ by inside its declared cone, N m."""
+    m, zero = model.settings.measurement, np.zeros(model.n)
+    g = model.kinematics.gravity
+    share = 2.0 * np.sin(0.5 * min(m.gravity_angle, np.pi)) * (1.0 + m.gravity_relative) + m.gravity_relative
+    if share == 0.0:
+        return zero
+    squares = zero
+    for axis in np.eye(3):
+        rows = torque_regressor(model.kinematics._replace(gravity=axis), q, zero, zero)[:, : 10 * model.n]
+        squares = squares + (np.abs(rows) @ largest[: 10 * model.n]) ** 2
+    return share * float(np.linalg.norm(g)) * np.sqrt(squares)
+
+
+def _with_errors(model: RobotModel, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Actuator first, sensor next: each moves a torque by ``a + b |torque|`` at most."""
+    m, a, n = model.settings.measurement, model.settings.actuator, model.n
+    sensor = per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
+    steps = ((per_joint(a.torque_abs, n), per_joint(a.torque_rel, n)), (sensor, per_joint(m.torque_rel, n)))
+    for absolute, relative in steps:
+        lower = lower - absolute - relative * np.abs(lower)
+        upper = upper + absolute + relative * np.abs(upper)
+    return lower, upper
+
+
+def check_static_gravity(
+    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray
+) -> list[str]:
+    """Reasons why no parameters in the box explain the effort at rest, with what would; empty if some do.
+
+    Args:
+        model: of the arm.
+        box: that holds the parameters.
+        q: (n,) measured, rad.
+        qd: (n,) measured, rad/s.
+        effort: (n,) measured, N m.
+    """
+    if not np.isfinite(effort).all():
+        return [f"effort {effort.tolist()}: expected finite numbers"]
+    lower, upper = static_effort_range(model, box, q, qd)
+    bad = (effort < lower) | (effort > upper)
+    if not bad.any():
+        return []
+    reasons = [
+        f"{model.joint_names[j]}: effort {effort[j]:.4g} N m at rest, expected within "
+        f"[{lower[j]:.4g}, {upper[j]:.4g}] for the parameters in box {box.identity}"
+        for j in np.flatnonzero(bad)
+    ]
+    found = _explanations(model, box, q, qd, effort, bad)
+    return [*reasons, "this would be explained by " + ", or ".join(found)] if found else reasons
+
+
+def _explanations(
+    model: RobotModel,
+    box: ParameterBox,
+    q: FloatArray,
+    qd: FloatArray,
+    effort: FloatArray,
+    bad: NDArray[np.bool_],
+) -> list[str]:
+    """Single mistakes that would explain every effort."""
+    n, settings = model.n, model.settings
+    lower, upper = static_effort_range(model, box, q, qd)
+    names = ", ".join(model.joint_names[j] for j in np.flatnonzero(bad))
+
+    def fits(values: FloatArray, bounds: tuple[FloatArray, FloatArray] = (lower, upper)) -> bool:
+        return bool(np.all((bounds[0] <= values) & (values <= bounds[1])))
+
+    found = []
+    if np.all(np.abs(effort) <= _with_errors(model, np.zeros(n), np.zeros(n))[1]):
+        found.append("no torque at all: brakes carry the arm, or nothing is commanded yet")
+    if fits(np.where(bad, -effort, effort)):
+        found.append(f"the wrong sign of the effort of {names}")
+    elif fits(-effort):
+        found.append("the wrong sign of all efforts")
+    for unit, factor in _UNITS.items():
+        scale = model.limits.torque if "limit" in unit else 1.0
+        if fits(effort * factor * scale):
+            found.append(f"efforts {unit}")
+    declared = settings.measurement.torque_source
+    for source in ("motor", "link"):
+        sides = ("motor", "command") if source == "motor" else ("link",)
+        if declared not in sides and fits(effort, static_effort_range(model, box, q, qd, source)):
+            found.append(f"measurement.torque_source: {source} (declared is {declared})")
+    if fits(effort, static_effort_range(model, box, np.deg2rad(q), qd)):
+        found.append("positions in degrees")
+    kin = model.kinematics
+    turned = replace(model, kinematics=kin._replace(gravity=-kin.gravity))
+    if fits(effort, static_effort_range(turned, box, q, qd)):
+        found.append("an arm that hangs the other way up (gravity)")
+    return found

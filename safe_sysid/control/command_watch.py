@@ -1,0 +1,77 @@
+"""Do commands reach the joints? Compares the measured effort with what was commanded last, within the declared errors.
+
+Where commands are lost the arm's drives brake by themselves sooner or later; a controller that did not notice would
+come back with a jump of torque. A sensor on the link's side sees friction that nobody knows: there is no such check.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["CommandWatch"]
+
+FloatArray = NDArray[np.float64]
+#: An effort may be that of any of so many commands, or of one after the other: they take their time.
+_COMMANDS = 4
+#: So many measurements in a row must disagree: well below any drive's watchdog.
+_PATIENCE = 5
+
+
+@njit(cache=True)
+def _outside(commands: FloatArray, effort: FloatArray, absolute: FloatArray, relative: FloatArray) -> int:
+    """First joint whose effort is none of the commands' nor between them; -1 if there is none."""
+    for j in range(effort.size):
+        low = high = commands[0, j]
+        for i in range(1, commands.shape[0]):
+            low, high = min(low, commands[i, j]), max(high, commands[i, j])
+        error = absolute[j] + relative[j] * max(abs(low), abs(high))
+        if effort[j] < low - error or effort[j] > high + error:
+            return j
+    return -1
+
+
+class CommandWatch:
+    """Remembers the last commands."""
+
+    def __init__(self, model: RobotModel) -> None:
+        """Errors are those that the model's settings declare."""
+        m, a, n = model.settings.measurement, model.settings.actuator, model.n
+        sensor, actuator = per_joint(m.torque_rel, n), per_joint(a.torque_rel, n)
+        absolute = (
+            per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
+        )
+        self._absolute = absolute + (1.0 + sensor) * per_joint(a.torque_abs, n) + 1e-9
+        self._relative = sensor + actuator + sensor * actuator + 1e-9
+        self._sees = m.torque_source != "link"
+        self._commands = np.zeros((_COMMANDS, n))
+        self._count, self._odd = 0, 0
+
+    def clear(self) -> None:
+        """Nothing was commanded for a while."""
+        self._count = self._odd = 0
+
+    def note(self, torque: FloatArray) -> None:
+        """A command has been sent.
+
+        Args:
+            torque: (n,) N m.
+        """
+        self._commands[self._count % _COMMANDS] = torque
+        self._count += 1
+
+    def disagrees(self, effort: FloatArray) -> int:
+        """Joint whose effort has long been another than commanded, or -1.
+
+        Args:
+            effort: (n,) measured, N m.
+        """
+        if not self._sees or self._count < _COMMANDS:
+            return -1
+        joint = int(_outside(self._commands, effort, self._absolute, self._relative))
+        self._odd = self._odd + 1 if joint >= 0 else 0
+        return joint if self._odd >= _PATIENCE else -1

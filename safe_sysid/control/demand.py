@@ -1,0 +1,242 @@
+r"""The constant D of the tracking theorem: what the sampled loop may lose, as power, at ``V = V_max``.
+
+Follows the proof in docs/guarantees.md ("Tracking") line by line; the names are the names there. Everything is a bound:
+nothing is sampled. ``|x|`` of a motion is ``sqrt(x^T L x)``, of a torque ``sqrt(y^T L^-1 y)``, L = diag(inertia_lower).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.control.gains import TrackingAssumptions
+from safe_sysid.robot.magnitudes import TorqueSensitivity, link_norms, torque_sensitivity
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["Change", "Demand", "Loop", "infinite"]
+
+FloatArray = NDArray[np.float64]
+#: Relative head-room for rounding in the demand (a few hundred operations on positive numbers).
+_ROUND = 1.0 + 1e-10
+
+
+@dataclass(frozen=True)
+class Demand:
+    """D and what comes with it; all ``inf`` where the proof's conditions fail.
+
+    Attributes:
+        power: D, W.
+        excess: by how much V may exceed its value at the ends of a hold in between, J.
+        acceleration: (n,) bound of |qdd|, rad/s^2.
+        parts: D by cause, W, for reports.
+    """
+
+    power: float
+    excess: float
+    acceleration: FloatArray
+    parts: dict[str, float]
+
+
+def infinite(n: int) -> Demand:
+    """What cannot be bounded."""
+    return Demand(np.inf, np.inf, np.full(n, np.inf), {})
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of W_s theta since a measurement of age a: ``|Delta'| <= moved |a - lead| + aged a + fixed + by_r |delta|``.
+
+    Without ``H K_r delta``, which is bounded apart.
+    """
+
+    moved: float
+    aged: float
+    fixed: float
+    by_r: float
+
+
+class Loop:
+    """What does not depend on V_max: arm, box, assumptions and gains."""
+
+    def __init__(
+        self,
+        kin: Kinematics,
+        box: ParameterBox,
+        assume: TrackingAssumptions,
+        inertia_lower: FloatArray,
+        K_r: FloatArray,
+        K_d: FloatArray,
+        kappa: float,
+        transition: float,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            kin: of the arm.
+            box: of parameters.
+            assume: of the theorem.
+            inertia_lower: (n,) L, positive, kg m^2.
+            K_r: (n,) 1/s.
+            K_d: (n,) N m s/rad.
+            kappa: with ``r^T (K_d + Fv) r >= 2 kappa V``, 1/s.
+            transition: friction transition velocity, rad/s.
+        """
+        n = box.n
+        self.kin, self.assume, self.K_r, self.kappa = kin, assume, K_r, kappa
+        self.transition, self.root = transition, np.sqrt(inertia_lower)
+        self.norms = link_norms(kin, box.lower, box.upper)
+        self.viscous, self.coulomb = box.upper[11 * n : 12 * n], box.upper[10 * n : 11 * n]
+        # Step 5: H and K_d in units of L.
+        self.mu = float(np.max(assume.inertia_upper / inertia_lower))
+        damping = K_d / inertia_lower
+        self.mu_d = float(np.max(damping))
+        least = float(np.min(inertia_lower / assume.inertia_upper))
+        middle, spread = 0.5 * (1.0 + least), 0.5 * float(np.ptp(damping))
+        self.c_d = middle * 0.5 * float(np.max(damping) + np.min(damping))
+        self.e_d = 0.5 * (1.0 - least) * self.mu_d + middle * spread
+        self.k = 0.5 * float(np.max(K_r) + np.min(K_r))
+        self.k_spread = 0.5 * float(np.ptp(K_r))
+        self.eta = self.motion_norm(assume.velocity_error + K_r * assume.position_error)
+        self.actuator = self.torque_norm(assume.actuator_abs + assume.actuator_rel * assume.torque_limit)
+
+    def torque_norm(self, x: FloatArray) -> float:
+        """Of torques bounded by x (n,)."""
+        return float(np.linalg.norm(x / self.root))
+
+    def motion_norm(self, x: FloatArray) -> float:
+        """Of velocities bounded by x (n,)."""
+        return float(np.linalg.norm(x * self.root))
+
+    def gain(self, matrix: FloatArray) -> float:
+        """Largest |M x| over |x| <= 1 for an M (n, n) bounded entrywise by ``matrix`` >= 0."""
+        return float(np.linalg.norm(matrix / self.root[:, None] / self.root[None, :], 2))
+
+    def motion_bounds(self, nu: float) -> tuple[FloatArray, FloatArray, TorqueSensitivity]:
+        """Bounds (n,) of |de| and of |qdd_a|, and the sensitivities, for |r| <= nu, measured values included."""
+        a, rho = self.assume, nu / self.root
+        error_rate = 2.0 * rho
+        rate = a.acceleration + self.K_r * error_rate
+        noise = self.K_r * a.position_error
+        sens = torque_sensitivity(
+            self.kin,
+            self.norms,
+            a.velocity + a.velocity_error,
+            a.velocity + rho + noise,
+            rate + self.K_r * (a.velocity_error + noise),
+        )
+        return error_rate, rate, sens
+
+    def change(self, nu: float, speed: float, age_max: float, lead: float) -> Change:
+        """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
+        a, norm = self.assume, self.torque_norm
+        error_rate, rate, sens = self.motion_bounds(nu)
+        k_max = float(np.max(self.K_r))
+        ratio = k_max / float(np.min(self.K_r))
+        qdd = rate + speed / self.root
+        # q_p = q_m + lead qd_m: what it is off at age a is (a - lead) qd, the curvature, and the errors.
+        bent = 0.5 * age_max * qdd
+        rows = sens.q @ bent + sens.qd @ rate
+        turned = a.acceleration + self.K_r * error_rate  # |d qd_a / dt|
+        rows = rows + sens.qd_a @ turned + self.viscous * turned
+        aged = norm(rows) + self.mu * self.motion_norm(a.jerk) + self.mu * k_max * k_max * (1.0 + ratio) * nu
+        off = self.K_r * a.position_error
+        rows = sens.q @ (a.position_error + lead * a.velocity_error) + sens.qd @ a.velocity_error
+        rows = rows + sens.qd_a @ off + self.viscous * off
+        flip = age_max * turned + off
+        step = np.minimum(2.0, flip / self.transition) if self.transition > 0.0 else 2.0 * np.ones_like(flip)
+        fixed = norm(rows + self.coulomb * step)
+        fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
+        by_r = self.gain(sens.qd) + self.mu * self.k_spread
+        return Change(norm(sens.q @ a.velocity), aged, fixed, by_r)
+
+    def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, Change] | None:
+        """R1, Omega and the change for commands in force up to ``age``; None if R1 cannot be bounded (step 5)."""
+        a = self.assume
+        _, _, sens = self.motion_bounds(nu)
+        coriolis = self.gain(sens.qd_a) * nu
+        friction = float(np.max(self.viscous / self.root**2)) * nu + 2.0 * self.torque_norm(self.coulomb)
+        R1 = 0.0
+        # The change needs a bound of |dr|, which needs R1: grow until it covers itself.
+        for _ in range(60):
+            c = self.change(nu, 2.0 * a.uncertainty + R1, age, lead)
+            by_r = c.by_r + self.mu * self.k
+            if age * by_r >= 1.0:
+                return None
+            omega = c.moved * max(lead, age - lead) + c.aged * age + c.fixed
+            omega += self.actuator + coriolis + friction
+            own = self.mu_d * (nu + self.eta)
+            found = (own + omega + by_r * (self.eta + 2.0 * age * a.uncertainty)) / (1.0 - age * by_r)
+            if found <= R1:
+                return R1, omega + by_r * (self.eta + age * (2.0 * a.uncertainty + R1)), c
+            R1 = found * (1.0 + 1e-6)
+        return None
+
+    def demand(self, nu: float, robust_gain: float, lead: float) -> Demand:
+        """D for ``V <= nu^2 / 2``.
+
+        Args:
+            nu: sqrt(2 V_max), sqrt(J).
+            robust_gain: c.
+            lead: s.
+        """
+        h, d, S = self.assume.hold_max, self.assume.delay_max, self.assume.uncertainty
+        c, k, mu_d, c_d, e_d, eta = robust_gain, self.k, self.mu_d, self.c_d, self.e_d, self.eta
+        found = self.crude(nu, h, lead)
+        y = c * h * (1.0 - d * c_d) - 0.5 * (h - d)
+        if found is None or y <= 0.0 or d * c_d >= 1.0:
+            return infinite(len(self.K_r))
+        R1, omega, change = found
+        age, own = 0.5 * (h + d), 0.5 * h
+        m1, m2 = eta + h * (2.0 * S + R1), eta + 2.0 * h * (2.0 * S + R1)
+        turning = 2.0 * self.gain(self.motion_bounds(nu)[2].qd_a) * h  # |H(t) - H(s)| L^-1
+        # Coefficients of the age a, of the own age a - d_k, and of both times U (steps 7 to 9).
+        by_age_U = omega + e_d * (nu + eta)
+        by_own_U = e_d * nu + (c_d + k) * m1 + nu * change.by_r
+        by_age = nu * (mu_d + k) * omega + k * turning * nu * (2.0 * S + R1)
+        by_age += nu * change.aged + nu * change.by_r * R1
+        lemma = c * h * S * S / 4.0
+        by_own = k * lemma + mu_d * (mu_d + k) * nu * m1
+        previous = lemma + 2.0 * S * m2  # r^T u of the command before
+        delay = min(mu_d * nu * 2.0 * S, c_d * previous + e_d * nu * 2.0 * S)
+        delay += k * min(nu * 2.0 * S, previous) + mu_d * (mu_d + k) * nu * m2 + nu * change.by_r * 2.0 * S
+        X = eta + 2.0 * S * d + d * c_d * (eta + m1)
+        # own <= (h - d)/2 goes with 2 S d (step 7); elsewhere own <= h/2.
+        L = (
+            c * h * S
+            + X
+            + by_age_U * age
+            + (e_d * nu + (c_d + k) * m1) * own
+            + nu * change.by_r * 0.5 * (h - d)
+        )
+        moved = max(
+            _mean_distance(x, z, lead) * change.moved + 0.5 * (x + z) * change.aged
+            for x, z in ((0.0, 0.0), (0.0, h), (d, d), (d, h))
+        )
+        noise = eta * nu * (mu_d + k * self.mu + change.by_r)
+        growth = h * (by_age + by_own + 2.0 * S * (by_age_U + by_own_U) + 4.0 * S * S)
+        excess = nu * change.moved * h * max(lead, h - lead) / 4.0
+        parts = {
+            "robust": L * L / (4.0 * y),
+            "delay": d * delay,
+            "damping": by_age * age - nu * change.aged * age + by_own * own + noise,
+            "change": nu * (moved + change.fixed),
+            "actuator": nu * self.actuator,
+            "sticking": float(np.sum(self.coulomb)) * self.transition,
+            "weighting": 2.0 * self.kappa * h * growth / 8.0 * float(np.exp(2.0 * self.kappa * h)),
+            "between": 4.0 * self.kappa * excess,
+        }
+        _, rate, _ = self.motion_bounds(nu)
+        qdd = _ROUND * (rate + (2.0 * S + R1) / self.root)
+        return Demand(_ROUND * sum(parts.values()), _ROUND * excess, qdd, parts)
+
+
+def _mean_distance(x: float, z: float, lead: float) -> float:
+    """Mean of |a - lead| over x <= a <= z."""
+    if z - x < 1e-15:
+        return abs(x - lead)
+    if lead <= x or lead >= z:
+        return abs(0.5 * (x + z) - lead)
+    return float(((lead - x) ** 2 + (z - lead) ** 2) / (2.0 * (z - x)))

@@ -1,0 +1,144 @@
+r"""Torque of one parameter vector at one state by the Newton-Euler recursion, without a regressor.
+
+``H qdd_a + C(q, qd) qd_a + g + Fc sigma(v_f) + Fv v_f + beta`` with Christoffel's C, which is symmetric in the two
+velocities: the recursion is polarised as in :mod:`safe_sysid.robot.regressors`, of which it equals ``W_s theta``.
+``v_f``, the velocity of the friction terms, is ``qd_a`` in Slotine-Li laws and ``qd`` in inverse dynamics.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from safe_sysid.robot.regressors import friction_sign, joint_rotation
+
+__all__ = ["newton_euler"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def _to_child(rotation: FloatArray, translation: FloatArray, motion: FloatArray, out: FloatArray) -> None:
+    """Motion (linear, angular) of the parent's origin, re-expressed in and at the child frame."""
+    wx, wy, wz = motion[3], motion[4], motion[5]
+    tx, ty, tz = translation[0], translation[1], translation[2]
+    lx, ly, lz = motion[0] + wy * tz - wz * ty, motion[1] + wz * tx - wx * tz, motion[2] + wx * ty - wy * tx
+    for i in range(3):
+        out[i] = rotation[0, i] * lx + rotation[1, i] * ly + rotation[2, i] * lz
+        out[3 + i] = rotation[0, i] * wx + rotation[1, i] * wy + rotation[2, i] * wz
+
+
+@njit(cache=True)
+def _momentum(theta: FloatArray, link: int, v: FloatArray, out: FloatArray) -> None:
+    """Spatial momentum (linear, angular) of a link that moves with ``v``."""
+    o = 10 * link
+    m, cx, cy, cz = theta[o], theta[o + 1], theta[o + 2], theta[o + 3]
+    xx, xy, yy, xz, yz, zz = (
+        theta[o + 4], theta[o + 5], theta[o + 6], theta[o + 7], theta[o + 8], theta[o + 9],
+    )  # fmt: skip
+    x, y, z, wx, wy, wz = v[0], v[1], v[2], v[3], v[4], v[5]
+    out[0] = m * x + wy * cz - wz * cy
+    out[1] = m * y + wz * cx - wx * cz
+    out[2] = m * z + wx * cy - wy * cx
+    out[3] = xx * wx + xy * wy + xz * wz + cy * z - cz * y
+    out[4] = xy * wx + yy * wy + yz * wz + cz * x - cx * z
+    out[5] = xz * wx + yz * wy + zz * wz + cx * y - cy * x
+
+
+@njit(cache=True)
+def _add_force_cross(v: FloatArray, h: FloatArray, scale: float, out: FloatArray) -> None:
+    """``out += scale * v x* h``."""
+    x, y, z, wx, wy, wz = v[0], v[1], v[2], v[3], v[4], v[5]
+    out[0] += scale * (wy * h[2] - wz * h[1])
+    out[1] += scale * (wz * h[0] - wx * h[2])
+    out[2] += scale * (wx * h[1] - wy * h[0])
+    out[3] += scale * (wy * h[5] - wz * h[4] + y * h[2] - z * h[1])
+    out[4] += scale * (wz * h[3] - wx * h[5] + z * h[0] - x * h[2])
+    out[5] += scale * (wx * h[4] - wy * h[3] + x * h[1] - y * h[0])
+
+
+@njit(cache=True)
+def newton_euler(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    gravity: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    qd_a: FloatArray,
+    qdd_a: FloatArray,
+    friction_velocity: FloatArray,
+    transition: float,
+    theta: FloatArray,
+    torque: FloatArray,
+) -> None:
+    """Fill ``torque`` (n,) in N m.
+
+    Args:
+        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,): Kinematics' fields.
+        translation: m.
+        axis: unit vectors.
+        gravity: m/s^2.
+        q: (n,) rad.
+        qd: (n,) first velocity of the Coriolis form, rad/s.
+        qd_a: (n,) its second velocity, rad/s.
+        qdd_a: (n,) rad/s^2.
+        friction_velocity: (n,) rad/s.
+        transition: friction transition velocity, rad/s.
+        theta: (14 n,) parameters.
+        torque: output.
+    """
+    n = axis.shape[0]
+    rot = np.empty((n, 3, 3))
+    x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
+    force, carried, momentum = np.empty((n, 6)), np.zeros(6), np.empty(6)
+    for j in range(n):
+        joint_rotation(rotation[j], axis[j], q[j], rot[j])
+        if j == 0:
+            x[j], y[j] = 0.0, 0.0
+            carried[0], carried[1], carried[2] = -gravity[0], -gravity[1], -gravity[2]
+            _to_child(rot[j], translation[j], carried, acc[j])
+        else:
+            _to_child(rot[j], translation[j], x[j - 1], x[j])
+            _to_child(rot[j], translation[j], y[j - 1], y[j])
+            _to_child(rot[j], translation[j], acc[j - 1], acc[j])
+        for i in range(3):
+            x[j, 3 + i] += axis[j, i] * qd[j]
+            y[j, 3 + i] += axis[j, i] * qd_a[j]
+            acc[j, 3 + i] += axis[j, i] * qdd_a[j]
+        for part in range(2):
+            o = 3 * part
+            for i in range(3):
+                a, b = (i + 1) % 3, (i + 2) % 3
+                acc[j, o + i] += 0.5 * qd_a[j] * (x[j, o + a] * axis[j, b] - x[j, o + b] * axis[j, a])
+                acc[j, o + i] += 0.5 * qd[j] * (y[j, o + a] * axis[j, b] - y[j, o + b] * axis[j, a])
+        _momentum(theta, j, acc[j], force[j])
+        _momentum(theta, j, y[j], momentum)
+        _add_force_cross(x[j], momentum, 0.5, force[j])
+        _momentum(theta, j, x[j], momentum)
+        _add_force_cross(y[j], momentum, 0.5, force[j])
+    for j in range(n - 1, -1, -1):
+        f = force[j]
+        v = friction_velocity[j]
+        torque[j] = (
+            axis[j, 0] * f[3]
+            + axis[j, 1] * f[4]
+            + axis[j, 2] * f[5]
+            + theta[10 * n + j] * friction_sign(v, transition)
+            + theta[11 * n + j] * v
+            + theta[12 * n + j] * qdd_a[j]
+            + theta[13 * n + j]
+        )
+        if j > 0:
+            t, r = translation[j], rot[j]
+            gx = r[0, 0] * f[0] + r[0, 1] * f[1] + r[0, 2] * f[2]
+            gy = r[1, 0] * f[0] + r[1, 1] * f[1] + r[1, 2] * f[2]
+            gz = r[2, 0] * f[0] + r[2, 1] * f[1] + r[2, 2] * f[2]
+            p = force[j - 1]
+            p[0] += gx
+            p[1] += gy
+            p[2] += gz
+            p[3] += r[0, 0] * f[3] + r[0, 1] * f[4] + r[0, 2] * f[5] + t[1] * gz - t[2] * gy
+            p[4] += r[1, 0] * f[3] + r[1, 1] * f[4] + r[1, 2] * f[5] + t[2] * gx - t[0] * gz
+            p[5] += r[2, 0] * f[3] + r[2, 1] * f[4] + r[2, 2] * f[5] + t[0] * gy - t[1] * gx

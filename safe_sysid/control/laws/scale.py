@@ -1,0 +1,24 @@
+"""What gains are scaled by, so that one bandwidth serves joints of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import momentum_regressor
+
+__all__ = ["joint_inertia"]
+
+FloatArray = NDArray[np.float64]
+
+
+def joint_inertia(model: RobotModel) -> FloatArray:
+    """Diagonal of the nominal H at home (n,), kg m^2, rotors included."""
+    home = np.asarray(model.settings.home, float)
+    inertia = np.empty(model.n)
+    for j in range(model.n):
+        unit = np.zeros(model.n)
+        unit[j] = 1.0
+        inertia[j] = np.ravel(momentum_regressor(model.kinematics, home, unit) @ model.theta_nominal)[j]
+    return inertia

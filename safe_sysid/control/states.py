@@ -1,0 +1,47 @@
+"""States of the controller and what one of its steps says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["ControllerOutput", "ControllerState"]
+
+FloatArray = NDArray[np.float64]
+
+
+class ControllerState(Enum):
+    """What the controller does now."""
+
+    IDLE = "idle"
+    HOLDING = "holding"
+    TRACKING = "tracking"
+    BRAKING = "braking"
+    FAULT = "fault"
+
+    @property
+    def commands(self) -> bool:
+        """Whether torque is commanded; otherwise the arm's own brakes hold."""
+        return self not in (ControllerState.IDLE, ControllerState.FAULT)
+
+
+@dataclass
+class ControllerOutput:
+    """Result of one step; arrays are reused by the next step.
+
+    Attributes:
+        torque: (n,) N m, or None: command nothing, the arm's own brakes hold.
+        reference: (4, n) desired position .. jerk.
+        energy: lower bound of V from the measurement, J; above V_max an assumption is false.
+        announce: the box to announce as ``bounds_active`` (after a blend), else None.
+    """
+
+    torque: FloatArray | None
+    reference: FloatArray
+    energy: float = 0.0
+    announce: ParameterBox | None = None

@@ -1,0 +1,130 @@
+"""Gain synthesis: the smallest V_max for which the tracking theorem holds (docs/guarantees.md, "Tracking")."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.control.demand import Demand, Loop
+from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["synthesise"]
+
+FloatArray = NDArray[np.float64]
+_ROUND = 1.0 + 1e-10
+#: Candidates: c of the robust term, and the lead as a share of (hold_max + delay_max) / 2.
+_GAINS = np.concatenate([np.linspace(0.6, 3.0, 13), np.geomspace(3.4, 12.0, 8)])
+_LEADS = (0.0, 0.4, 0.6, 0.8, 1.0)
+#: A larger sqrt(2 V_max) than this is no bound worth having.
+_LARGEST = 10.0
+#: Oldest late command whose growth rate is kept, s.
+_LATE = 0.1
+
+
+def synthesise(
+    kin: Kinematics,
+    box: ParameterBox,
+    assume: TrackingAssumptions,
+    inertia_lower: ArrayLike,
+    K_r: ArrayLike,
+    kappa: float,
+    transition: float,
+    joint_names: tuple[str, ...] = (),
+) -> ControllerGains:
+    """Choose K_d, the robust gain, the lead and the smallest V_max with ``demand < 2 kappa V_max``.
+
+    Args:
+        kin: of the arm.
+        box: of parameters that the theorem is to hold for.
+        assume: its other assumptions.
+        inertia_lower: (n,) L with H >= diag(L): the lower rotor inertia, or what certificates shall prove, kg m^2.
+        K_r: (n,) or one for all, 1/s.
+        kappa: decay rate, 1/s.
+        transition: friction transition velocity, rad/s.
+        joint_names: for messages.
+
+    Raises:
+        ParameterError: no positive bound of the inertia, or no V_max exists; says which assumption to relax.
+    """
+    n = box.n
+    lam = np.array(np.broadcast_to(np.asarray(inertia_lower, float), (n,)))
+    k_r = np.broadcast_to(np.asarray(K_r, float), (n,)).copy()
+    if np.any(lam <= 0.0):
+        j = int(np.argmin(lam))
+        name = joint_names[j] if joint_names else f"joint {j}"
+        raise ParameterError(
+            f"{name}: inertia has lower bound {float(lam[j])!r} kg m^2: expected a positive rotor inertia, or "
+            "controller.inertia_lower: the tracking bound rests on H >= diag(inertia_lower)"
+        )
+    if np.any(k_r <= 0.0) or not kappa > 0.0:
+        raise ParameterError(f"K_r = {k_r.tolist()}, kappa = {kappa!r}: expected positive gains")
+    if not 0.0 <= assume.delay_max <= assume.hold_max:
+        raise ParameterError(
+            f"delay_max = {assume.delay_max!r}, hold_max = {assume.hold_max!r}: expected 0 <= delay_max <= hold_max"
+        )
+    viscous = box.lower[11 * n : 12 * n]
+    K_d = np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
+    kappa_true = float(np.min((K_d + viscous) / assume.inertia_upper)) * (1.0 - 1e-12)
+    loop = Loop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)
+    best: tuple[float, float, float, Demand] | None = None
+    for lead in (share * 0.5 * (assume.hold_max + assume.delay_max) for share in _LEADS):
+        for c in _GAINS:
+            limit = _LARGEST if best is None else best[0]
+            smallest = _smallest(loop, float(c), lead, limit)
+            if smallest is not None:
+                best = (smallest[0], float(c), lead, smallest[1])
+    if best is None:
+        raise ParameterError(
+            "no tracking bound exists for these assumptions: relax one of controller.kappa or K_r (lower), "
+            f"timing.hold_max_s = {assume.hold_max!r} (lower), measurement errors (lower), "
+            f"tracking.uncertainty = {assume.uncertainty!r} (lower, i.e. a smaller prior box)"
+        )
+    nu, c, lead, demand = best
+    late = [
+        (age, found[0])
+        for age in np.geomspace(assume.hold_max, max(_LATE, assume.hold_max), 16)
+        if (found := loop.crude(nu, age, lead)) is not None
+    ]
+    r_bound = nu / np.sqrt(lam) * _ROUND
+    arrays = {
+        "K_r": k_r,
+        "K_d": K_d,
+        "inertia_lower": lam,
+        "r_bound": r_bound,
+        "e_bound": r_bound / k_r * _ROUND,
+        "de_bound": 2.0 * r_bound * _ROUND,
+        "acceleration_bound": demand.acceleration,
+        "late_ages": np.array([age for age, _ in late]),
+        "late_rates": _ROUND * np.array([2.0 * assume.uncertainty + rate for _, rate in late]),
+    }
+    for array in arrays.values():
+        array.setflags(write=False)
+    return ControllerGains(
+        assumptions=assume,
+        box=box,
+        kappa=kappa_true,
+        robust_gain=c,
+        lead=lead,
+        V_max=0.5 * nu * nu,
+        V_start=0.5 * nu * nu - demand.excess,
+        demand=demand.power,
+        **arrays,
+    )
+
+
+def _smallest(loop: Loop, gain: float, lead: float, limit: float) -> tuple[float, Demand] | None:
+    """Smallest nu below ``limit`` whose demand is met, from below: the demand grows with nu."""
+    nu = 1e-3
+    for _ in range(400):
+        demand = loop.demand(nu, gain, lead)
+        # 0.2 % above what the demand needs: room for rounding at hand-overs (step 11 of the proof).
+        target = float(np.sqrt(demand.power / loop.kappa)) * 1.001
+        if not np.isfinite(target) or target >= limit:
+            return None
+        if target <= nu:
+            return nu, demand
+        nu = target * 1.001
+    return None

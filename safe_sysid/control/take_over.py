@@ -1,0 +1,97 @@
+r"""How long a take-over may last so that the tracking bound holds from the first command on.
+
+The arm rests and its drives hold it; ``tau_0``, the measured effort, is their torque. While control is taken over the
+command is ``tau_0 + s (tau_law - tau_0)`` with ``s`` in [0, 1] (:mod:`safe_sysid.control.torque_rate`), so
+
+``dV/dt = s r^T (W_s theta - tau_law) + (1 - s) r^T (W_s theta - tau_0)``, less viscous damping.
+
+The first part is the tracking theorem's: at most ``s D``, D its demand. In the second ``W_s theta`` is gravity,
+friction and ``H K_r de`` (nothing is desired but rest): with ``tau_0`` equal to gravity and friction at rest but for
+``delta``, it is at most ``nu |delta|_* + k_r nu (1 + sqrt(mu)) nu``, ``nu = sqrt(2 V_max)``, ``H <= mu Lambda``. So
+after T seconds ``V <= V(0) + T P``, P the larger of both: V stays below ``V_start`` if ``T <= (V_start - V(0)) / P``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["TAKE_OVER", "choose_take_over", "longest_take_over"]
+
+FloatArray = NDArray[np.float64]
+#: Duration of a take-over where the tracking bound allows it, s; and over the shortest that the rate allows, at least:
+#: the law answers to the ramp with a rate of its own.
+TAKE_OVER, _EASE = 0.02, 2.0
+#: No take-over may last longer, s: how far the arm can move meanwhile follows from it.
+_LONGEST = 0.05
+_ROUND = 1.0 + 1e-9
+
+
+def longest_take_over(
+    model: RobotModel, gains: ControllerGains, box: ParameterBox, effort: FloatArray, energy: float
+) -> float:
+    """Longest ramp from the measured effort at rest to the law's torque, s.
+
+    Args:
+        model: of the arm.
+        gains: of its controller.
+        box: that holds the parameters.
+        effort: (n,) measured at rest, N m.
+        energy: V at the start, at most, J.
+    """
+    n, a, lam = model.n, gains.assumptions, gains.inertia_lower
+    nu = float(np.sqrt(2.0 * gains.V_max))
+    mu, k_r = float(np.max(a.inertia_upper / lam)), float(np.max(gains.K_r))
+    m = model.settings.measurement
+    delta = per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
+    delta = delta + per_joint(m.torque_rel, n) * np.abs(effort) / (1.0 - per_joint(m.torque_rel, n))
+    delta = delta + 2.0 * (a.actuator_abs + a.actuator_rel * np.abs(effort))  # at the start, and from then on
+    # At rest Coulomb friction is anything in [-Fc, Fc]; a sensor on the link's side sees neither it nor the offset.
+    delta = delta + 2.0 * box.upper[10 * n : 11 * n]
+    if m.torque_source == "link":
+        offset = slice(13 * n, 14 * n)
+        delta = delta + np.maximum(np.abs(box.lower[offset]), np.abs(box.upper[offset]))
+    speed = 2.0 * gains.r_bound
+    moved = _LONGEST * speed + per_joint(m.position_error, n)
+    sensitivity = torque_sensitivity(
+        model.kinematics, link_norms(model.kinematics, box.lower, box.upper), speed, speed, np.zeros(n)
+    )
+    delta = delta + sensitivity.q @ moved + sensitivity.qd_a @ speed
+    delta = delta + box.upper[11 * n : 12 * n] * gains.K_r * moved
+    power = nu * float(np.linalg.norm(delta / np.sqrt(lam))) + k_r * (1.0 + np.sqrt(mu)) * nu * nu
+    return min((gains.V_start - energy) / (max(power, gains.demand) * _ROUND), _LONGEST)
+
+
+def choose_take_over(
+    model: RobotModel,
+    gains: ControllerGains,
+    box: ParameterBox,
+    effort: FloatArray,
+    energy: float,
+    way: FloatArray,
+) -> tuple[float, str]:
+    """Duration of the ramp, s, and the reason why the tracking bound does not allow it, "" if it does.
+
+    Args:
+        model: of the arm.
+        gains: of its controller.
+        box: that holds the parameters.
+        effort: (n,) measured at rest, N m.
+        energy: V at the start, at most, J.
+        way: (n,) from the effort to the law's torque, N m.
+    """
+    rate = per_joint(model.settings.controller.torque_rate, model.n)
+    needs = _EASE * float(np.max(np.abs(way) / rate))
+    allowed = longest_take_over(model, gains, box, effort, energy)
+    if needs > allowed:
+        return needs, (
+            f"taking over takes {needs:.4f} s, the tracking bound allows {allowed:.4f} s: "
+            "expected a higher controller.torque_rate, or a smaller uncertainty"
+        )
+    return max(needs, min(TAKE_OVER, allowed)), ""

@@ -1,0 +1,87 @@
+r"""Torque that never jumps: a declared rate, and a ramp from the torque in force where control is taken over.
+
+While it takes over, the command is ``tau_0 + s (tau_law - tau_0)``, ``s`` growing from 0 to 1 with time, the same for
+all joints. At rest ``tau_0``, the measured effort, is the torque of the true parameters up to its error, so ``dV/dt``
+is ``s`` times that of the law plus ``(1 - s)`` times the power of that error: :mod:`safe_sysid.control.take_over`.
+
+Later a law's torque may want to jump too, where the payload does. Then the command goes towards it as fast as the rate
+allows, by the same share of the way for all joints: so it is a convex combination of the law's commands since the last
+that was not cut, none of them older. That is what the theorem says of late commands; how long it may go on is the
+caller's to judge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TorqueRate"]
+
+FloatArray = NDArray[np.float64]
+_ROUND = 1.0 + 1e-9
+
+
+class TorqueRate:
+    """The last command and what the next one may be.
+
+    Attributes:
+        taking_over: whether the ramp is under way.
+    """
+
+    def __init__(self, rate: FloatArray, longest: float) -> None:
+        """Before the first command anything may be commanded.
+
+        Args:
+            rate: (n,) declared largest rate, N m/s.
+            longest: time that one tick counts for at most, s.
+        """
+        self.rate, self._longest = rate, longest * _ROUND
+        self._from, self._last = np.zeros(rate.size), np.zeros(rate.size)
+        self.taking_over, self._free = False, True
+        self._time, self._duration = 0.0, 0.0
+
+    def take_over(self, duration: float, torque: FloatArray | None = None) -> None:
+        """Begin a ramp.
+
+        Args:
+            duration: of the ramp, s.
+            torque: (n,) in force, N m; None for the last command, or, if there is none, for no ramp at all.
+        """
+        if torque is not None:
+            self._last[:] = torque
+            self._free = False
+        self._from[:] = self._last
+        self.taking_over, self._time, self._duration = not self._free, 0.0, duration
+
+    def release(self) -> None:
+        """Nothing is commanded any more, and what is in force is not known."""
+        self.taking_over, self._free = False, True
+
+    def next(self, wanted: FloatArray, elapsed: float) -> int:
+        """Turn the law's torque into the command, in place; returns the joint that the rate cuts, or -1.
+
+        Args:
+            wanted: (n,) of the law, N m; overwritten.
+            elapsed: since the last command, s.
+        """
+        cut = -1
+        if not self._free:
+            elapsed = min(elapsed, self._longest)
+            if self.taking_over:
+                self._time += elapsed
+                share = self._time / self._duration
+                if share >= 1.0:
+                    self.taking_over = False
+                else:
+                    wanted *= share
+                    wanted += (1.0 - share) * self._from
+            allowed = self.rate * elapsed * _ROUND
+            step = np.abs(wanted - self._last)
+            if (step > allowed).any():
+                cut = int(np.argmax(step / allowed))
+                share = allowed[cut] / step[cut] * (1.0 - 1e-12)
+                wanted *= share
+                wanted += (1.0 - share) * self._last
+        self._last[:] = wanted
+        self._free = False
+        return cut

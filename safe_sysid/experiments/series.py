@@ -1,0 +1,57 @@
+"""What trials leave for pictures: arrays over time, one compressed file per trial, beside the lines of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.whole_files import replacing
+
+__all__ = ["SeriesStore"]
+
+FloatArray = NDArray[np.float64]
+
+
+class SeriesStore:
+    """A directory of ``<index>.npz``; made with the first file."""
+
+    def __init__(self, directory: Path) -> None:
+        """Name the directory.
+
+        Args:
+            directory: need not exist.
+        """
+        self.directory = directory
+
+    def take(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Put a result's ``series`` away; returns the result without them.
+
+        Args:
+            result: of a trial; left as it is.
+        """
+        series = result.get("series")
+        if series is None:
+            return result
+        if series:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with replacing(self._path(result["index"])) as temporary, Path(temporary).open("wb") as file:
+                np.savez_compressed(file, **series)
+        return {key: value for key, value in result.items() if key != "series"}
+
+    def load(self, index: int) -> dict[str, NDArray]:
+        """Arrays of a trial by name; none if it left none.
+
+        Args:
+            index: of the trial.
+        """
+        path = self._path(index)
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file.files}
+
+    def _path(self, index: int) -> Path:
+        return self.directory / f"{index}.npz"

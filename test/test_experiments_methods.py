@@ -1,0 +1,269 @@
+"""The eleven methods are the paper's, know what it says they know, and drive an arm with what they know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from experiment_support import FreeCell, drive, motion_about, run_phase, task_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safe_sysid.control.laws import LAW_NAMES
+from safe_sysid.experiments import drivers
+from safe_sysid.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
+from safe_sysid.experiments.identify_phase import Learned
+from safe_sysid.experiments.interfaces import Driver, Phase
+from safe_sysid.experiments.methods import (
+    METHODS,
+    Excitation,
+    ExperimentError,
+    Knowledge,
+    choose,
+    empty_hand,
+    identified,
+    knowledge_before,
+    table_one,
+)
+from safe_sysid.experiments.paper import EXPERIMENTS, METHOD_NAMES, NOMINAL_TABLE_ONE, TABLE_THREE, TABLE_TWO
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.simulation.arms import hand_box
+
+#: Words of Table II for what a method here is.
+LAWS = {
+    "robust": "ARMOUR robust",
+    "passivity_adaptive": "adaptive (Slotine-Li)",
+    "adaptive_robust": "adaptive (Abdelwahab)",
+    "gravity_pid": "gravity compensated PID",
+}
+MODELS = {
+    Knowledge.EMPTY_HAND: "no payload",
+    Knowledge.TABLE_ONE: "nominal of Table I",
+    Knowledge.IDENTIFIED: "from Algorithm 1",
+    Knowledge.ADAPTED: "by the controller",
+}
+EXCITATION = {
+    Excitation.NONE: "N/A",
+    Excitation.OURS: "Algorithm 2",
+    Excitation.RANDOM: "random",
+    Excitation.FOURIER: "Fourier series",
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def ready(model):
+    return np.array(model.settings.home, float)
+
+
+def no_rehearsal(dumbbell, cell, q):
+    raise AssertionError("this method follows no one's plans")
+
+
+# --- Table II ------------------------------------------------------------------------------------------------------
+
+
+def test_methods_are_those_of_table_two_word_for_word():
+    assert tuple(METHODS) == METHOD_NAMES == tuple(TABLE_THREE)
+    for name, method in METHODS.items():
+        law, of, uncertainty, excitation = TABLE_TWO[name]
+        assert method.name == name
+        assert LAWS[method.law] == law
+        assert MODELS[method.model] == of
+        assert EXCITATION[method.excitation] == excitation
+        # "0 %" and "N/A" for laws that use none; adaptive laws are told the box that they project onto.
+        assert method.uncertain == (uncertainty not in ("0 %", "N/A") or method.model is Knowledge.ADAPTED)
+
+
+def test_laws_exist_and_a_method_that_excites_has_one_to_do_it_with():
+    for method in METHODS.values():
+        assert method.law in LAW_NAMES
+        assert method.first_law in LAW_NAMES
+        assert (method.excitation is Excitation.NONE) == (method.identifying_law == "")
+        assert method.identifies == (method.model is Knowledge.IDENTIFIED)
+        assert not method.identifies or method.excitation is not Excitation.NONE
+
+
+def test_every_cell_of_table_three_is_one_of_its_words():
+    assert {len(cells) for cells in TABLE_THREE.values()} == {len(EXPERIMENTS)}
+    words = {cell for cells in TABLE_THREE.values() for cell in cells}
+    assert words == {"success", "collide", "fail at 4lb", "fail at 6lb", "fail at 8lb"}
+
+
+@given(st.permutations(METHOD_NAMES), st.integers(1, len(METHOD_NAMES)))
+@settings(max_examples=20)
+def test_chosen_names_come_in_the_papers_order(names, count):
+    chosen = choose(names[:count], METHOD_NAMES, "method")
+    assert set(chosen) == set(names[:count])
+    assert list(chosen) == sorted(chosen, key=METHOD_NAMES.index)
+
+
+@pytest.mark.parametrize("names", [["our"], ["ours", "theirs"], []])
+def test_unknown_names_are_refused_with_those_there_are(names):
+    with pytest.raises(ExperimentError, match="grav-pid-excit"):
+        choose(names, METHOD_NAMES, "method")
+
+
+# --- knowledge -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_law_is_told_is_inside_the_prior_and_nominal_inside_what_it_is_told(model):
+    prior = model.arm_prior
+    for method in METHODS.values():
+        known = knowledge_before(method, model)
+        low, high = known.mid - known.rad, known.mid + known.rad
+        slack = 1e-12 * (1.0 + np.abs(known.mid))
+        assert np.all(low <= known.nominal + slack), method.name
+        assert np.all(known.nominal <= high + slack), method.name
+        assert np.all(prior.lower <= low + slack), method.name
+        assert np.all(high <= prior.upper + slack), method.name
+
+
+def test_zero_percent_means_no_uncertainty_of_anything(model):
+    known = knowledge_before(METHODS["wrong"], model)
+    assert not np.any(known.rad)
+    hand = model.arm_prior.payload_slice
+    assert np.array_equal(known.nominal[hand], model.theta_nominal[hand])
+
+
+def test_conservative_is_told_the_whole_prior_and_no_method_begins_with_a_payload_identified(model):
+    known, prior = knowledge_before(METHODS["conservative"], model), model.arm_prior
+    assert np.array_equal(known.rad, prior.rad)
+    for name in ("ours", "random", "grav-pid-ours"):
+        assert np.array_equal(knowledge_before(METHODS[name], model).rad, prior.rad)
+    for name in ("adap-1", "adap-2-excit", "grav-pid-excit"):
+        nominal = knowledge_before(METHODS[name], model).nominal[prior.payload_slice]
+        assert np.allclose(nominal, NOMINAL_TABLE_ONE)
+
+
+def test_an_empty_hand_weighs_what_the_hand_weighs(model):
+    lower, upper = hand_box(model)
+    known = empty_hand(model, uncertain=True)
+    part = model.arm_prior.payload_slice
+    assert np.allclose((known.mid - known.rad)[part], lower)
+    assert np.allclose((known.mid + known.rad)[part], upper)
+
+
+def test_an_identified_box_replaces_the_payload_alone(model):
+    prior = model.arm_prior
+    lower = prior.payload_lower + 0.25 * (prior.payload_upper - prior.payload_lower)
+    box = prior.with_payload(lower, prior.payload_upper, 1)
+    known = identified(model, box, lower, uncertain=True)
+    assert np.array_equal(known.nominal[prior.payload_slice], lower)
+    assert np.array_equal(known.mid, box.mid)
+    outside = np.ones(prior.size, bool)
+    outside[prior.payload_slice] = False
+    assert np.array_equal(known.rad[outside], prior.rad[outside])
+    assert not np.any(identified(model, box, lower, uncertain=False).rad)
+
+
+# --- at work -------------------------------------------------------------------------------------------------------
+
+
+def driver_of(name, model, **options):
+    return MethodDriver(METHODS[name], model, 0, no_rehearsal, **options)
+
+
+@pytest.fixture(scope="module")
+def driven(model, ready):
+    """Methods that identify nothing, each with 8 lb: driver, cell, identification, error and torque."""
+
+    def one(name):
+        cell, driver = FreeCell(model, "8lb", 3, ready), driver_of(name, model, certify=False)
+        return driver, cell, *drive(driver, cell, task_at(ready, motion_about(ready), "8lb"), ready)
+
+    return {name: one(name) for name in ("wrong", "conservative", "adap-1", "adap-2", "grav-pid")}
+
+
+def test_methods_without_identification_track_and_hold(model, ready, driven):
+    """Right or wrong, no law may lose the arm: errors of a few degrees at most with 8 lb."""
+    for driver, _, found, (error, torque) in driven.values():
+        assert isinstance(driver, Driver)
+        assert found.failure == ""
+        assert np.array_equal(found.rest, ready)
+        assert np.rad2deg(error).max() < 5.0
+        assert np.all(torque < 1.7 * model.limits.torque)
+
+
+def test_knowing_the_payload_tracks_better_than_believing_in_an_empty_hand(driven):
+    errors = {name: driven[name][3][0].max() for name in ("wrong", "conservative")}
+    assert errors["conservative"] < 0.2 * errors["wrong"]
+
+
+def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbbell(
+    model, ready, monkeypatch
+):
+    prior = model.arm_prior
+    nominal = np.array(prior.payload_lower + 0.3 * (prior.payload_upper - prior.payload_lower))
+    box = prior.with_payload(nominal - 1e-4, nominal + 1e-4, 3)
+    seeds = []
+
+    def learn(model, tap, ready, seed, random):
+        seeds.append((seed, random))
+        return Learned(box, nominal, ready, "", {"stamps": [1.0, 2.0], "nominal": [nominal + 1.0, nominal]})
+
+    monkeypatch.setattr(drivers, "plan_and_identify", learn)
+    for name, law in (("ours", "robust"), ("random", "robust"), ("grav-pid-ours", "gravity_pid")):
+        cell = FreeCell(model, "4lb", 3, ready)
+        driver = driver_of(name, model, certify=False)
+        for dumbbell in ("4lb", "5lb"):
+            driver.begin(task_at(ready, motion_about(ready), dumbbell), cell)
+            assert driver._law.name == "robust"
+            assert np.array_equal(driver._known.rad, prior.rad)
+            assert driver.identify(cell, ready).failure == ""
+            assert driver._law.name == law
+            assert np.allclose(driver._known.nominal[prior.payload_slice], nominal)
+            assert driver.estimates[dumbbell][-1] == (2.0, nominal[0])
+            assert np.any(driver._known.rad) == (law == "robust")
+    assert [random for _, random in seeds] == [False, False, True, True, False, False]
+    assert len({seed for seed, _ in seeds}) == 2  # one per dumbbell, the same for every method
+
+
+def test_a_failed_identification_teaches_nothing(model, ready, monkeypatch):
+    monkeypatch.setattr(
+        drivers, "plan_and_identify", lambda *_, **__: Learned(model.arm_prior, np.ones(10), ready, "no plan")
+    )
+    cell = FreeCell(model, "4lb", 3, ready)
+    driver = driver_of("ours", model)
+    driver.begin(task_at(ready, motion_about(ready)), cell)
+    assert driver.identify(cell, ready).failure == "no plan"
+    assert np.array_equal(driver._known.rad, model.arm_prior.rad)
+
+
+def test_gains_are_made_for_the_motion_and_the_proof_is_told(model, ready):
+    """A slow motion with a narrow box is certified; the same with the whole prior is told with its margins."""
+    cell = FreeCell(model, "4lb", 3, ready)
+    driver = driver_of("conservative", model)
+    driver.begin(task_at(ready, motion_about(ready)), cell)
+    slow = motion_about(ready, 0.05, 4.0)
+    run_phase(driver, cell, Phase.CARRY, slow)
+    told = driver.notes["4lb"]
+    assert told["gains"] == "for the motion"
+    assert told["certified"] == all(margin >= 0.0 for margin in told["margins"].values())
+    assert set(told["margins"]) >= {"torque", "velocity", "tracking"}
+    assert told["tracking_bound"] > 0.0
+
+
+def test_a_run_can_end_with_the_identification(model, ready):
+    cell = FreeCell(model, "4lb", 3, ready)
+    driver = driver_of("conservative", model, until="identified")
+    driver.begin(task_at(ready, motion_about(ready)), cell)
+    assert driver.identify(cell, ready).failure == UNTIL_IDENTIFIED
+
+
+def test_an_adaptive_law_is_watched_from_table_one_on(model, driven):
+    driver, cell, *_ = driven["adap-1"]
+    masses = np.array(driver.estimates["8lb"])
+    assert masses[0, 1] == pytest.approx(3.2)
+    truth = cell.truth[model.arm_prior.payload_slice][0]
+    assert abs(masses[-1, 1] - truth) < 0.5 * abs(masses[0, 1] - truth)
+    assert np.all(np.diff(masses[:, 0]) > 0.0)
+
+
+def test_table_one_is_clipped_to_the_prior_of_another_arm(model):
+    known = table_one(model, uncertain=False)
+    prior = model.arm_prior
+    assert prior.contains(known.nominal)

@@ -1,0 +1,62 @@
+"""Every fault in every state, over real topics, in lock-step: what follows, and all limits hold whatever happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from fault_bench import CONTROLLER, OVERRIDES, FaultBench
+from fault_list import FAULTS, STATES, Fault
+from ros_harness import Probe, running
+
+from safe_sysid.robot import load_robot
+
+pytestmark = pytest.mark.ros
+
+#: On the tail a plan takes twice as long to get to; benchmarks/faults.py goes through all of them.
+_BRAKING = (
+    "NaN for 60 ms",
+    "position jumps",
+    "clock jumps back",
+    "emergency stop",
+    "payload released without",
+)
+CASES = [
+    pytest.param(state, fault, id=f"{state}: {fault.name}")
+    for state in STATES
+    for fault in FAULTS
+    if state in fault.states and (state != "braking" or fault.name.startswith(_BRAKING))
+]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultBench]:
+    directory = tmp_path_factory.mktemp("faults")
+    with running(directory, {"controller": CONTROLLER}, OVERRIDES) as processes, Probe() as probe:
+        processes["controller"].wait_ready()
+        yield FaultBench(load_robot("kinova_gen3", **OVERRIDES), probe, processes["controller"])
+
+
+@pytest.mark.parametrize(("state", "fault"), CASES)
+def test_what_follows_is_as_it_must_be_and_all_limits_hold(
+    bench: FaultBench, state: str, fault: Fault
+) -> None:
+    bench.enter(state)
+    before = bench.refusals()
+    fault.act(bench)
+    outcome = bench.settle(state)
+    assert " ".join(outcome.after) in fault.after[state].split("|"), outcome
+    if fault.reason and outcome.after and state == "tracking":
+        assert re.search(fault.reason, outcome.reason), outcome
+    if fault.refused and not (state in ("idle", "fault") and "plan" in fault.name):
+        bench.probe.wait(lambda: bench.refusals() > before, "the refusal to be told", 20.0)
+    assert outcome.rate <= 1e4 * (1.0 + 1e-6), outcome
+    assert outcome.torque <= 1.0, outcome
+    assert outcome.velocity <= 1.0, outcome
+    assert outcome.position, outcome
+    assert bench.controller.process.poll() is None

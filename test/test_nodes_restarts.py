@@ -1,0 +1,179 @@
+"""Each node killed in the middle of the work and started again: the others go on, and the new one finds its place."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from ros_harness import NodeProcess, Probe, running
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+from test_nodes_failures import assert_within_limits
+from test_nodes_lockstep import FAST, load, references
+
+from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.messages import JointStateWriter, read_bounds
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.parameters import ParameterBox
+
+pytestmark = pytest.mark.ros
+
+MANY: dict[str, Any] = {**FAST, "planner": {**FAST["planner"], "plans": 500}}
+NODES: dict[str, dict[str, Any]] = {
+    # A dead controller is noticed after twice this.
+    "plant": {"payload": "8lb", "payload_to_attach": "4lb", "lockstep_patience_s": 5.0},
+    "controller": {"lockstep_patience_s": 4.0},
+    "identifier": {},
+    "planner": {},
+}
+
+
+class Lab:
+    """All nodes, and what they say."""
+
+    def __init__(
+        self, directory: Path, processes: dict[str, NodeProcess], probe: Probe, overrides: str
+    ) -> None:
+        self.directory, self.processes, self.probe, self._overrides = directory, processes, probe, overrides
+        self.active: list[ParameterBox] = []
+        size = load_robot("kinova_gen3").arm_prior.size
+        probe.listen(
+            Float64MultiArray,
+            "bounds_active",
+            lambda m: self.active.append(read_bounds(m, size).box),
+            LATCHED,
+        )
+        self.seen = references(probe)
+
+    def moving(self) -> bool:
+        """Whether the arm follows a plan."""
+        return self.probe.state() == "tracking" and bool(np.any(np.abs(self.seen[-1].qd) > 0.02))
+
+    def again(self, name: str) -> None:
+        """Kill a node and start it again."""
+        self.processes[name].end(signal.SIGKILL)
+        self.probe.diagnostics.pop(name, None)
+        directory = self.directory / f"{name}_again"
+        parameters = {
+            "lockstep": True,
+            "overrides": self._overrides,
+            "run_dir": str(directory),
+            **NODES[name],
+        }
+        self.processes[f"{name} again"] = NodeProcess(name, parameters, directory)
+        self.probe.wait(lambda: name in self.probe.diagnostics, f"the new {name}")
+
+    def call(self, name: str) -> Trigger.Response:
+        """A service."""
+        client = self.probe.node.create_client(Trigger, name)
+        self.probe.wait(client.service_is_ready, name)
+        answer = client.call_async(Trigger.Request())
+        self.probe.wait(answer.done, f"the answer of {name}")
+        return answer.result()
+
+    def plans(self) -> int:
+        """How many the controller has taken."""
+        return int(self.probe.value("controller", "plans taken") or 0)
+
+    def more_plans(self) -> None:
+        """Until another is taken and the arm moves."""
+        taken = self.plans()
+        self.probe.wait(lambda: self.plans() > taken and self.moving(), "another plan")
+
+    def tighter(self) -> None:
+        """Until a box tighter than the last is in force."""
+        last = self.active[-1]
+        self.probe.wait(
+            lambda: self.active[-1].seq > last.seq and self.active[-1].is_inside(last), "a tighter box"
+        )
+
+
+def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> None:
+    with running(tmp_path, NODES, MANY) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, json.dumps(MANY))
+        probe.wait(lambda: lab.moving() and lab.active[-1].seq > 0, "motion with a tighter box")
+
+        lab.again("identifier")
+        lab.tighter()
+        lab.more_plans()
+
+        lab.again("planner")
+        lab.more_plans()
+
+        before = lab.active[-1]
+        lab.again("controller")
+        probe.wait(lambda: lab.active[-1].seq >= before.seq, "the box that was in force")
+        assert lab.active[-1].is_inside(before)
+        lab.more_plans()
+        lab.tighter()
+        assert probe.state() != "fault"
+    plant = load(tmp_path / "plant.npz")
+    assert_within_limits(load_robot("kinova_gen3"), plant)
+    assert all(box.contains(plant["theta_true"]) for box in lab.active)
+
+
+def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_clear_fault(
+    tmp_path: Path,
+) -> None:
+    nodes = {"plant": NODES["plant"], "controller": {"await_plans": False, "await_bounds": False}}
+    with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, json.dumps(MANY))
+        probe.wait(lambda: probe.state() == "holding", "holding")
+        for epoch, service in ((1, "plant/release"), (2, "plant/attach")):
+            assert lab.call("controller/reset_bounds").success
+            probe.wait(lambda epoch=epoch: lab.active[-1].identity == f"{epoch}:0", f"epoch {epoch}")
+            assert lab.call(service).success
+            again = lab.call(service)
+            assert not again.success
+            assert "expected" in again.message
+            now = lab.seen[-1].stamp_ns
+            probe.wait(lambda now=now: lab.seen[-1].stamp_ns > now + 500_000_000, "half a second more")
+            assert probe.state() == "holding"
+        assert probe.value("plant", "payload") == "4lb"
+        processes["plant"].end(signal.SIGINT)
+        plant = load(tmp_path / "plant.npz")
+        processes["plant again"] = NodeProcess(
+            "plant", {"lockstep": True, "run_dir": "", **NODES["plant"]}, tmp_path / "plant_again"
+        )
+        probe.wait(lambda: "time of measurements went back" in probe.message("controller"), "the fault")
+        assert lab.call("controller/start").success
+        probe.wait(lambda: probe.state() == "holding", "holding again")
+    assert_within_limits(load_robot("kinova_gen3"), plant)
+    masses = plant["theta_history"][:, 60]
+    assert len(masses) == 3
+    np.testing.assert_allclose(masses[0] - masses[1], 8 * 0.45359237, rtol=1e-6)
+    np.testing.assert_allclose(masses[2] - masses[1], 4 * 0.45359237, rtol=1e-6)
+    assert np.all(np.abs(np.diff(plant["tau_commanded"], axis=0)) <= 10.0 * (1 + 1e-6))  # N m in 1 ms
+    assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
+
+
+def test_measurements_of_another_clock_are_refused(tmp_path: Path) -> None:
+    """On the wall clock a stamp must be about now; how old it may be is configured."""
+    names = load_robot("kinova_gen3").joint_names
+    nodes: dict[str, dict[str, Any]] = {"controller": {"autostart": False}}
+    limits = {"measurement": {"max_age_s": 300.0}}  # a machine that runs tests may stall
+    with running(tmp_path, nodes, limits, lockstep=False) as processes, Probe() as probe:
+        processes["controller"].wait_ready()
+        publisher = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=False))
+        writer, z = JointStateWriter(names), np.zeros(7)
+        for age, told in ((400, "stale"), (-400, "from the future")):
+            for _ in range(20):  # best effort: one may be lost
+                publisher.publish(writer.fill(time.time_ns() - age * 1_000_000_000, z, z, z))
+                probe.spin(0.2)
+                if probe.value("controller", f"refused joint_states: {told}"):
+                    break
+            assert int(probe.value("controller", f"refused joint_states: {told}")) >= 1
+        assert probe.value("controller", "ticks") == "0"
+        publisher.publish(writer.fill(time.time_ns() - 100_000_000_000, z, z, z))
+        probe.wait(lambda: probe.value("controller", "ticks") != "0", "one that is young enough")
+        assert probe.state() == "idle"

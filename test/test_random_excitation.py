@@ -1,0 +1,153 @@
+"""Random certified plans: the first certified draw and no other, counted; everything else is the planner's."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
+from safe_sysid.planning.budget import Budget
+from safe_sysid.planning.optimise import PlanProblem
+from safe_sysid.planning.planner import Planner, PlannerResult
+from safe_sysid.planning.random_excitation import RandomPlanner, first_certified
+from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.trajectories.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def arm() -> tuple[RobotModel, ControllerGains]:
+    model = load_robot("kinova_gen3")
+    return model, design_gains(model, lockstep=True)
+
+
+def problem_of(arm: tuple[RobotModel, ControllerGains], scene: Scene) -> PlanProblem:
+    q = scene.start_for(arm[0])
+    start = np.stack([q, 0 * q, 0 * q])
+    return Planner(arm[0], scene, arm[1]).build_problem(start, arm[0].arm_prior, 0)
+
+
+def draws(seed: int, count: int) -> np.ndarray:
+    """What the generator gives, drawn another way."""
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, (count, 7))
+
+
+def test_the_first_draw_that_is_certified_is_the_answer(arm: tuple[RobotModel, ControllerGains]) -> None:
+    """A certifier with a rule of its own; whatever passes the quick margins is asked about, in order."""
+    problem = problem_of(arm, load_scene("open"))
+    quick = problem.constraints.resampled(24, 6)
+    hopeful = [i for i, k in enumerate(draws(5, 200)) if quick.values(k).min() >= 0.0]
+    assert 10 < len(hopeful) < 200
+    asked: list[np.ndarray] = []
+
+    def certify(k: np.ndarray) -> Verdict:
+        asked.append(k)
+        return Verdict(len(asked) == 4)
+
+    found = first_certified(problem, certify, Budget(1, 1), np.random.default_rng(5))
+    assert found.best is not None
+    assert np.array_equal(found.best.k, draws(5, 200)[hopeful[3]])
+    assert found.iterations == hopeful[3] + 1, "draws are counted, hopeless ones too"
+    assert [np.array_equal(k, draws(5, 200)[i]) for k, i in zip(asked, hopeful, strict=False)] == [True] * 4
+    assert found.best.cost == problem.cost.value(found.best.k)
+
+
+def test_what_a_certificate_teaches_screens_the_next_draws(arm: tuple[RobotModel, ControllerGains]) -> None:
+    """Told that torques are 1000 N m worse than they look, it asks no more."""
+    problem = problem_of(arm, load_scene("open"))
+    worst = Verdict(False, {"torque": np.full(7, -1000.0)})
+    found = first_certified(problem, lambda k: worst, Budget(1, 1), np.random.default_rng(0), draws=100)
+    assert found.best is None
+    assert len(found.attempts) == 1
+    assert found.iterations == 100
+
+
+@pytest.mark.parametrize("limit", ["draws", "certificates", "cancelled", "deadline"])
+def test_it_gives_up_in_time(arm: tuple[RobotModel, ControllerGains], limit: str) -> None:
+    problem = problem_of(arm, load_scene("open"))
+    no, rng = (lambda k: Verdict(False)), np.random.default_rng(1)
+    now = itertools.count()
+    if limit == "draws":
+        found = first_certified(problem, no, Budget(), rng, draws=37)
+        assert found.iterations == 37
+    elif limit == "certificates":
+        found = first_certified(problem, no, Budget(), rng, certificates=3)
+        assert len(found.attempts) == 3
+    elif limit == "cancelled":
+        found = first_certified(problem, no, Budget(cancelled=lambda: True), rng)
+        assert found.cancelled
+        assert not found.attempts
+    else:
+        # A clock of which every reading is a second: one certificate takes one, and one more must fit.
+        budget = Budget(deadline=30.0, clock=lambda: float(next(now)))
+        found = first_certified(problem, no, budget, rng)
+        assert found.cancelled
+        assert next(now) < 40
+        assert 0 < len(found.attempts) < 30
+    assert found.best is None
+
+
+def test_four_plans_connect_and_are_certified(arm: tuple[RobotModel, ControllerGains]) -> None:
+    model, gains = arm
+    scene = load_scene("open")
+    planner = RandomPlanner(model, scene, gains, seed=3)
+    q = scene.start_for(model)
+    state, time, previous = np.stack([q, 0 * q, 0 * q]), 5.0, None
+    results: list[PlannerResult] = []
+    for sequence in range(4):
+        answer = planner.plan_next(
+            state, time, model.arm_prior, sequence, previous,
+            calibration=results[-1].calibration if results else None,
+        )  # fmt: skip
+        assert answer.status is PlanStatus.PLANNED, answer.reasons
+        plan = answer.plan
+        assert plan is not None
+        assert verify_plan(plan, model, model.arm_prior, scene, gains).ok
+        assert (
+            plan.k in np.random.default_rng([3, sequence, 1]).uniform(-1.0, 1.0, (answer.iterations, 7))[-1]
+        )
+        assert np.isfinite(answer.condition)
+        results.append(answer)
+        state, time, previous = hand_over_state(plan), plan.hand_over_time, plan
+    again = RandomPlanner(model, scene, gains, seed=3).plan_next(
+        np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0
+    )
+    other = RandomPlanner(model, scene, gains, seed=4).plan_next(
+        np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0
+    )
+    assert again.plan is not None
+    assert other.plan is not None
+    assert np.array_equal(again.plan.k, results[0].plan.k)  # type: ignore[union-attr]
+    assert not np.array_equal(again.plan.k, other.plan.k)
+
+
+def test_nothing_but_the_certificate_chooses(arm: tuple[RobotModel, ControllerGains]) -> None:
+    """The cost, the goal and the optimiser's budget change nothing; a certifier that says no leaves no plan."""
+    model, gains = arm
+    scene = load_scene("open")
+    q = scene.start_for(model)
+    start = np.stack([q, 0 * q, 0 * q])
+    plans = []
+    for goal, cost, budget in ((None, None, None), (q + 0.3, "goal", Budget(1, 1))):
+        planner = RandomPlanner(model, scene, gains)
+        answer = planner.plan_next(start, 0.0, model.arm_prior, 0, goal=goal, cost=cost, budget=budget)
+        assert answer.plan is not None
+        plans.append(answer.plan.k)
+    assert np.array_equal(*plans)
+
+    def refuse(plan: Plan, box: object) -> Verdict:
+        return Verdict(False, reasons=("no",))
+
+    told: list[PlannerResult] = []
+    strict = RandomPlanner(model, scene, gains, certify=refuse)
+    answer = strict.plan_next(start, 0.0, model.arm_prior, 0, on_certified=told.append)
+    assert answer.status is PlanStatus.NO_CERTIFIED_PLAN
+    assert answer.plan is None
+    assert answer.reasons
+    assert not told

@@ -1,0 +1,162 @@
+"""Gains for a box, a motion, noisy sensors, and arms without rotor inertia."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from urdf_factory import random_arm, write_arm
+
+from safe_sysid.control import ControlLaw, ModelInUse, MotionDemands, RobustLaw, demands_of
+from safe_sysid.control.controller import Controller
+from safe_sysid.control.design import design_gains, gains_for_motion
+from safe_sysid.errors import ParameterError
+from safe_sysid.planning.certificate import start_check, verify_plan
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import momentum_regressor
+from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.trajectories import QuinticTrajectory
+from safe_sysid.trajectories.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+def identified(model: RobotModel) -> ParameterBox:
+    """The prior with a payload known to 5 %."""
+    prior = model.arm_prior
+    middle, half = (
+        0.5 * (prior.payload_lower + prior.payload_upper),
+        prior.payload_upper - prior.payload_lower,
+    )
+    return prior.with_payload(middle - 0.025 * half, middle + 0.025 * half, 1)
+
+
+def fast(model: RobotModel) -> QuinticTrajectory:
+    """Two one-second pieces, twice as fast as exciting plans may be."""
+    q = np.asarray(model.settings.home, float)
+    z = np.zeros(model.n)
+    way = np.array([0.9, 0.1, 0.2, 0.3, 0.2, 0.2, 0.4])
+    knots = [[q, z, z], [q + 0.5 * way, 0.94 * way, z], [q + way, z, z]]
+    return QuinticTrajectory(np.array([0.0, 1.0, 2.0]), np.array(knots))
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_gains_for_a_fast_motion_with_an_identified_payload(model: RobotModel, lockstep: bool) -> None:
+    box, trajectory = identified(model), fast(model)
+    gains = gains_for_motion(model, trajectory, box, lockstep)
+    usual = design_gains(model, lockstep)
+    assert gains.V_max < 0.5 * usual.V_max
+    assert np.max(gains.assumptions.velocity) > np.max(usual.assumptions.velocity)
+    plan = Plan(trajectory, 0.0, 1.0, box.identity, 0, np.zeros(model.n))
+    found = verify_plan(plan, model, box, load_scene("open"), gains)
+    assert found.families["tracking"].ok, found.summary()
+    assert found.families["torque"].ok, found.summary()
+    # Those of the configuration do not cover it.
+    assert not verify_plan(plan, model, box, load_scene("open"), usual).families["tracking"].ok
+
+
+def test_demands_are_those_of_the_motion(model: RobotModel) -> None:
+    trajectory, box = fast(model), identified(model)
+    demands = demands_of(model, trajectory, box, headroom=1.0)
+    states = trajectory.states(np.linspace(0.0, 2.0, 2001))
+    peaks = np.abs(states).max(axis=0)
+    for name, order in (("velocity", 1), ("acceleration", 2), ("jerk", 3)):
+        assert np.all(getattr(demands, name) >= peaks[order] - 1e-9)
+        assert np.max(getattr(demands, name)) <= np.max(peaks[order]) * 1.01
+    more = demands_of(model, trajectory, box, r_bound=0.05, headroom=1.2)
+    assert np.all(more.velocity > demands.velocity)
+    assert more.uncertainty > 1.2 * demands.uncertainty
+    assert demands_of(model, trajectory, model.arm_prior).uncertainty > 3.0 * demands.uncertainty
+
+
+def test_a_smaller_box_needs_less(model: RobotModel) -> None:
+    prior, box = model.arm_prior, identified(model)
+    trajectory = fast(model)
+    small, large = (gains_for_motion(model, trajectory, b, True) for b in (box, prior))
+    assert small.V_max < large.V_max
+    with pytest.raises(ParameterError, match="inside the prior"):
+        design_gains(model, box=ParameterBox(prior.lower - 1e-3, prior.upper))
+
+
+def test_demands_are_validated(model: RobotModel) -> None:
+    ones = np.ones(7)
+    with pytest.raises(ParameterError, match=r"demands\.velocity"):
+        MotionDemands(0.0 * ones, ones, ones, 1.0, ones)
+    with pytest.raises(ParameterError, match=r"demands\.jerk"):
+        MotionDemands(ones, ones, np.ones(6), 1.0, ones)
+    with pytest.raises(ParameterError, match="uncertainty"):
+        MotionDemands(ones, ones, ones, np.nan, ones)
+    with pytest.raises(ParameterError, match="headroom"):
+        demands_of(model, fast(model), model.arm_prior, headroom=0.9)
+
+
+def test_the_robust_law_is_a_control_law(model: RobotModel) -> None:
+    law = RobustLaw(model.kinematics, design_gains(model), model.friction_transition_velocity)
+    assert isinstance(law, ControlLaw)
+    assert law.name == "robust"
+    q, z = np.asarray(model.settings.home, float), np.zeros(model.n)
+    use = ModelInUse(model.theta_nominal, model.arm_prior.mid, model.arm_prior.rad)
+    law.reset(0.0, q, z)
+    first = law.step(0.0, q, z, np.stack([q, z, z]), use)
+    assert law.step(1e-3, q, z, np.stack([q, z, z]), use) is first
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_velocity_errors_of_a_milliradian_per_second_may_start(lockstep: bool) -> None:
+    timing = {"timing": {"hold_max_s": 0.0013, "delay_max_s": 0.0003}}
+    noise = {"measurement": {"velocity_error": 1e-3, "position_error": 2e-5}}
+    noisy, good = load_robot("kinova_gen3", **noise, **timing), load_robot("kinova_gen3", **timing)
+    gains, exact = design_gains(noisy, lockstep), design_gains(good, lockstep)
+    assert exact.V_max < gains.V_max < 4.0 * exact.V_max
+    home = np.asarray(noisy.settings.home, float)
+    assert start_check(noisy, noisy.arm_prior, load_scene("open"), gains, home) == []
+    controller = Controller(noisy, gains)
+    rng = np.random.default_rng(0)
+    reasons = controller.start(0.0, home, 1e-3 * rng.choice([-1.0, 1.0], noisy.n))
+    assert not [reason for reason in reasons if "not at rest" in reason], reasons
+
+
+def bare_arm(folder: Path, **controller: object) -> RobotModel:
+    """Two joints without rotor inertia and a heavy tool, known to 1 %."""
+    urdf, config = random_arm(np.random.default_rng(3), 2)
+    for joint in config["joints"].values():
+        joint |= {"rotor_inertia": 0.0, "viscous": 0.5, "coulomb": 0.0, "offset": 0.0}
+    config["uncertainty"] = {"relative": 0.01, "floor": dict.fromkeys(config["uncertainty"]["floor"], 0.0)}
+    mass, com = 4.0, np.array([0.2, 0.1, 0.4])
+    about = np.diag([0.05, 0.06, 0.04]) + mass * (com @ com * np.eye(3) - np.outer(com, com))
+    theta = np.array([mass, *mass * com, *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
+    config["payload"]["prior_lower"] = (theta - 0.01 * np.abs(theta)).tolist()
+    config["payload"]["prior_upper"] = (theta + 0.01 * np.abs(theta)).tolist()
+    config["controller"] = {
+        "uncertainty": 2.0, "inertia_ratio": 6.0, "kappa": 5.0, "K_r": 3.0, "velocity": 0.5,
+        "acceleration": 1.0, "jerk": 8.0, **controller,
+    }  # fmt: skip
+    return load_robot(write_arm(folder, urdf, config))
+
+
+def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
+    """Its inertia from below is declared, and proved along every plan, or the plan is refused."""
+    with pytest.raises(ParameterError, match="inertia_lower"):
+        design_gains(bare_arm(tmp_path), True)
+    arm = bare_arm(tmp_path, inertia_lower=[0.3, 0.3])
+    gains, box = design_gains(arm, True), arm.arm_prior
+    assert np.array_equal(gains.inertia_lower, [0.3, 0.3])
+    rng, outcomes = np.random.default_rng(1), set()
+    for q in rng.uniform(-1.5, 1.5, (12, 2)):
+        path = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + 0.1, 1.5)
+        plan = Plan(path, 0.0, 1.0, box.identity, 0, np.zeros(2))
+        found = verify_plan(plan, arm, box, Scene("open"), gains, intervals=32)
+        column = found.labels["tracking"].index("inertia below")
+        proved = bool(np.all(found.margins["tracking"][:, column] >= 0.0))
+        outcomes.add(proved)
+        for t in np.linspace(0.0, 1.5, 20):
+            at = path.state(float(t))[0]
+            h = np.array(
+                [momentum_regressor(arm.kinematics, at[None], e[None])[0] @ box.mid for e in np.eye(2)]
+            )
+            assert np.linalg.eigvalsh(h)[0] >= 0.3 or not proved
+    assert outcomes == {True, False}
