@@ -156,15 +156,97 @@ def test_a_start_that_the_bound_does_not_allow_is_refused(gains: ControllerGains
 
 def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None:
     coverage = Coverage(gains)
+    coverage.begin(0.999, np.full(model.n, 1e-3))
     coverage.note(1.0, np.full(model.n, 1e-3), 5.0)
     longest = gains.longest_covered_gap(np.full(model.n, 1e-3), 5.0)
     assert longest > gains.assumptions.hold_max
-    assert coverage.covers(1.0 + 0.99 * longest, 5.0)
-    assert not coverage.covers(1.0 + 1.01 * longest, 5.0)
-    coverage.note(2.0, gains.r_bound, 5.0)  # not quiet at all
-    assert not coverage.covers(2.0 + 2.0 * gains.assumptions.hold_max, 5.0)
-    coverage.lose()
-    assert not coverage.covers(2.0, 5.0)
+    assert coverage.covers(1.0 + 0.99 * longest)
+    assert not coverage.covers(1.0 + 1.01 * longest)
+    coverage.note(1.001, gains.r_bound, 5.0)  # not quiet at all
+    assert not coverage.covers(1.001 + 2.0 * gains.assumptions.hold_max)
+    assert not coverage.is_in_time(0.1, 2.1, True)
+    assert coverage.lost
+    assert not coverage.covers(1.001)
+
+
+def test_what_was_in_force_before_counts_for_what_is_covered(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    """The command before acts for a while, too: its S, its age, and those of a mix that the rate made."""
+    quiet, a = np.full(model.n, 1e-3), gains.assumptions
+
+    def longest(before: list[tuple[float, float]], cuts: list[tuple[float, float]]) -> float:
+        coverage = Coverage(gains)
+        coverage.begin(0.0, quiet)
+        for stamp, s in before:
+            coverage.note(stamp, quiet, s)
+        for stamp, s in cuts:
+            coverage.cut(stamp, s)
+        ages = np.linspace(0.0, 0.02, 20001)
+        return float(max(age for age in ages if coverage.covers(before[-1][0] + age)))
+
+    small, large = (gains.longest_covered_gap(quiet, s) for s in (1.0, a.uncertainty))
+    assert large < small - 1e-3
+    assert longest([(0.001, 1.0), (0.002, 1.0)], []) == pytest.approx(small, abs=2e-6)
+    for before, cuts in (
+        ([(0.001, a.uncertainty), (0.002, 1.0)], []),
+        ([(0.001, np.inf), (0.002, 1.0)], []),  # taking over
+        ([(0.001, 1.0), (0.002, 1.0)], [(0.003, a.uncertainty)]),
+    ):
+        assert longest(before, cuts) == pytest.approx(large, abs=2e-6)
+    late = longest([(0.001, 1.0), (0.007, 1.0)], [])
+    assert late == pytest.approx(gains.longest_covered_gap(quiet, 1.0, 0.006 + a.delay_max), abs=2e-6)
+    assert late < small - 1e-5
+    # A mix goes on to act until the next command that is the law's own does: so does its S.
+    coverage = Coverage(gains)
+    coverage.begin(0.0, quiet)
+    coverage.note(0.001, quiet, 1.0)
+    coverage.cut(0.002, a.uncertainty)
+    assert (coverage.older, coverage.mixed) == (pytest.approx(0.001), a.uncertainty)
+    coverage.note(0.0021, quiet, 1.0)
+    assert not coverage.covers(0.0021 + 0.5 * (small + large))
+    coverage.note(0.0031, quiet, 1.0)
+    assert coverage.covers(0.0031 + 0.5 * (small + large))
+
+
+def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    home, zero = np.array(model.settings.home), np.zeros(model.n)
+    quiet = Controller(model, gains)
+    assert quiet.start(0.0, home, zero) == []
+    quiet.step(PERIOD, home, zero)
+    assert quiet.proved
+    assert not quiet.counts["S above assumed"]
+    far = np.array([1.887, -1.541, -0.236, -0.164, 0.746, 0.708, -0.657])
+    static = torque_regressor(model.kinematics, far, zero, zero)[:, : 10 * model.n]
+    effort = static @ model.arm_prior.mid[: 10 * model.n]
+    for measured_effort in (None, effort):
+        controller = Controller(model, gains)
+        assert controller.start(0.0, far, zero, measured_effort) == []
+        assert not controller.proved  # said at once
+        assert "assumed" in controller.claim.why_not
+        for k in range(1, 4):
+            out = controller.step(k * PERIOD, far, zero)
+            assert out.torque is not None
+            assert not controller.proved
+        assert controller.counts["S above assumed"] == 3
+        assert "9.45 is above the assumed 7.4" in controller.claim.why_not
+    # With a box that leaves S below it is claimed again, but for H, which only a plan's certificate settles.
+    prior = model.arm_prior
+    small = ParameterBox(prior.mid - 1e-3 * prior.rad, prior.mid + 1e-3 * prior.rad, 0, 1)
+    assert controller.offer_box(small, 0.01) is None
+    for k in range(4, 600):
+        controller.step(k * PERIOD, far, zero)
+    assert controller.uncertainty < 1.0
+    assert "inertia" in controller.claim.why_not
+    # Bounds that are reset are the prior's again.
+    seen = controller.counts["S above assumed"]
+    assert controller.reset_box() is None
+    for k in range(600, 1200):
+        controller.step(k * PERIOD, far, zero)
+    assert controller.counts["S above assumed"] > seen
+    assert not controller.proved
 
 
 # -- blend ----------------------------------------------------------------------------------------------------------

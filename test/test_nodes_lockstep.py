@@ -101,7 +101,9 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
 
     # Simulated time is on /clock, tick by tick, once someone listens.
     assert clock[-1] > start_ns
-    assert np.mean(np.diff(clock[-1000:])) == pytest.approx(1e6)
+    steps = np.diff(clock[-1000:])
+    assert np.median(steps) == 1e6
+    assert not np.any(steps % 1_000_000)  # a busy listener may miss one
 
     control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
     states = control["states"][control["state"]]

@@ -337,7 +337,7 @@ def test_late_commands_are_counted_as_covered_where_the_arm_was_quiet(
         stamp = STAMP + k * 1_000_000
         out = core.step(1e-3 * (k + 1), home, zero + velocity)
         clocks.now = stamp + round(1e9 * latency)
-        log.command_sent(stamp + 1000, stamp)
+        log.command_sent(stamp + 1000, stamp, out.torque is not None)
         log.add(stamp, out)
 
     tick(0, 5.0 * a.delay_max)  # nothing was in force before
@@ -379,7 +379,7 @@ def test_a_tick_leaves_no_garbage_for_a_collector(arm: Any) -> None:
             sample = reader.read(writer.fill(stamp, home, zero, zero))
             out = core.step(1e-3 * (k + 1), sample.q, sample.qd)
             command.fill(stamp, out.torque)
-            log.command_sent(time.perf_counter_ns(), stamp)
+            log.command_sent(time.perf_counter_ns(), stamp, True)
             log.add(stamp, out)
 
     ticks(0, 50)

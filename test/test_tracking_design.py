@@ -8,7 +8,8 @@ from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control import ControlLaw, ModelInUse, MotionDemands, RobustLaw, demands_of
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import design_gains, gains_for_motion
+from safe_sysid.control.demands import torque_of
+from safe_sysid.control.design import STIFFEST, design_gains, gains_for_motion
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certificate import start_check, verify_plan
 from safe_sysid.robot.loading import load_robot
@@ -160,3 +161,42 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
             )
             assert np.linalg.eigvalsh(h)[0] >= 0.3 or not proved
     assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) -> None:
+    """The tube is no wider than with the configuration's gains or a neighbour's; torques fit where they can."""
+    box, trajectory = identified(model), fast(model)
+    gains = gains_for_motion(model, trajectory, box, lockstep)
+    assert np.all(gains.K_r <= STIFFEST[0] * (1.0 + 1e-12))
+    assert gains.kappa <= STIFFEST[1]
+    fixed = gains_for_motion(
+        model,
+        trajectory,
+        box,
+        lockstep,
+        K_r=model.settings.controller.K_r,
+        kappa=model.settings.controller.kappa,
+    )
+    assert np.all(gains.e_bound < fixed.e_bound)
+    assert np.all(torque_of(model, trajectory, box, gains) <= model.limits.torque)
+    again = gains_for_motion(model, trajectory, box, lockstep)
+    assert (again.V_max, again.kappa) == (gains.V_max, gains.kappa)
+
+
+def test_what_is_given_is_not_searched_for(model: RobotModel) -> None:
+    box, trajectory = identified(model), fast(model)
+    gains = gains_for_motion(model, trajectory, box, True, K_r=3.0)
+    assert np.array_equal(gains.K_r, np.full(model.n, 3.0))
+    gains = gains_for_motion(model, trajectory, box, True, kappa=12.0)
+    assert gains.kappa == pytest.approx(12.0)
+
+
+def test_torque_that_a_motion_asks_for_is_nearly_what_is_certified(model: RobotModel) -> None:
+    """Samples from below, but for their share of K_d r, which a certificate knows better."""
+    box, trajectory = identified(model), fast(model)
+    gains = gains_for_motion(model, trajectory, box, True, K_r=5.0, kappa=15.0)
+    plan = Plan(trajectory, 0.0, 1.0, box.identity, 0, np.zeros(model.n))
+    found = verify_plan(plan, model, box, load_scene("open"), gains)
+    proved = np.asarray(model.limits.torque) - found.margins["torque"].min(axis=0)
+    assert np.abs(torque_of(model, trajectory, box, gains) - proved).max() < 0.15 * np.max(proved)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -64,6 +64,16 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]], int]:
     return header, trials, whole
 
 
+def _differences(given: dict[str, Any], found: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """What is asked for and what a file has instead, for every entry in which they differ."""
+    for key in sorted({*found, *given}):
+        ours, theirs = given.get(key), found.get(key)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            yield from _differences(ours, theirs, f"{prefix}{key}.")
+        elif ours != theirs:
+            yield f"{prefix}{key} = {ours!r}: expected {theirs!r}, as in the file"
+
+
 class ResultFile:
     """Appends trials to a file. Use as a context manager."""
 
@@ -88,11 +98,8 @@ class ResultFile:
                     f"{self.path} exists: expected a new file, or --resume to continue this one"
                 )
             found, self.done, whole = _parse(self.path)
-            for key in sorted({*found, *header}):
-                if found.get(key) != header.get(key):
-                    raise CampaignError(
-                        f"{self.path}: {key} = {found.get(key)!r}: expected {header.get(key)!r}, that of this campaign"
-                    )
+            if others := list(_differences(header, found)):
+                raise CampaignError(f"{self.path} is that of another campaign: {'; '.join(others)}")
         self._file: BinaryIO = self.path.open("r+b" if whole else "wb")
         self._file.truncate(whole)
         self._file.seek(whole)

@@ -11,10 +11,11 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from safe_sysid.campaign.results import CampaignError
@@ -42,9 +43,9 @@ SUMMARIES = {
 }
 #: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-#: Trials handed over at once: few where Ctrl-C has to wait for them, more where a network lies between.
+#: Trials handed over at once: few where they are near, more where a network lies between.
 _CHUNK, _FAR_CHUNK = 2, 8
-_AHEAD = 4  # chunks waiting for each worker
+_AHEAD = 4  # chunks waiting for each worker of a cluster
 
 Result = dict[str, Any]
 
@@ -120,14 +121,19 @@ def in_this_process(campaign: Campaign, indices: Iterable[int]) -> Iterator[list
         yield run_chunk(campaign, [index])
 
 
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+def _work(campaign: Campaign, connection: Connection[Any, Any]) -> None:
+    """What a worker does: chunks, until there are no more or nobody listens."""
+    with suppress(EOFError, BrokenPipeError):
+        while indices := connection.recv():
+            connection.send(run_chunk(campaign, indices))
 
 
 def in_processes(
     campaign: Campaign, indices: Iterable[int], jobs: int, chunk: int = _CHUNK
 ) -> Iterator[list[Result]]:
-    """Trials on several cores; chunks come in the order in which they end. Close the iterator to stop.
+    """Trials on several cores; chunks come in the order in which they end.
+
+    Close the iterator to stop: workers are killed at once, and with them the trials that are under way.
 
     Args:
         campaign: which.
@@ -138,28 +144,54 @@ def in_processes(
     Raises:
         CampaignError: a worker died.
     """
+    # Not a pool of concurrent.futures: after a second Ctrl-C that one waits for its workers for ever.
+    chunks = _chunks(indices, chunk)
+    workers: list[BaseProcess] = []
+    busy: dict[Connection[Any, Any], list[int]] = {}
+    try:
+        for part in islice(chunks, jobs):
+            connection = _start(campaign, workers)
+            connection.send(part)
+            busy[connection] = part
+        while busy:
+            for ready in wait(list(busy)):
+                connection = next(known for known in busy if known is ready)
+                part = busy.pop(connection)
+                try:
+                    results = connection.recv()
+                except (EOFError, OSError) as error:
+                    raise CampaignError(
+                        f"a worker died in one of the trials {part}: expected it to finish; run one with --only"
+                    ) from error
+                following = next(chunks, [])  # an empty one ends the worker
+                with suppress(OSError):  # died since: seen when its results are missing
+                    connection.send(following)
+                if following:
+                    busy[connection] = following
+                yield results
+    finally:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+
+
+def _start(campaign: Campaign, workers: list[BaseProcess]) -> Connection[Any, Any]:
+    """One worker more, and what it is talked to by."""
     # Fresh interpreters, not forks: no threads or locks are inherited, and libraries see the limits from the start.
-    with _OneThread():
-        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_worker)
-        waiting: dict[Future[list[Result]], list[int]] = {}
-        chunks = _chunks(indices, chunk)
-        try:
-            for part in islice(chunks, jobs * _AHEAD):
-                waiting[pool.submit(run_chunk, campaign, part)] = part
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    part = waiting.pop(future)
-                    try:
-                        results = future.result()
-                    except BrokenProcessPool as error:
-                        raise CampaignError(
-                            f"a worker died in one of the trials {part}: expected it to finish; run one with --only"
-                        ) from error
-                    for following in islice(chunks, 1):
-                        waiting[pool.submit(run_chunk, campaign, following)] = following
-                    yield results
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_work, args=(campaign, theirs), daemon=True)
+    workers.append(worker)
+    # Ctrl-C is the parent's business: a worker inherits that it is held back.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _OneThread():
+            worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return ours
 
 
 class _OneThread:

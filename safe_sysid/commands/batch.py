@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safe_sysid.commands.arguments import at_least, check_output
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from safe_sysid.campaign.runner import Campaign
 
-__all__ = ["add_places", "check_outputs", "collect", "one_thread"]
+__all__ = ["add_places", "check_outputs", "collect", "one_thread", "show_table"]
+
+#: s after a Ctrl-C in which others change nothing.
+_IMPATIENCE = 2.0
 
 Result = dict[str, Any]
 
@@ -89,22 +98,26 @@ def collect(
         CampaignError: the file is that of another campaign or exists and is not to be continued, a worker died, or
             a cluster does not answer.
     """
+    from rich.console import Console
+
     from safe_sysid.campaign.results import ResultFile
 
     trials: dict[int, Result] = {}
     interrupted = False
-    _stop_on_terminate()
     file = ResultFile(out, campaign.header(), options.resume) if out is not None else None
     try:
         if file is not None:
             trials |= {i: trial for i, trial in file.done.items() if i < total and not redo(trial)}
         missing = [i for i in range(total) if i not in trials]
-        parts = _executed(campaign, missing, options, {} if chunk is None else {"chunk": chunk})
-        for results in _shown(parts, is_sound, total, len(trials)):
-            results = [take(result) for result in results]
-            if file is not None:
-                file.append(results)
-            trials |= {result["index"]: result for result in results}
+        console = Console(stderr=True)
+        with _stopping(console):
+            parts = _executed(campaign, missing, options, {} if chunk is None else {"chunk": chunk})
+            with closing(_shown(parts, is_sound, total, len(trials), console)) as shown:
+                for results in shown:
+                    results = [take(result) for result in results]
+                    if file is not None:
+                        file.append(results)
+                    trials |= {result["index"]: result for result in results}
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -113,14 +126,47 @@ def collect(
     return [trials[i] for i in sorted(trials)], interrupted
 
 
-def _stop_on_terminate() -> None:
-    """What a batch system sends at the end of its patience is taken as Ctrl-C: results are summed up, workers end."""
-    if threading.current_thread() is threading.main_thread():
+def show_table(console: Console, table: Table) -> None:
+    """Print a table, its title and caption on lines of their own: a narrow table would break them up.
 
-        def stop(*_: object) -> None:
-            raise KeyboardInterrupt
+    Args:
+        console: where to.
+        table: with or without them; they are taken from it.
+    """
+    title, caption = table.title, table.caption
+    table.title = table.caption = None
+    for what in (title, table, caption):
+        if isinstance(what, str):
+            console.print(what, soft_wrap=True, markup=False, style="italic")
+        elif what is not None:
+            console.print(what)
 
-        signal.signal(signal.SIGTERM, stop)
+
+@contextmanager
+def _stopping(console: Console) -> Iterator[None]:
+    """Within, Ctrl-C and what a batch system sends at the end of its patience are answered at once, and stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    first = -math.inf
+
+    def stop(*_: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if now - first < _IMPATIENCE:
+            return  # stopping takes moments; whoever hits the keys twice must not break it off
+        if first == -math.inf:
+            with suppress(RuntimeError):  # in the middle of another output: the exit tells
+                console.print("interrupted: stopping", soft_wrap=True)
+        first = now
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _executed(
@@ -138,10 +184,13 @@ def _executed(
 
 
 def _shown(
-    parts: Iterator[list[Result]], is_sound: Callable[[Result], bool], total: int, done: int
-) -> Iterator[list[Result]]:
+    parts: Iterator[list[Result]],
+    is_sound: Callable[[Result], bool],
+    total: int,
+    done: int,
+    console: Console,
+) -> Generator[list[Result], None, None]:
     """Pass results on and show how far things are; closes the source in any case, so that workers end."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -155,7 +204,7 @@ def _shown(
         BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
         TimeRemainingColumn(), TextColumn("{task.fields[wrong]}"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("trials", total=total, completed=done, rate="", wrong="")
         new = wrong = 0
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safe_sysid.commands.arguments import OneLineParser, at_least, non_negative
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread
+from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,7 +144,8 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     _tell(console, campaign, found)
     if found:
         told = campaign.options or "no options"
-        console.print(summary.table(found, f"campaign {campaign.kind}, seed {campaign.seed}, {told}"))
+        title = f"campaign {campaign.kind}, seed {campaign.seed}, {told}"
+        show_table(console, summary.table(found, title))
     attacked = "beyond" in campaign.options or "break" in campaign.options
     if attacked:
         noticed = summary.summarise(found)["noticed"]

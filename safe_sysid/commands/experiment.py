@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread
+from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from safe_sysid.experiments.runner import Experiment
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
@@ -43,11 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
     what.add_argument(
-        "--law", choices=("robust", "armour"), default="robust",
+        "--law", choices=("robust", "armour"),
         help="what the methods with a robust controller use: ours (default) or ARMOUR's as published",
     )  # fmt: skip
     what.add_argument(
-        "--noise", choices=("none", "uniform", "adversarial"), default="uniform",
+        "--noise", choices=("none", "uniform", "adversarial"),
         help="errors of sensors within their declared bounds (default: uniform)",
     )  # fmt: skip
     what.add_argument("--robot", default="kinova_gen3", help="(default: kinova_gen3)")
@@ -62,7 +64,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> list[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]
+    names = [name for name in (part.strip() for part in text.split(",")) if name]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected names separated by commas")
+    return names
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,21 +77,17 @@ def run(options: argparse.Namespace) -> int:
 
     from safe_sysid.campaign.results import write_summary
     from safe_sysid.experiments import tables
-    from safe_sysid.experiments.runner import cases, experiment
+    from safe_sysid.experiments.runner import cases
     from safe_sysid.experiments.series import SeriesStore
 
-    settings: dict[str, Any] = {"robot": options.robot}
-    if options.table not in ("4", "5"):
-        settings |= {"law": options.law, "noise": options.noise}
-    which, default = experiment(
-        options.table, options.seed, options.experiments, options.methods, options.payloads, **settings
-    )
+    which, trials = _experiment(options)
     out = options.out or Path(f"experiment_pso_{options.table}")
     check_directory("--out", out)
     check_outputs(**{"--json": options.json})
+    _load(which)
     out.mkdir(parents=True, exist_ok=True)
     store = SeriesStore(out / "series")
-    total = len(cases(which.kind, which.options, options.trials or default))
+    total = len(cases(which.kind, which.options, trials))
     found, interrupted = collect(
         which, total, out / "results.jsonl", tables.is_sound, options,
         chunk=_chunk(which), take=store.take, redo=lambda result: not tables.is_sound(result),
@@ -95,14 +96,60 @@ def run(options: argparse.Namespace) -> int:
         write_summary(options.json, tables.summary_of(which.header(), found))
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     _tell(console, which, found)
-    _show(console, options.table, which, found, store, out)
+    _show(console, options.table, which, found)
     if interrupted:
         console.print(
             f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})",
             soft_wrap=True,
         )
         return 130
+    if which.kind == "task":
+        from safe_sysid.experiments.gallery import draw
+
+        for path in draw(options.table, which.options, found, store, out):
+            console.print(f"wrote {path}", soft_wrap=True)
     return 0 if all(tables.is_sound(result) for result in found) else 1
+
+
+def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
+    """What the options ask for, and how often.
+
+    Raises:
+        ExperimentError: names that there are not, or options that this table has no use for.
+    """
+    from safe_sysid.experiments.methods import ExperimentError
+    from safe_sysid.experiments.runner import experiment
+
+    settings: dict[str, Any] = {"robot": options.robot}
+    if options.table not in ("4", "5"):
+        settings |= {"law": options.law or "robust", "noise": options.noise or "uniform"}
+    elif options.law or options.noise:
+        raise ExperimentError(
+            f"table {options.table}: expected neither --law nor --noise, it has no use for them"
+        )
+    which, default = experiment(
+        options.table, options.seed, options.experiments, options.methods, options.payloads, **settings
+    )
+    trials = default if options.trials is None else options.trials
+    if which.kind == "correlation" and trials < 3:
+        raise ExperimentError(f"--trials = {trials}: expected at least 3, the fewest that have a correlation")
+    return which, trials
+
+
+def _load(which: Experiment) -> None:
+    """Read robot and work cells once: what is wrong with their files is said before anything is made.
+
+    Raises:
+        SafeSysIdError: one cannot be read.
+    """
+    from safe_sysid.robot.loading import load_robot
+
+    load_robot(which.options["robot"])
+    if which.kind == "task":
+        from safe_sysid.experiments.workcell import load_workcell
+
+        for name in which.options["experiments"]:
+            load_workcell(name)
 
 
 def _chunk(which: Experiment) -> int:
@@ -110,7 +157,7 @@ def _chunk(which: Experiment) -> int:
     return 10 if which.kind == "correlation" else 1
 
 
-def _tell(console: Any, which: Experiment, found: list[dict[str, Any]]) -> None:
+def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> None:
     """Trials that raised: every error once, with the first that had it."""
     from safe_sysid.experiments.runner import case
 
@@ -125,21 +172,15 @@ def _tell(console: Any, which: Experiment, found: list[dict[str, Any]]) -> None:
         console.print(f"trial {indices[0]} ({name}){more}: {error}", soft_wrap=True, markup=False)
 
 
-def _show(
-    console: Any, table: str, which: Experiment, found: list[dict[str, Any]], store: Any, out: Path
-) -> None:
-    """The table, and the pictures that there is something for."""
+def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:
+    """The table, or in numbers what the figure shows."""
     from safe_sysid.experiments import tables
 
     if not found:
         return
     if which.kind == "correlation":
-        console.print(tables.correlation_table(found))
+        show_table(console, tables.correlation_table(found))
     elif which.kind == "condition":
-        console.print(tables.condition_table(found))
+        show_table(console, tables.condition_table(found))
     else:
-        from safe_sysid.experiments.gallery import draw
-
-        console.print(tables.success_table(found) if table != "fig6" else tables.width_table(found))
-        for path in draw(table, which.options, found, store, out):
-            console.print(f"wrote {path}", soft_wrap=True)
+        show_table(console, tables.success_table(found) if table != "fig6" else tables.width_table(found))

@@ -11,13 +11,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.take_over import TAKE_OVER
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import torque_regressor
 
-__all__ = ["check_static_gravity", "static_effort_range"]
+__all__ = ["check_static_gravity", "static_effort_range", "why_not_rate"]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1e-9
@@ -159,3 +160,21 @@ def _explanations(
     if fits(effort, static_effort_range(turned, box, q, qd)):
         found.append("an arm that hangs the other way up (gravity)")
     return found
+
+
+def why_not_rate(model: RobotModel) -> str:
+    """Why the declared rate of the torque is too low to run the arm with, "" if it is not.
+
+    A take-over must be able to get from no torque to any inside the limits; planned torques change far more slowly.
+
+    Args:
+        model: of the arm.
+    """
+    rate, least = per_joint(model.settings.controller.torque_rate, model.n), model.limits.torque / TAKE_OVER
+    if (rate >= least * (1.0 - 1e-9)).all():
+        return ""
+    j = int(np.argmin(rate / least))
+    return (
+        f"controller.torque_rate is {rate[j]:g} N m/s for {model.joint_names[j]}: expected at least {least[j]:g}, "
+        f"its torque limit of {model.limits.torque[j]:g} N m within the {TAKE_OVER:g} s of a take-over"
+    )

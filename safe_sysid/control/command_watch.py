@@ -20,6 +20,8 @@ FloatArray = NDArray[np.float64]
 _COMMANDS = 4
 #: So many measurements in a row must disagree: well below any drive's watchdog.
 _PATIENCE = 5
+#: A gap as long as so many periods is one that drives may not wait for; it is remembered for so many measurements.
+_GAP, _REMEMBERED = 5, 50
 
 
 @njit(cache=True)
@@ -50,10 +52,20 @@ class CommandWatch:
         self._sees = m.torque_source != "link"
         self._commands = np.zeros((_COMMANDS, n))
         self._count, self._odd = 0, 0
+        self._longest = _GAP * model.settings.timing.period_s
+        self._gap, self._since = 0.0, 0
+
+    @property
+    def gap(self) -> str:
+        """What a gap shortly before says of efforts that are not as commanded, for people; "" if there was none."""
+        if not self._gap:
+            return ""
+        return f" (the drives may have taken over: no command for {1e3 * self._gap:.0f} ms before)"
 
     def clear(self) -> None:
         """Nothing was commanded for a while."""
         self._count = self._odd = 0
+        self._gap, self._since = 0.0, 0
 
     def note(self, torque: FloatArray) -> None:
         """A command has been sent.
@@ -64,12 +76,18 @@ class CommandWatch:
         self._commands[self._count % _COMMANDS] = torque
         self._count += 1
 
-    def disagrees(self, effort: FloatArray) -> int:
+    def disagrees(self, effort: FloatArray, elapsed: float = 0.0) -> int:
         """Joint whose effort has long been another than commanded, or -1.
 
         Args:
             effort: (n,) measured, N m.
+            elapsed: since the measurement before, s; nothing was commanded meanwhile.
         """
+        if elapsed > self._longest:
+            self._gap, self._since = max(self._gap, elapsed), 0
+        elif self._gap:
+            self._since += 1
+            self._gap = self._gap if self._since < _REMEMBERED else 0.0
         if not self._sees or self._count < _COMMANDS:
             return -1
         joint = int(_outside(self._commands, effort, self._absolute, self._relative))

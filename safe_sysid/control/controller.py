@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.checks import check_static_gravity
+from safe_sysid.control.claim import Claim
 from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.gains import ControllerGains
@@ -24,7 +25,7 @@ from safe_sysid.control.robust import RobustLaw
 from safe_sysid.control.start_checks import judge_rest, tracking_energy
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
-from safe_sysid.control.torque_rate import TorqueRate
+from safe_sysid.control.torque_rate import TorqueRate, clip_torque
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -54,7 +55,7 @@ class Controller:
         n = model.n
         self.model, self.gains = model, gains
         self.law = law or RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
-        self.proved = isinstance(self.law, RobustLaw)
+        self.claim = Claim(model, gains, self.law)
         self.state = ControllerState.IDLE
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()
@@ -68,10 +69,9 @@ class Controller:
         # Evaluated, not just zeros: compiles what the loop will call before the loop runs.
         self._hold = QuinticTrajectory.hold(np.zeros(n)).state(0.0)
         self._watch, self._sent = MeasurementWatch(model), CommandWatch(model)
-        self._rate = TorqueRate(
-            per_joint(model.settings.controller.torque_rate, n), gains.assumptions.hold_max
-        )
-        self._followed = Coverage(gains)
+        rate = per_joint(model.settings.controller.torque_rate, n)
+        self._rate = TorqueRate(rate, gains.assumptions.hold_max)
+        self.followed = Coverage(gains)
         self._output = ControllerOutput(None, self._hold)
         self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
@@ -98,6 +98,11 @@ class Controller:
     def taking_over(self) -> bool:
         """Whether the command is still on its way from the torque that was in force to the law's."""
         return self._rate.taking_over
+
+    @property
+    def proved(self) -> bool:
+        """Whether the tracking bound is claimed as of the last step; ``claim`` says why not."""
+        return not self.claim.why_not
 
     @property
     def tracking_error(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -135,19 +140,21 @@ class Controller:
         self._hold[:] = 0.0
         self._hold[0] = q
         self.law.reset(stamp, q, qd)
+        self.claim.hold(self.box, q)
         if effort is None:
             self._rate.release()
         else:
             wanted = self.law.step(stamp, q, qd, self._hold, self._blend.model)
+            self.claim.step()
             way, limit = wanted - effort, self.model.limits.torque
             duration, reason = choose_take_over(self.model, self.gains, self.box, effort, energy, way)
-            if reason and self.proved:
+            if reason and self.claim.possible:
                 return [reason]
             self._rate.take_over(duration, np.clip(effort, -limit, limit))
         self._plan = self._next = None
         self._broken = ""
         self._watch.begin(stamp, q)
-        self._followed.note(stamp, np.abs(qd) + self._r_noise, 0.0)
+        self.followed.begin(stamp, np.abs(qd) + self._r_noise)
         self._sent.clear()
         self.state, self.reason = ControllerState.HOLDING, "started"
         return []
@@ -189,6 +196,7 @@ class Controller:
         if self.state.commands:
             self._new_epoch = target
             self._blend.begin(target)
+            self.claim.hold(target, self._hold[0])
         else:
             self._blend.use(target)
             self._take(target)
@@ -284,45 +292,37 @@ class Controller:
         if not self._is_usable(stamp, q, qd):
             return out
         q, elapsed = self._watch.q, self._watch.elapsed
-        if elapsed > self.gains.assumptions.hold_max * (1.0 + 1e-6):
-            self._count_late(elapsed)
+        if not self.followed.is_in_time(elapsed, self._watch.stamp, self.proved):
+            self.counts["late, not covered"] += 1
         if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
             self._brake(f"no measurement for {elapsed:.3f} s")
             self._rate.take_over(TAKE_OVER, effort)
             self._sent.clear()
-        if effort is not None and (j := self._sent.disagrees(effort)) >= 0:
-            self.fault(
-                f"effort of {self.model.joint_names[j]} is {effort[j]:.4g} N m: commands do not reach it"
-            )
+        if effort is not None and (j := self._sent.disagrees(effort, elapsed)) >= 0:
+            found = f"effort of {self.model.joint_names[j]} is {effort[j]:.4g} N m"
+            self.fault(f"{found}: commands do not reach it{self._sent.gap}")
             return out
         self._advance_plan(stamp)
         reached = self._blend.advance(elapsed)
         if reached is not None:
             self._take(reached)
             out.announce = reached
-        out.reference = (
-            self._hold if self._plan is None else self._plan.trajectory.state(stamp - self._plan.start_time)
-        )
-        g = self.gains
+        g, plan = self.gains, self._plan
+        out.reference = self._hold if plan is None else plan.trajectory.state(stamp - plan.start_time)
         out.energy = tracking_energy(
             q, qd, out.reference, g.K_r, self._r_noise, g.inertia_lower, self._e, self._de, self._r
         )
-        if out.energy > g.V_max and self.proved:
+        if out.energy > g.V_max and self.claim.possible:
             self.fault(
                 f"V is at least {out.energy:.3g} J, above V_max = {g.V_max:.3g} J: an assumption is false"
             )
             return out
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
+        if self.claim.step():
+            self.counts["S above assumed"] += 1
         self._command(torque, stamp, elapsed, out)
         return out
-
-    def _count_late(self, elapsed: float) -> None:
-        """A command was in force longer than declared: the theorem may cover it ("Late commands" in its proof)."""
-        acts = self._watch.stamp + self.gains.assumptions.delay_max
-        if not (self.proved and self._followed.covers(acts, self.uncertainty)):
-            self.counts["late, not covered"] += 1
-            self._followed.lose()
 
     def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:
         """Judge a measurement; one that is not used is one that is missing."""
@@ -347,19 +347,18 @@ class Controller:
         if not np.isfinite(torque).all():
             self.fault(f"torque not finite: {torque.tolist()}")
             return
-        clipped = ""
-        if (np.abs(torque) > limit).any():
-            j = int(np.argmax(np.abs(torque) / limit))
-            clipped = f"torque of {names[j]} was {torque[j]:.1f} N m and was clipped to {limit[j]:.1f} N m"
+        clipped = clip_torque(torque, limit, names)
+        if clipped:
             self.counts["saturation"] += 1
-            np.clip(torque, -limit, limit, out=torque)
         j = self._rate.next(torque, elapsed)
         if j < 0:
-            self._followed.note(stamp, np.abs(self._r) + self._r_noise, self.uncertainty)
+            known = np.inf if self._rate.taking_over else self.uncertainty
+            self.followed.note(stamp, np.abs(self._r) + self._r_noise, known)
         else:
             self.counts["torque rate cut"] += 1
+            self.followed.cut(stamp, self.uncertainty)
             acts = stamp + self.gains.assumptions.hold_max
-            if self.proved and not (self._followed.lost or self._followed.covers(acts, self.uncertainty)):
+            if self.claim.possible and not (self.followed.lost or self.followed.covers(acts)):
                 self.fault(
                     f"torque of {names[j]} would have to change faster than {self._rate.rate[j]:g} N m/s: "
                     "the tracking bound does not hold any longer"
@@ -383,6 +382,7 @@ class Controller:
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
         if self._next is not None and takes and stamp >= self._next.start_time - _TOLERANCE:
             self._plan, self._next = self._next, None
+            self.claim.follow()
             self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
         plan = self._plan
         if plan is None:

@@ -7,11 +7,13 @@ Nothing rests on them: a certificate proves that a motion keeps the hypotheses o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.magnitudes import inertia_share
@@ -21,7 +23,7 @@ from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.trajectories.extrema import derivative_range
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["MotionDemands", "configured_demands", "demands_of"]
+__all__ = ["MotionDemands", "configured_demands", "demands_of", "torque_of"]
 
 FloatArray = NDArray[np.float64]
 #: Times at which S and the inertia are looked at along a trajectory, and random tracking errors at each.
@@ -137,20 +139,49 @@ def demands_of(
     )
 
 
+def torque_of(
+    model: RobotModel, trajectory: QuinticTrajectory, box: ParameterBox, gains: ControllerGains
+) -> FloatArray:
+    """Largest torque (n,) that tracking a motion may ask of the drives, about; N m.
+
+    Looked at where the demands are: at samples, for every parameter of the box, with all of ``K_d r``. To choose gains
+    by; only a certificate encloses it.
+
+    Args:
+        model: the arm.
+        trajectory: the desired motion.
+        box: of parameters that the controller will work with.
+        gains: of the controller.
+    """
+    states = trajectory.states(np.linspace(0.0, trajectory.duration, _TIMES))
+    most = np.zeros(model.n)
+    for w in _regressors(model, states, gains.r_bound, gains.K_r):
+        most = np.maximum(most, (np.abs(w @ box.mid) + np.abs(w) @ box.rad).max(axis=0))
+    a = gains.assumptions
+    command = most + gains.K_d * gains.r_bound
+    return np.asarray(command * (1.0 + a.actuator_rel) + a.actuator_abs)
+
+
 def _largest_measure(
     model: RobotModel, states: FloatArray, box: ParameterBox, r: FloatArray, k_r: FloatArray
 ) -> float:
     """Largest S of the states (N, 4, n), with tracking errors on the border of their ellipsoids."""
-    n = model.n
-    rng = np.random.default_rng(0)
     weights = 1.0 / _declared_lower(model, box)
-    largest = 0.0
+    sizes = (np.square(np.abs(w) @ box.rad) @ weights for w in _regressors(model, states, r, k_r))
+    return float(np.sqrt(max(float(np.max(size)) for size in sizes)))
+
+
+def _regressors(
+    model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray
+) -> Iterator[FloatArray]:
+    """W_s (N, n, 14 n) at the states (N, 4, n): without tracking errors, then with some on their ellipsoids' border."""
+    rng = np.random.default_rng(0)
     for k in range(_ERRORS):
-        error, rate = rng.normal(size=(2, len(states), n))
+        error, rate = rng.normal(size=(2, len(states), model.n))
         e = 0.0 if k == 0 else r / k_r * error / np.linalg.norm(error, axis=1, keepdims=True)
         x = 0.0 if k == 0 else r * rate / np.linalg.norm(rate, axis=1, keepdims=True)
         qd_a = states[:, 1] + k_r * e
-        w = slotine_li_regressor(
+        yield slotine_li_regressor(
             model.kinematics,
             states[:, 0] - e,
             qd_a - x,
@@ -158,9 +189,6 @@ def _largest_measure(
             states[:, 2] + k_r * (x - k_r * e),
             model.friction_transition_velocity,
         )
-        size = np.sqrt(np.square(np.abs(w) @ box.rad) @ weights)
-        largest = max(largest, float(np.max(size)))
-    return largest
 
 
 def _inertia_upper(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of
+from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of, torque_of
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.synthesis import synthesise
 from safe_sysid.errors import ParameterError
@@ -14,8 +14,13 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["design_gains", "gains_for_motion"]
+__all__ = ["STIFFEST", "design_gains", "gains_for_motion"]
 
+#: The stiffest gains that a search considers, 1/s: K_r and kappa. No theorem's bound: that of a rigid arm would have
+#: them far higher, a real one's joints and gears bend (their first resonances are at some 10 Hz).
+STIFFEST = (10.0, 20.0)
+#: The search's steps, as factors of the stiffest: geometric, from 1 down to a tenth.
+_STEPS = np.geomspace(1.0, 0.1, 8)
 #: Rounds of "gains give r_bound, r_bound is part of the demands" until they agree.
 _ROUNDS = 12
 
@@ -40,16 +45,19 @@ def design_gains(
         kappa: decay rate, 1/s; None: the configuration's.
 
     Raises:
-        ParameterError: no tracking bound exists; the message says what to relax. Or the box is not in the prior.
+        ParameterError: no tracking bound exists; the message says what to relax. Or the box is not in the prior. Or the
+            arm may accelerate beyond ``identification.acceleration_bound``: not judged for ``demands`` of its own, which
+            no running system identifies with, unless the bound dates stamps.
     """
     s, n, prior = model.settings, model.n, model.arm_prior
     if box is not None and (
         box.size != prior.size or np.any(box.lower < prior.lower) or np.any(box.upper > prior.upper)
     ):
         raise ParameterError(f"box {box.identity}: expected one inside the prior box of {model.name}")
-    demands = configured_demands(model) if demands is None else demands
     # A stamp that is wrong by this much dates the measurement wrongly: the arm has moved on in the meantime.
     stamp = s.measurement.stamp_error_s
+    rests_on_bound = demands is None or stamp > 0.0
+    demands = configured_demands(model) if demands is None else demands
     fastest = per_joint(s.identification.acceleration_bound, n)
     assume = TrackingAssumptions(
         velocity=demands.velocity,
@@ -67,7 +75,7 @@ def design_gains(
     )
     box = prior if box is None else box
     lower = demands.inertia_lower
-    return synthesise(
+    gains = synthesise(
         model.kinematics,
         box,
         assume,
@@ -77,6 +85,13 @@ def design_gains(
         model.friction_transition_velocity,
         model.joint_names,
     )
+    if rests_on_bound and np.any(gains.acceleration_bound > fastest):
+        j = int(np.argmax(gains.acceleration_bound / fastest))
+        raise ParameterError(
+            f"identification.acceleration_bound = {fastest[j]:g} rad/s^2 of {model.joint_names[j]}: expected at least "
+            f"{gains.acceleration_bound[j]:.4g}, the acceleration that the tracking bound allows (acceleration_bound)"
+        )
+    return gains
 
 
 def gains_for_motion(
@@ -91,22 +106,70 @@ def gains_for_motion(
 ) -> ControllerGains:
     """Gains whose theorem covers one motion with one box, e.g. a fast one with an identified payload.
 
-    ``verify_plan`` with these gains and this box says whether the motion is certified; nested boxes are covered. They
-    are for a law that works with this box from the start; a ``Controller`` begins with the prior, which they do not
-    cover.
+    K_r and kappa are those of the smallest tracking tube among those whose torque the motion leaves room for, up to
+    :data:`STIFFEST`: by a descent over a grid of both (deterministic, a few seconds). Only a choice: that the theorem
+    covers the motion with them, and that torques suffice, is what ``verify_plan`` with these gains and this box says;
+    nested boxes are covered. They are for a law that works with this box from the start; a ``Controller`` begins with
+    the prior, which they do not cover.
 
     Args:
-        model: of the arm, with settings.
+        model: of the arm, with settings; its limits are those that torques shall keep.
         trajectory: to be tracked.
         box: that the controller works with, inside the prior.
         lockstep: as in :func:`design_gains`.
         headroom: as in :func:`safe_sysid.control.demands.demands_of`.
-        K_r: (n,) or one for all, 1/s; None: the configuration's.
-        kappa: decay rate, 1/s; None: the configuration's.
+        K_r: (n,) or one for all, 1/s; None: searched for.
+        kappa: decay rate, 1/s; None: searched for.
 
     Raises:
         ParameterError: no tracking bound exists for it, or sizes do not match.
     """
+    rates = [K_r] if K_r is not None else list(STIFFEST[0] * _STEPS)
+    decays = [kappa] if kappa is not None else list(STIFFEST[1] * _STEPS)
+    tried: dict[tuple[int, int], tuple[tuple[float, float], ControllerGains | None]] = {}
+
+    def score(i: int, j: int) -> tuple[float, float]:
+        """Torque beyond the limits, then reach; all joints' bounds keep their proportions, so any norm will do."""
+        if not (0 <= i < len(rates) and 0 <= j < len(decays)):
+            return np.inf, np.inf
+        if (i, j) not in tried:
+            tried[i, j] = (np.inf, np.inf), None
+            try:
+                gains = _fixed_gains(model, trajectory, box, lockstep, headroom, rates[i], decays[j])
+            except ParameterError:
+                return tried[i, j][0]
+            beyond = torque_of(model, trajectory, box, gains) - model.limits.torque
+            tried[i, j] = (max(float(np.max(beyond)), 0.0), float(np.max(gains.e_bound))), gains
+        return tried[i, j][0]
+
+    at = (0, 0)
+    for k in range(max(len(rates), len(decays))):  # the stiffest that have a bound at all
+        at = (min(k, len(rates) - 1), min(k, len(decays) - 1))
+        if np.isfinite(score(*at)[1]):
+            break
+    while True:
+        i, j = at
+        best = min(((i + 1, j), (i, j + 1), (i - 1, j), (i, j - 1)), key=lambda near: score(*near))
+        if not score(*best) < score(*at):
+            break
+        at = best
+    gains = tried[at][1]
+    if gains is None:
+        # Says why, for the configuration's own gains.
+        return _fixed_gains(model, trajectory, box, lockstep, headroom, K_r, kappa)
+    return gains
+
+
+def _fixed_gains(
+    model: RobotModel,
+    trajectory: QuinticTrajectory,
+    box: ParameterBox,
+    lockstep: bool,
+    headroom: float,
+    K_r: ArrayLike | None,
+    kappa: float | None,
+) -> ControllerGains:
+    """Those of :func:`gains_for_motion` for given K_r and kappa; None: the configuration's."""
     r_bound = np.zeros(model.n)
     for _ in range(_ROUNDS):
         demands = demands_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)

@@ -100,7 +100,9 @@ class ControllerGains:
         """Power dissipated at V_max, W."""
         return 2.0 * self.kappa * self.V_max
 
-    def longest_covered_gap(self, r_upper: FloatArray, uncertainty: float | None = None) -> float:
+    def longest_covered_gap(
+        self, r_upper: FloatArray, uncertainty: float | None = None, oldest: float = 0.0
+    ) -> float:
         """How long, from a measurement, its command may stay in force with V <= V_max still proved; s.
 
         The crude side of the theorem: from a quiet state V cannot grow to its bound in a short time, whatever the
@@ -109,7 +111,9 @@ class ControllerGains:
 
         Args:
             r_upper: (n,) bound of |r| at the measurement: the measured one plus its error, rad/s.
-            uncertainty: largest S of the commands in force until then; None: the assumed one. sqrt(W/s).
+            uncertainty: largest S of the commands in force since the measurement, until then; None: the assumed one.
+                sqrt(W/s).
+            oldest: age that a command reached which was still in force after the measurement, if that was late, s.
 
         Returns:
             Longest time from the measurement to the instant at which the next command acts; at least 0. Within
@@ -121,8 +125,9 @@ class ControllerGains:
         room = np.sqrt(2.0 * self.V_start) * (1.0 - 1e-9) - size
         if self.late_ages.size == 0 or not room > 0.0:
             return 0.0
-        gaps = np.minimum(self.late_ages, room / (self.late_rates - less) - a.hold_max)
-        return max(float(np.max(gaps)), 0.0)
+        # S of the hold after the gap is not known yet: the assumed one.
+        gaps = np.minimum(self.late_ages, (room - a.hold_max * self.late_rates) / (self.late_rates - less))
+        return max(float(np.max(gaps, where=self.late_ages >= oldest, initial=0.0)), 0.0)
 
 
 def tracking_margins(

@@ -5,10 +5,18 @@ command is ``tau_0 + s (tau_law - tau_0)`` with ``s`` in [0, 1] (:mod:`safe_sysi
 
 ``dV/dt = s r^T (W_s theta - tau_law) + (1 - s) r^T (W_s theta - tau_0)``, less viscous damping.
 
-The first part is the tracking theorem's: at most ``s D``, D its demand. In the second ``W_s theta`` is gravity,
-friction and ``H K_r de`` (nothing is desired but rest): with ``tau_0`` equal to gravity and friction at rest but for
-``delta``, it is at most ``nu |delta|_* + k_r nu (1 + sqrt(mu)) nu``, ``nu = sqrt(2 V_max)``, ``H <= mu Lambda``. So
-after T seconds ``V <= V(0) + T P``, P the larger of both: V stays below ``V_start`` if ``T <= (V_start - V(0)) / P``.
+In the second part ``W_s theta`` is gravity, friction and ``H K_r de`` (nothing is desired but rest): with ``tau_0``
+equal to gravity and friction at rest but for ``delta``, ``r^T (W_s theta - tau_0)`` is at most
+``nu |delta|_* + nu sqrt(mu) k_max |de|``, ``nu = sqrt(2 V_max)``, ``H <= mu Lambda``, ``|x|^2 = x^T Lambda x``; and
+``|de| <= |r| + k_max |e| <= nu (1 + k_max / k_min)``, for ``d|e|/dt <= |r| - k_min |e|``. Let ``O nu`` be this power.
+
+The first part is the tracking theorem's, at most ``s D``, D its demand, but that r has moved since the measurement with
+``dr = H^-1 (s (..) + (1 - s') (W_s theta - tau_0))``, s' that of the command in force then: by ``a (1 - s') O`` more at
+an age of a. That movement meets ``U <= 2 S``, ``|K_d r|_* <= mu_d nu``, ``H K_r r`` and Delta' (``by_r``; steps 5 to 7
+of the proof), so it costs ``s (1 - s') E`` on average, ``E = O (h + d) / 2 (2 S + nu (mu_d + mu k + by_r))``. While
+``O <= 2 S + R1`` the crude bounds of ``|dr|`` stand, and the factors of s only make the theorem's terms smaller. Since
+s grows by at most ``h / T`` per hold, all ``s (1 - s') h`` add up to at most ``T / 4 + 2 h``. So after T seconds
+``V <= V(0) + T (P + E / 4) + 2 h E``, P the larger of D and ``O nu``: V stays below ``V_start``.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.demand import Loop
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
@@ -47,7 +56,7 @@ def longest_take_over(
     """
     n, a, lam = model.n, gains.assumptions, gains.inertia_lower
     nu = float(np.sqrt(2.0 * gains.V_max))
-    mu, k_r = float(np.max(a.inertia_upper / lam)), float(np.max(gains.K_r))
+    mu, k_max, k_min = float(np.max(a.inertia_upper / lam)), float(gains.K_r.max()), float(gains.K_r.min())
     m = model.settings.measurement
     delta = per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
     delta = delta + per_joint(m.torque_rel, n) * np.abs(effort) / (1.0 - per_joint(m.torque_rel, n))
@@ -64,8 +73,17 @@ def longest_take_over(
     )
     delta = delta + sensitivity.q @ moved + sensitivity.qd_a @ speed
     delta = delta + box.upper[11 * n : 12 * n] * gains.K_r * moved
-    power = nu * float(np.linalg.norm(delta / np.sqrt(lam))) + k_r * (1.0 + np.sqrt(mu)) * nu * nu
-    return min((gains.V_start - energy) / (max(power, gains.demand) * _ROUND), _LONGEST)
+    other = float(np.linalg.norm(delta / np.sqrt(lam))) + k_max * np.sqrt(mu) * (1.0 + k_max / k_min) * nu
+    kin, transition = model.kinematics, model.friction_transition_velocity
+    loop = Loop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition)
+    crude = loop.crude(nu, a.hold_max, gains.lead)
+    if crude is None or other > 2.0 * a.uncertainty + crude[0]:
+        return 0.0
+    meets = 2.0 * a.uncertainty + nu * (loop.mu_d + loop.mu * loop.k + crude[2].by_r)
+    extra = other * 0.5 * (a.hold_max + a.delay_max) * meets
+    power = max(other * nu, gains.demand) + 0.25 * extra
+    room = gains.V_start - energy - 2.0 * a.hold_max * extra
+    return min(room / (power * _ROUND), _LONGEST)
 
 
 def choose_take_over(

@@ -69,7 +69,8 @@ class ControllerLog:
         state: (K,) name of the state.
         compute: (K,) computing time, s. period: (K,) time since the last tick's arrival, s. latency: s from
             measurement to command. Either may be empty.
-        e, de: (K, n) measured tracking error. uncertainty: (K,) S, nan where the law has none. May be empty.
+        e, de: (K, n) measured tracking error. uncertainty: (K,) S of the command, nan where unknown. mixed: (K,) by
+            how much the oldest measurement behind it is older than its own, s. May be empty.
         scheduling: that the system granted.
     """
 
@@ -84,6 +85,7 @@ class ControllerLog:
     e: FloatArray = field(default_factory=lambda: np.zeros(0))
     de: FloatArray = field(default_factory=lambda: np.zeros(0))
     uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
+    mixed: FloatArray = field(default_factory=lambda: np.zeros(0))
     scheduling: str = ""
 
 
@@ -222,6 +224,7 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         np.asarray(data.get("e", ()), np.float64),
         np.asarray(data.get("de", ()), np.float64),
         np.asarray(data.get("uncertainty", ()), np.float64),
+        1e-6 * np.asarray(data.get("mixed_us", ()), np.float64),
         str(data.get("scheduling", "")),
     )
 

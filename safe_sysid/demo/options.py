@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
@@ -105,10 +106,11 @@ def prepare(options: DemoOptions) -> Setup:
 def start_reasons(
     model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]
 ) -> list[str]:
-    """Why the arm may not hold its start pose with any payload of the prior; empty if it may."""
+    """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
     from safe_sysid.planning.certificate import start_check
 
-    return start_check(model, model.arm_prior, scene, gains, start)
+    reasons = start_check(model, model.arm_prior, scene, gains, start)
+    return [*([reason] if (reason := why_not_rate(model)) else []), *reasons]
 
 
 def _run_directory(options: DemoOptions, payload: str) -> Path:

@@ -14,6 +14,8 @@ __all__ = ["BoxSeen", "NodeStatus", "PlanSeen", "RunState"]
 
 FloatArray = NDArray[np.float64]
 _SETTLE = 5.0  # s, how long after it is due the last update is waited for in real time
+#: So often a start may be refused: the controller tries every half second of its own time, so for 5 s.
+_STARTS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +77,14 @@ class RunState:
     def phase(self) -> str:
         """What the controller does now, in a word."""
         return self.value("controller", "state") or "starting"
+
+    @property
+    def start_refused(self) -> str:
+        """Why the arm will not start; "" as long as it may: the controller tries again and again, for ever."""
+        tried = self.value("controller", "refused start: refused")
+        if self.phase != "idle" or not tried.isdigit() or int(tried) < _STARTS:
+            return ""
+        return self.nodes["controller"].text.removeprefix("idle: ")
 
     @property
     def trajectories(self) -> list[PlanSeen]:

@@ -29,7 +29,7 @@ from safe_sysid.report.summary import (
 )
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
-__all__ = ["draw_pictures", "goal_of", "summarise", "timing_notes"]
+__all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes"]
 
 FloatArray = NDArray[np.float64]
 
@@ -182,12 +182,28 @@ def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[
                 f"timing: {share:.1%} of {what} later than timing.{name} = {1e3 * bound:g} ms "
                 f"(median {median:.2f} ms): there the tracking bound is not proved, only observed"
             )
-    late = (plant.delay > assume.delay_max) | (plant.age > assume.hold_max)
-    if late.any() and (covered := _covered(logs, gains, np.flatnonzero(late))) is not None:
+    late = _late(logs, gains)
+    if late.size and (covered := _covered(logs, gains, late)) is not None:
         notes.append(
-            f"timing: the theorem covers {covered} of these {late.sum()} late commands, for the arm was quiet enough"
+            f"timing: the theorem covers {covered} of these {late.size} late commands, for the arm was quiet enough"
         )
     return notes
+
+
+def not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:
+    """How many commands were late and, as far as is known, outside the tracking theorem."""
+    if lockstep or logs.plant is None or not logs.plant.delay.size:
+        return 0
+    late = _late(logs, gains)
+    return late.size - (_covered(logs, gains, late) or 0)
+
+
+def _late(logs: RunLogs, gains: ControllerGains) -> NDArray[np.intp]:
+    """Which commands of the plant's record came, or acted, later than declared."""
+    plant, assume = logs.plant, gains.assumptions
+    if plant is None:
+        return np.zeros(0, np.intp)
+    return np.flatnonzero((plant.delay > assume.delay_max) | (plant.age > assume.hold_max))
 
 
 def _covered(logs: RunLogs, gains: ControllerGains, late: NDArray[np.intp]) -> int | None:
@@ -202,8 +218,14 @@ def _covered(logs: RunLogs, gains: ControllerGains, late: NDArray[np.intp]) -> i
         before = int(np.searchsorted(log.time, plant.answered[k - 1] - 1e-6))
         if before < log.time.size and abs(log.time[before] - plant.answered[k - 1]) < 1e-6:
             r = np.abs(log.de[before] + gains.K_r * log.e[before]) + error
-            known = log.uncertainty[before]
-            count += plant.age[k] <= gains.longest_covered_gap(r, None if np.isnan(known) else float(known))
+            # That of the command in force until this one acted counts, too, and how old it had become.
+            last = slice(max(before - 1, 0), before + 1)
+            known, mixed = float(np.max(log.uncertainty[last])), log.mixed[last] if log.mixed.size else (0.0,)
+            oldest = float(plant.age[k - 1] + mixed[0]) if k > 1 else 0.0
+            oldest = max(oldest, float(plant.age[k] + mixed[-1]) if mixed[-1] else 0.0)
+            if not known > a.uncertainty * (1.0 + 1e-9):
+                s, late_before = None if np.isnan(known) else known, oldest > a.hold_max
+                count += plant.age[k] <= gains.longest_covered_gap(r, s, oldest if late_before else 0.0)
     return int(count)
 
 

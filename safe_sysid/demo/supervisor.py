@@ -154,6 +154,8 @@ def _follow(
             return
         if state.phase == "fault":
             raise RunFailedError(f"the controller is in fault: {state.value('controller', 'reason')}")
+        if state.start_refused:
+            raise RunFailedError(f"the controller does not start: {state.start_refused}")
         now, seen = time.monotonic(), (state.time, len(state.plans), len(state.boxes))
         if seen != last_seen:
             last_news, last_seen = now, seen

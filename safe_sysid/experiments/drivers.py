@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.design import design_gains, gains_for_motion
+from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import make_law
 from safe_sysid.errors import ParameterError
+from safe_sysid.experiments.carry_proof import CarryProof
 from safe_sysid.experiments.identify_phase import (
     Learned,
     Tap,
@@ -24,13 +25,11 @@ from safe_sysid.experiments.identify_phase import (
 )
 from safe_sysid.experiments.interfaces import Cell, Identification, Phase, Task
 from safe_sysid.experiments.methods import Excitation, Knowledge, Method, identified, knowledge_before
-from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.planning.fourier_excitation import FourierExcitation, classical_fourier
 from safe_sysid.planning.motion_limits import MotionLimits
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.plant import Measurement, Plant
-from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]
@@ -65,6 +64,7 @@ class MethodDriver:
         robust: str = _ROBUST,
         until: str = "end",
         certify: bool = True,
+        proof: CarryProof | None = None,
     ) -> None:
         """Prepare.
 
@@ -76,10 +76,12 @@ class MethodDriver:
             robust: law of the methods with a robust controller: "robust" (ours) or "armour" (as published).
             until: "end", or "identified": no task.
             certify: whether to try to prove the task's motion, where the law comes with a proof.
+            proof: limits and shapes that it is proved against; None: the model's own.
         """
         self.name = method.name
         self._method, self._model, self._seed = method, model, seed
         self._rehearsal, self._robust, self._until, self._certify = rehearsal, robust, until, certify
+        self._proof = CarryProof(model) if proof is None else proof
         self._prior_gains = design_gains(model, lockstep=True)
         self.notes: dict[str, dict[str, Any]] = {}
         self.estimates: dict[str, list[tuple[float, float]]] = {}
@@ -115,7 +117,7 @@ class MethodDriver:
             gains = self._gains_for(trajectory)
             self._use(_ROBUST, gains, self._cell.measurement)
             if self._certify and self._method.uncertain and self._robust == _ROBUST:
-                self._judge(trajectory, start_time, gains)
+                self._judge(trajectory, gains)
         return ""
 
     def torque(self, measurement: Measurement, reference: FloatArray) -> FloatArray:
@@ -203,32 +205,21 @@ class MethodDriver:
         """For the motion and the knowledge at hand; where no tracking bound exists, those of the prior."""
         told = self.notes[self._task.dumbbell]
         try:
-            gains = gains_for_motion(self._model, trajectory, _box_of(self._known, self._box), lockstep=True)
+            box = _box_of(self._known, self._box)
+            gains = self._proof.gains(self._task.dumbbell, trajectory, box)
         except ParameterError as error:
             told["gains"] = f"the prior's: {error}"
             return self._prior_gains
         told["gains"] = "for the motion"
         told["tracking_bound"] = float(np.max(gains.e_bound))
+        told["K_r"], told["kappa"] = float(np.max(gains.K_r)), gains.kappa
         return gains
 
-    def _judge(self, trajectory: QuinticTrajectory, start_time: float, gains: ControllerGains) -> None:
+    def _judge(self, trajectory: QuinticTrajectory, gains: ControllerGains) -> None:
         """Whether the motion is proved safe with the law as published; only said, not acted upon."""
-        told = self.notes[self._task.dumbbell]
-        box = self._box
-        plan = Plan(trajectory, start_time, trajectory.duration, box.identity, 0, np.zeros(self._model.n))
-        settings = self._model.settings.planner
-        certificate = verify_plan(
-            plan,
-            self._model,
-            box,
-            self._cell.scene(),
-            gains,
-            intervals=settings.intervals,
-            clearance_margin=0.0,
-        )
-        told["certified"] = bool(certificate.ok)
-        told["margins"] = {name: float(family.smallest) for name, family in certificate.families.items()}
-        told["certificate"] = certificate.summary()
+        name, cell = self._task.dumbbell, self._cell
+        told = self._proof.judge(name, trajectory, self._box, gains, cell.scene(), cell.measurement)
+        self.notes[name] |= told
 
     # -- notes -----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ _TRIALS = {
 
 @dataclass(frozen=True)
 class _Study:
-    """Defaults of a table or figure: which trials, how many, of what."""
+    """Defaults of a table or figure: which trials, how many, of what; and which methods it could have."""
 
     kind: str
     trials: int
@@ -38,16 +38,20 @@ class _Study:
     methods: tuple[str, ...] = METHOD_NAMES
     payloads: tuple[str, ...] = PAYLOADS
     until: str = "end"
+    shows: tuple[str, ...] = METHOD_NAMES  # methods of which it can show anything
 
 
+#: What trials of a kind are not made of: random motions have no payload, and plans of table 5 an open scene.
+_WITHOUT = {"correlation": ("experiments", "methods", "payloads"), "condition": ("experiments",)}
+_PAIR = ("ours", "random")
 _MASS = ("ours", "random", "adap-1", "adap-1-excit")
 _STUDIES = {
     "3": _Study("task", 5),
     "4": _Study("correlation", 100),
-    "5": _Study("condition", 5, methods=("ours", "random")),
-    "fig5": _Study("task", 1, experiments=("b",), methods=_MASS, payloads=("4lb",)),
+    "5": _Study("condition", 5, methods=_PAIR, shows=_PAIR),
+    "fig5": _Study("task", 1, experiments=("b",), methods=_MASS, payloads=("4lb",), shows=_MASS),
     "fig6": _Study(
-        "task", 1, experiments=("b",), methods=("ours", "random"), payloads=("4lb",), until="identified"
+        "task", 1, experiments=("b",), methods=_PAIR, payloads=("4lb",), until="identified", shows=_PAIR
     ),
     "fig11": _Study("task", 1, experiments=("a",)),
     "fig12": _Study("task", 1, experiments=("b",)),
@@ -99,23 +103,28 @@ def experiment(
         The trials and how many times the paper (or, for table 4, we) would repeat them.
 
     Raises:
-        ExperimentError: an unknown table, or a name that it does not have.
+        ExperimentError: an unknown table, a name that it does not have, or names of what it does not consist of.
     """
     if table not in _STUDIES:
         raise ExperimentError(f"table {table!r}: expected one of {', '.join(_STUDIES)}")
     study = _STUDIES[table]
     options: dict[str, Any] = dict(settings)
+    given = {"experiments": experiments, "methods": methods, "payloads": payloads}
+    for name in _WITHOUT.get(study.kind, ()):
+        if given[name] is not None:
+            raise ExperimentError(f"table {table}: expected no {name}, it is not made of any")
     if study.kind != "correlation":
-        options["methods"] = list(choose(methods or study.methods, METHOD_NAMES, "method"))
-        options["payloads"] = list(choose(payloads or study.payloads, PAYLOADS, "payload"))
+        what = "method" if study.shows == METHOD_NAMES else f"method of {'table ' * (table in TABLES)}{table}"
+        options["methods"] = list(choose(study.methods if methods is None else methods, study.shows, what))
+        options["payloads"] = list(
+            choose(study.payloads if payloads is None else payloads, PAYLOADS, "payload")
+        )
     if study.kind == "task":
-        asked = choose(experiments or study.experiments, EXPERIMENTS, "experiment")
+        asked = choose(study.experiments if experiments is None else experiments, EXPERIMENTS, "experiment")
         options["experiments"] = _possible(asked, options["payloads"], study.until, experiments is not None)
         options["until"] = study.until
         # A work cell that was changed is another experiment: results of both are never mixed.
         options["workcells"] = {name: _fingerprint(name) for name in options["experiments"]}
-    if study.kind == "condition":
-        choose(options["methods"], ("ours", "random"), "method of table 5")
     return Experiment(study.kind, seed, options), study.trials
 
 

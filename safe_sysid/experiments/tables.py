@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -104,8 +105,9 @@ def success_table(results: Sequence[Result]) -> Table:
     }
     shown = [e for e in EXPERIMENTS if any(where[e, m] for m in TABLE_THREE)]
     repeats = max((len(found) for found in where.values()), default=0)
+    told = "1 simulated repeat" if repeats == 1 else f"up to {repeats} simulated repeats"
     table = Table(
-        title=f"PSO Table III: the paper's hardware, and up to {repeats} simulated repeats",
+        title=f"PSO Table III: the paper's hardware, and {told}",
         title_justify="left",
     )
     table.add_column("method", no_wrap=True)
@@ -152,14 +154,15 @@ def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
 
 
 def correlation_table(results: Sequence[Result]) -> Table:
-    """Table IV, with fewer than three motions without numbers of ours.
+    """Table IV; fewer than three motions (of a run that was stopped) have no numbers, and show "-".
 
     Args:
         results: of the trials.
     """
     kinds = ("as in the paper", "trapezoids", "ranks")
+    plural = "" if len(results) == 1 else "s"
     table = Table(
-        title=f"PSO Table IV: correlation of cond(W) and cond(Y), {len(results)} random motions",
+        title=f"PSO Table IV: correlation of cond(W) and cond(Y), {len(results)} random motion{plural}",
         title_justify="left",
     )
     for name in ("h", "paper", *(f"{draw}: {kind}" for draw in DRAWS for kind in kinds)):
@@ -172,7 +175,9 @@ def correlation_table(results: Sequence[Result]) -> Table:
         else:
             columns += [found.pearson(), found.pearson("trapezoid"), found.spearman()]
     for i, (h, theirs) in enumerate(TABLE_FOUR.items()):
-        table.add_row(str(h), f"{theirs:.4f}", *(f"{column[i]:.4f}" for column in columns))
+        table.add_row(
+            str(h), f"{theirs:.4f}", *(f"{c[i]:.4f}" if np.isfinite(c[i]) else "-" for c in columns)
+        )
     return table
 
 
@@ -237,7 +242,7 @@ def width_table(results: Sequence[Result]) -> Table:
 
 
 def summary_of(header: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Everything of a run for JSON: what it was, counts, and all records as ``trials``.
+    """Everything of a run for JSON: what it was, counts, and all records as ``trials``; null what is no number.
 
     Args:
         header: what was run.
@@ -260,4 +265,13 @@ def summary_of(header: dict[str, Any], results: Sequence[Result]) -> dict[str, A
             method: dict(zip(EXPERIMENTS, TABLE_THREE[method], strict=True)) for method in out["table_3"]
         }
         out |= agreement(tasks)
-    return {**out, "trials": records(results)}
+    return dict(_plain({**out, "trials": records(results)}))
+
+
+def _plain(value: Any) -> Any:
+    """The same without NaN and infinities, which JSON has not."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.experiments.carry_proof import CarryProof
 from safe_sysid.experiments.cell_simulation import CellSimulation, draw_arm, in_hand
 from safe_sysid.experiments.choreography import run_workcell
 from safe_sysid.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
@@ -138,7 +139,13 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         cell.approach(names[0])
         rehearsal = _Rehearsal(chosen, model, rehearsal_seed, options["noise"])
         driver = _TruthKeeper(
-            METHODS[which["method"]], model, plan_seed, rehearsal, options["law"], options["until"]
+            METHODS[which["method"]],
+            model,
+            plan_seed,
+            rehearsal,
+            options["law"],
+            options["until"],
+            proof=CarryProof.of(model, workcell),
         )
         report = run_workcell(cell, driver, record=True)
         for placement in report.placements:

@@ -230,7 +230,7 @@ class ControllerNode(BaseNode):
         if out.torque is not None or self.options.lockstep:
             self._answer = self._command.fill(sample.stamp_ns, out.torque)
             self._commands.publish(self._answer)
-        self._log.command_sent(self._arrival, sample.stamp_ns)
+        self._log.command_sent(self._arrival, sample.stamp_ns, out.torque is not None)
         if out.announce is not None:
             self._announce()
         if core.state is not self._state:
@@ -271,9 +271,12 @@ class ControllerNode(BaseNode):
         self._start_wanted, self._start_tried = True, -1e9  # at the next measurement
         return None
 
-    def _serve_stop(self) -> None:
-        self._start_wanted = False
+    def _serve_stop(self) -> str | None:
+        wanted, self._start_wanted = self._start_wanted, False
+        if not self._core.state.commands and not wanted:
+            return f"state is {self._core.state.value}: expected holding, tracking or braking"
         self._core.stop()
+        return None
 
     def _serve_emergency_stop(self) -> None:
         self._start_wanted = False
@@ -296,6 +299,9 @@ class ControllerNode(BaseNode):
         if self._log.late > 0.01 * self._log.ticks:
             level = max(level, WARN)
             text += f"; {self._log.late} commands too late for the tracking bound to cover them"
+        if core.state.commands and not core.proved:
+            level = max(level, WARN)
+            text += f"; tracking bound not proved: {core.claim.why_not}"
         if self._waiting is not None:
             text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
@@ -303,7 +309,7 @@ class ControllerNode(BaseNode):
         values |= {"V at least / V_max": f"{self._energy:.3g} / {self.gains.V_max:.3g} J"}
         values |= {
             "law": core.law.name,
-            "tracking bound": "proved" if core.proved else "not proved for this law",
+            "tracking bound": "proved" if core.proved else f"not proved: {core.claim.why_not}",
         }
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values

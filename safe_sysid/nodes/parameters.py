@@ -51,7 +51,7 @@ def choice(node: Node, name: str, default: str, known: tuple[str, ...], descript
     """One of several words."""
     value = declare(node, name, default, description)
     if value not in known:
-        raise _wrong(node, name, value, f"one of {', '.join(known)}")
+        raise _wrong(node, name, value, f"one of {', '.join(word or '(empty)' for word in known)}")
     return value
 
 

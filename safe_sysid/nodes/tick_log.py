@@ -31,23 +31,32 @@ class TickLog:
         a = core.gains.assumptions
         self._r_error = np.broadcast_to(a.velocity_error + core.gains.K_r * a.position_error, (core.model.n,))
         self._r_before, self._stamp_before = np.full(core.model.n, np.inf), 0
-        self._uncertainty_before = np.nan
+        #: S of the command before the last and of the last; inf counts as the assumed one.
+        self._uncertainty, self._proved_before = (np.inf, np.inf), False
+        #: Age that the command before the last one reached, s, and by how much the last one is older than its stamp.
+        self._oldest, self._mixed_for = 0.0, 0.0
         self._too_long = _MISSED * core.model.settings.timing.period_s
         n = core.model.n
-        # State, energy, S, then the times of this tick, us.
-        self._scalars = np.zeros(6)
+        # State, energy, S, by how much the command is older than its stamp, then the times of this tick, us.
+        self._scalars = np.zeros(7)
         vectors = dict.fromkeys(("q_d", "qd_d", "qdd_d", "e", "de", "torque"), n)
         scalars = dict.fromkeys(
-            ("state", "energy", "uncertainty", "compute_us", "period_us", "latency_us"), 1
+            ("state", "energy", "uncertainty", "mixed_us", "compute_us", "period_us", "latency_us"), 1
         )
         self._rows = Recorder(vectors | scalars)
 
-    def command_sent(self, arrival: int, stamp_ns: int) -> None:
-        """Right after the command has gone; ``arrival`` (ns, performance counter) is the measurement's."""
+    def command_sent(self, arrival: int, stamp_ns: int, torque: bool) -> None:
+        """Right after the command has gone.
+
+        Args:
+            arrival: of the measurement, ns, performance counter.
+            stamp_ns: of the measurement.
+            torque: whether one was commanded; if not, and control goes on, the last one stays in force.
+        """
         compute = 1e-9 * (time.perf_counter_ns() - arrival)
         latency = np.nan if self._lockstep else 1e-9 * (time.time_ns() - stamp_ns)
         period = 1e-9 * (arrival - self.last_arrival) if self.last_arrival else 0.0
-        self._scalars[3:] = 1e6 * compute, 1e6 * period, 1e6 * latency
+        self._scalars[4:] = 1e6 * compute, 1e6 * period, 1e6 * latency
         self.last_arrival, self.ticks = arrival, self.ticks + 1
         self.compute.add(compute)
         if period:
@@ -55,22 +64,25 @@ class TickLog:
             self.missed += period > self._too_long
         if not self._lockstep:
             self.latency.add(latency)
-            if self._stamp_before:
-                self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
-            self._stamp_before = 0  # nothing is in force unless a row follows
+            if not self._core.state.commands:
+                self._stamp_before = 0
+            elif torque:
+                if self._stamp_before:
+                    self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
+                else:
+                    self._uncertainty, self._oldest = (np.inf, np.inf), 0.0
 
     def _judge(self, latency: float, age: float) -> None:
         """Late: what was in force had become too old. The theorem covers that where the arm was quiet before."""
         gains = self._core.gains
+        # A command that the rate cut is a mix with older ones.
+        before, self._oldest = self._oldest, age + self._mixed_for
         if latency <= gains.assumptions.delay_max and age <= gains.assumptions.hold_max:
             return
-        # The larger one of the command that was in force and of the one that replaces it.
-        before = (
-            None
-            if np.isnan(self._uncertainty_before)
-            else max(self._uncertainty_before, self._core.uncertainty)
-        )
-        covered = self._core.proved and age <= gains.longest_covered_gap(self._r_before, before)
+        oldest = max(before, self._oldest if self._mixed_for else 0.0)
+        oldest = oldest if oldest > gains.assumptions.hold_max else 0.0
+        longest = gains.longest_covered_gap(self._r_before, max(self._uncertainty), oldest)
+        covered = self._proved_before and self._core.proved and age <= longest
         self.covered += covered
         self.late += not covered
 
@@ -79,10 +91,12 @@ class TickLog:
         if out.torque is None:
             return
         core = self._core
-        self._scalars[:3] = _INDEX[core.state], out.energy, core.uncertainty
+        self._mixed_for, mixed = core.followed.older, core.followed.mixed
+        self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.proved
+        known = mixed if np.isfinite(mixed) else np.nan
+        self._scalars[:4] = _INDEX[core.state], out.energy, known, 1e6 * self._mixed_for
         error, error_rate, r = core.tracking_error
         self._r_before, self._stamp_before = np.abs(r) + self._r_error, stamp_ns
-        self._uncertainty_before = core.uncertainty
         desired = out.reference
         self._rows.append(
             stamp_ns, (desired[0], desired[1], desired[2], error, error_rate, out.torque, self._scalars)

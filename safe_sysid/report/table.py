@@ -105,7 +105,7 @@ def safety_table(summary: Summary) -> Table:
     timing, loop = summary.timing, summary.timing.controller
     if summary.mode == "real-time":
         if loop.compute_us is not None:
-            table.add_row("controller computes", *_quantiles(loop.compute_us))
+            table.add_row("controller: arrival to departure", *_quantiles(loop.compute_us))
         for name, quantiles in (("period", loop.period_us), ("latency", loop.latency_us)):
             if quantiles is not None:
                 table.add_row(f"1 kHz loop: {name}", *_quantiles(quantiles))

@@ -184,7 +184,7 @@ class MeasurementSettings(StrictModel):
         effort: "held" (the value in force since the last sample) or "sampled" (an instant of a smooth torque).
         torque_rate: N m/s, bound for a sampled effort; needed then, meaningless else.
         jerk: rad/s^3, bound for a sampled effort: sharper; a held torque jumps, and so does the acceleration.
-        max_age_s: older measurements count as stale.
+        max_age_s: older measurements count as stale; above timing.hold_max_s, at most 1 s.
     """
 
     torque_source: Literal["command", "motor", "link"]
@@ -203,7 +203,7 @@ class MeasurementSettings(StrictModel):
     effort: Literal["held", "sampled"] = "held"
     torque_rate: PositivePerJoint | None = None
     jerk: PositivePerJoint | None = None
-    max_age_s: Positive = 0.02
+    max_age_s: Annotated[float, Field(gt=0.0, le=1.0)] = 0.02
 
     @model_validator(mode="after")
     def _rules_that_are_sound(self) -> MeasurementSettings:
@@ -316,6 +316,20 @@ LawName = Literal[
 ]
 
 
+#: N m/s; more than that limits nothing.
+_FASTEST = 1.0e6
+
+
+def _check_torque_rate(value: Any) -> Any:
+    rate = numbers(positive=True)(value)
+    for i, entry in enumerate(np.atleast_1d(rate)):
+        if entry > _FASTEST:
+            raise problem(
+                f"at most {_FASTEST:g} N m/s", **({"index": i} if isinstance(rate, tuple) else {})
+            )
+    return rate
+
+
 class ControllerSettings(StrictModel):
     """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md).
 
@@ -327,7 +341,9 @@ class ControllerSettings(StrictModel):
         velocity, acceleration, jerk: largest |qd|, |qdd_d|, |qddd_d| along plans; rad/s, rad/s^2, rad/s^3.
         uncertainty: largest S along plans, sqrt(W/s).
         blend_s: duration of the blend to a new box.
-        torque_rate: largest rate of the commanded torque, N m/s; cut for longer than the theorem covers is a fault.
+        torque_rate: largest rate of the commanded torque, N m/s; cut for longer than the theorem covers is a fault. At
+            most 1e6: 1000 N m from one millisecond to the next. The least that an arm can be run with follows from its
+            torque limits (``why_not_rate`` in ``control.checks``).
         gravity_check: whether the effort at rest is judged at every start; an arm held by brakes has none to judge.
         law: of control; the tracking bound is proved for ``robust`` alone.
         laws: gains of the laws that tracking is compared with.
@@ -342,7 +358,7 @@ class ControllerSettings(StrictModel):
     jerk: PositivePerJoint = 6.0
     uncertainty: Positive
     blend_s: Positive = 0.25
-    torque_rate: PositivePerJoint = 1.0e4
+    torque_rate: Annotated[PerJoint, PlainValidator(_check_torque_rate)] = 1.0e4
     gravity_check: bool = True
     law: LawName = "robust"
     laws: LawsSettings = LawsSettings()
@@ -398,6 +414,16 @@ class Settings(StrictModel):
     geometry: Annotated[dict[Name, Hulls], Field(default_factory=dict)]
     allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = ()
     home: Pose
+
+    @model_validator(mode="after")
+    def _stale_is_later_than_late(self) -> Settings:
+        if not self.measurement.max_age_s > self.timing.hold_max_s:
+            raise problem(
+                f"a number > timing.hold_max_s = {self.timing.hold_max_s:g}, and at most 1 s",
+                below=("measurement", "max_age_s"),
+                value=self.measurement.max_age_s,
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_entry_per_joint(self) -> Settings:
