@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control import Controller, ControllerState
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.equations.measurements import Measurements
@@ -120,6 +120,7 @@ class Episode:
         self._planner_settings, self._id_settings = model.settings.planner, model.settings.identification
         self._plans = self._planner_settings.plans if plans is None else plans
         self.gains = design_gains(model, lockstep=True)
+        check_acceleration(model, self.gains)
         self.controller = Controller(model, self.gains, model.settings.controller.blend_s)
         self.identifier = identifier or Identifier(model)
         self._sensed = sensed or (lambda data: data)

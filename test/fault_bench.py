@@ -253,6 +253,7 @@ class FaultBench:
 
     def enter(self, state: str) -> None:
         """Into a state, and forget how."""
+        self.entered = state
         getattr(self, state)()
         self.mark()
 

@@ -142,6 +142,13 @@ def _announced_exchange(bench: FaultBench) -> None:
     _exchange(bench, NO_PAYLOAD)
 
 
+def _stop(bench: FaultBench) -> None:
+    """Where nothing is commanded there is nothing to stop: the answer says so."""
+    answer = bench.call("stop")
+    assert answer.success == (bench.entered not in ("idle", "fault")), answer.message
+    assert answer.success or answer.message.startswith(f"state is {bench.entered}: expected")
+
+
 def _start_with(bench: FaultBench, change: Callable[[JointState], object], told: str) -> None:
     bench.distort = change
     assert bench.call("start").success
@@ -210,7 +217,7 @@ FAULTS = (
     Fault("clock jumps back by 10 s", lambda b: _clock(b, -10_000), FAULT, "went back"),
     Fault("/clock jumps both ways", _simulated_clock),
     Fault("parameters set at run time", _parameters),
-    Fault("stop", lambda b: b.call("stop"), reason="stop requested"),
+    Fault("stop", _stop, reason="stop requested"),
     Fault("commands lost for 10 ms", lambda b: b.run(10, lose=True), _MAYBE),
     Fault(
         "commands lost for 60 ms",

@@ -2,7 +2,11 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -95,6 +99,96 @@ def test_a_trial_that_raises_is_a_result(monkeypatch):
         run_chunk(Campaign("nothing", 0), [1])
 
 
+#: A campaign whose first trial is done at once and whose others end in an hour, or kill their worker.
+_SLOW = """
+import argparse, os, sys, time
+from pathlib import Path
+from safe_sysid.campaign.results import CampaignError
+from safe_sysid.campaign.runner import Campaign, in_processes
+from safe_sysid.commands.batch import collect
+
+def trial(seed, index, options):
+    (Path(__file__).parent / f"pid{index}").write_text(str(os.getpid()))
+    if index:
+        os._exit(3) if options else time.sleep(3600)
+    return {"index": index}
+
+class Slow(Campaign):
+    def function(self):
+        return trial
+
+def interrupted():
+    options = argparse.Namespace(jobs=2, scheduler=None, resume=False)
+    found, stopped = collect(Slow("slow", 0), 6, Path(__file__).parent / "r.jsonl", bool, options, chunk=1)
+    print(f"{len(found)} done, stopped {stopped}")
+
+def dead():
+    try:
+        list(in_processes(Slow("slow", 0, {"die": True}), range(4), 2, 1))
+    except CampaignError as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """Starts a function of the above in a session of its own, as in a terminal; gives the directory and a starter."""
+    (tmp_path / "slow_trials.py").write_text(_SLOW)
+    path = os.pathsep.join([str(tmp_path), str(Path(runner.__file__).parents[2])])
+    started = []
+
+    def start(name):
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", f"import slow_trials; slow_trials.{name}()"], text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield tmp_path, start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def gone(pid):
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("pauses", [(), (0.0,), (0.05, 0.05)], ids=["once", "twice at once", "three times"])
+def test_ctrl_c_stops_at_once_however_often_it_comes(slow, pauses):
+    here, start = slow
+    process = start("interrupted")
+    patience = time.monotonic() + 60.0
+    while not all((here / f"pid{i}").exists() for i in range(3)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    for pause in pauses:
+        time.sleep(pause)
+        os.killpg(process.pid, signal.SIGINT)
+    told, complaints = process.communicate(timeout=60)  # trials would take an hour
+    assert "interrupted: stopping" in complaints
+    assert "Traceback" not in complaints
+    if not pauses:  # a later one may hit the interpreter on its way out
+        assert process.returncode == 0
+        assert "1 done, stopped True" in told
+    assert set(read_results(here / "r.jsonl")[1]) == {0}
+    assert all(gone((here / f"pid{i}").read_text()) for i in range(3))
+
+
+def test_a_worker_that_dies_is_told_with_its_trial(slow):
+    told, _ = slow[1]("dead").communicate(timeout=60)
+    assert "a worker died in one of the trials [" in told
+
+
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
@@ -119,10 +213,11 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     ResultFile(path, header, resume=False).__exit__(None, None, None)
     with pytest.raises(CampaignError, match="--resume"):
         ResultFile(path, header, resume=False)
-    with pytest.raises(CampaignError, match="seed = 1: expected 2"):
+    with pytest.raises(CampaignError, match="seed = 2: expected 1, as in the file"):
         ResultFile(path, header | {"seed": 2}, resume=True)
-    with pytest.raises(CampaignError, match="options"):
+    with pytest.raises(CampaignError, match=r"options\.beyond = 1\.1: expected None") as refusal:
         ResultFile(path, header | {"options": {"beyond": 1.1}}, resume=True)
+    assert "seed" not in str(refusal.value)
     other = tmp_path / "other.jsonl"
     for text in ("{}\n", '{"schema": "something"}\n', "not json\n", '{"schema": "cut'):
         other.write_text(text)

@@ -223,6 +223,20 @@ def test_config_check_names_file_key_value_and_expectation(capsys: pytest.Captur
     assert "nothing" in capsys.readouterr().err
 
 
+def test_config_check_refuses_a_torque_rate_that_no_arm_can_start_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
+    text = text.replace("urdf: kinova_gen3.urdf", f"urdf: {resource_path('urdf/kinova_gen3.urdf')}", 1)
+    assert "torque_rate: 1.0e4" in text
+    for rate in ("1.0e-3", "2834.0"):
+        Path("slow.yaml").write_text(text.replace("torque_rate: 1.0e4", f"torque_rate: {rate}", 1))
+        assert main(["config", "check", "slow.yaml"]) == 1
+        assert "expected at least 2835, its torque limit of 56.7 N m" in capsys.readouterr().err
+        assert main(["demo", "--robot", "slow.yaml"]) == 2
+        assert "controller.torque_rate is" in capsys.readouterr().err
+
+
 def test_config_check_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
     main(["config", "check", "six_boxes"])
     assert "scene six_boxes: 6 boxes" in capsys.readouterr().out

@@ -217,7 +217,9 @@ def test_longer_holds_and_noise_cost_bound(model: RobotModel, gains: ControllerG
 
 
 def test_impossible_assumptions_are_refused_with_what_to_relax() -> None:
-    slow = load_robot("kinova_gen3", **{"timing": {"hold_max_s": 0.05, "delay_max_s": 0.04}, "measurement.max_age_s": 0.1})
+    slow = load_robot(
+        "kinova_gen3", **{"timing": {"hold_max_s": 0.05, "delay_max_s": 0.04}, "measurement.max_age_s": 0.1}
+    )
     with pytest.raises(ParameterError, match="hold_max"):
         design_gains(slow)
     bare = load_robot("kinova_gen3", **{"joints": {"joint_3": {"rotor_inertia": 0.0}}})

@@ -12,7 +12,7 @@ from test_controller import PERIOD, plan_from, rest
 
 from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.blending import BoxBlend
-from safe_sysid.control.checks import check_static_gravity, static_effort_range
+from safe_sysid.control.checks import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import design_gains
@@ -154,6 +154,17 @@ def test_a_start_that_the_bound_does_not_allow_is_refused(gains: ControllerGains
     assert "torque_rate" in reasons[0]
 
 
+def test_a_torque_rate_that_cannot_reach_the_limits_is_refused(model: RobotModel) -> None:
+    least = model.limits.torque / 0.02
+    for j in range(model.n):
+        for factor, good in ((1.0, True), (0.999, False)):
+            wanted = least.copy()
+            wanted[j] *= factor
+            reason = why_not_rate(load_robot("kinova_gen3", **{"controller.torque_rate": wanted.tolist()}))
+            assert (reason == "") == good
+            assert good or model.joint_names[j] in reason
+
+
 def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None:
     coverage = Coverage(gains)
     coverage.begin(0.999, np.full(model.n, 1e-3))
@@ -167,86 +178,6 @@ def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None
     assert not coverage.is_in_time(0.1, 2.1, True)
     assert coverage.lost
     assert not coverage.covers(1.001)
-
-
-def test_what_was_in_force_before_counts_for_what_is_covered(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    """The command before acts for a while, too: its S, its age, and those of a mix that the rate made."""
-    quiet, a = np.full(model.n, 1e-3), gains.assumptions
-
-    def longest(before: list[tuple[float, float]], cuts: list[tuple[float, float]]) -> float:
-        coverage = Coverage(gains)
-        coverage.begin(0.0, quiet)
-        for stamp, s in before:
-            coverage.note(stamp, quiet, s)
-        for stamp, s in cuts:
-            coverage.cut(stamp, s)
-        ages = np.linspace(0.0, 0.02, 20001)
-        return float(max(age for age in ages if coverage.covers(before[-1][0] + age)))
-
-    small, large = (gains.longest_covered_gap(quiet, s) for s in (1.0, a.uncertainty))
-    assert large < small - 1e-3
-    assert longest([(0.001, 1.0), (0.002, 1.0)], []) == pytest.approx(small, abs=2e-6)
-    for before, cuts in (
-        ([(0.001, a.uncertainty), (0.002, 1.0)], []),
-        ([(0.001, np.inf), (0.002, 1.0)], []),  # taking over
-        ([(0.001, 1.0), (0.002, 1.0)], [(0.003, a.uncertainty)]),
-    ):
-        assert longest(before, cuts) == pytest.approx(large, abs=2e-6)
-    late = longest([(0.001, 1.0), (0.007, 1.0)], [])
-    assert late == pytest.approx(gains.longest_covered_gap(quiet, 1.0, 0.006 + a.delay_max), abs=2e-6)
-    assert late < small - 1e-5
-    # A mix goes on to act until the next command that is the law's own does: so does its S.
-    coverage = Coverage(gains)
-    coverage.begin(0.0, quiet)
-    coverage.note(0.001, quiet, 1.0)
-    coverage.cut(0.002, a.uncertainty)
-    assert (coverage.older, coverage.mixed) == (pytest.approx(0.001), a.uncertainty)
-    coverage.note(0.0021, quiet, 1.0)
-    assert not coverage.covers(0.0021 + 0.5 * (small + large))
-    coverage.note(0.0031, quiet, 1.0)
-    assert coverage.covers(0.0031 + 0.5 * (small + large))
-
-
-def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    home, zero = np.array(model.settings.home), np.zeros(model.n)
-    quiet = Controller(model, gains)
-    assert quiet.start(0.0, home, zero) == []
-    quiet.step(PERIOD, home, zero)
-    assert quiet.proved
-    assert not quiet.counts["S above assumed"]
-    far = np.array([1.887, -1.541, -0.236, -0.164, 0.746, 0.708, -0.657])
-    static = torque_regressor(model.kinematics, far, zero, zero)[:, : 10 * model.n]
-    effort = static @ model.arm_prior.mid[: 10 * model.n]
-    for measured_effort in (None, effort):
-        controller = Controller(model, gains)
-        assert controller.start(0.0, far, zero, measured_effort) == []
-        assert not controller.proved  # said at once
-        assert "assumed" in controller.claim.why_not
-        for k in range(1, 4):
-            out = controller.step(k * PERIOD, far, zero)
-            assert out.torque is not None
-            assert not controller.proved
-        assert controller.counts["S above assumed"] == 3
-        assert "9.45 is above the assumed 7.4" in controller.claim.why_not
-    # With a box that leaves S below it is claimed again, but for H, which only a plan's certificate settles.
-    prior = model.arm_prior
-    small = ParameterBox(prior.mid - 1e-3 * prior.rad, prior.mid + 1e-3 * prior.rad, 0, 1)
-    assert controller.offer_box(small, 0.01) is None
-    for k in range(4, 600):
-        controller.step(k * PERIOD, far, zero)
-    assert controller.uncertainty < 1.0
-    assert "inertia" in controller.claim.why_not
-    # Bounds that are reset are the prior's again.
-    seen = controller.counts["S above assumed"]
-    assert controller.reset_box() is None
-    for k in range(600, 1200):
-        controller.step(k * PERIOD, far, zero)
-    assert controller.counts["S above assumed"] > seen
-    assert not controller.proved
 
 
 # -- blend ----------------------------------------------------------------------------------------------------------
@@ -317,6 +248,24 @@ def test_lost_commands_are_noticed_and_late_ones_are_not(model: RobotModel) -> N
     found = [watch.disagrees(command + 9.0) for _ in range(6)]
     assert found[:4] == [-1] * 4
     assert found[-1] >= 0
+    assert watch.gap == ""  # nothing but lost commands
+
+
+def test_a_gap_before_lost_commands_is_told_for_a_while(model: RobotModel) -> None:
+    watch, command = CommandWatch(model), np.zeros(model.n)
+    for _ in range(10):
+        watch.note(command)
+    assert watch.disagrees(command, 0.0015) == -1
+    assert watch.gap == ""
+    for elapsed in (0.019, 0.008, 0.001):
+        watch.disagrees(command + 9.0, elapsed)
+    assert "no command for 19 ms before" in watch.gap
+    for _ in range(60):
+        watch.disagrees(command, 0.001)
+    assert watch.gap == ""
+    watch.disagrees(command, 0.01)
+    watch.clear()
+    assert watch.gap == ""
 
 
 # -- laws, limits ---------------------------------------------------------------------------------------------------

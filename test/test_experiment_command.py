@@ -12,8 +12,8 @@ from safe_sysid.campaign.results import CampaignError, read_results
 from safe_sysid.campaign.runner import in_this_process
 from safe_sysid.commands import experiment as command
 from safe_sysid.commands.arguments import OneLineParser
-from safe_sysid.errors import SafeSysIdError
-from safe_sysid.experiments import trial
+from safe_sysid.errors import ConfigError, SafeSysIdError
+from safe_sysid.experiments import trial, workcell
 from safe_sysid.experiments.methods import ExperimentError
 from safe_sysid.experiments.runner import FIGURES, TABLES, experiment
 from safe_sysid.experiments.trial import only, run_trial, seeds_of
@@ -61,7 +61,7 @@ def test_the_command_offers_the_tables_that_there_are():
 
 def test_table_four_runs_goes_on_and_is_refused_without_being_told_to(tmp_path, capsys):
     out, summary = tmp_path / "run", tmp_path / "found.json"
-    assert run("--table", "4", "--trials", 2, "--out", out) == 0
+    assert run("--table", "4", "--trials", 3, "--out", out) == 0
     with pytest.raises(CampaignError, match="--resume"):
         run("--table", "4", "--trials", 4, "--out", out)
     before = read_results(out / "results.jsonl")[1]
@@ -72,7 +72,7 @@ def test_table_four_runs_goes_on_and_is_refused_without_being_told_to(tmp_path, 
     told = json.loads(summary.read_text())
     assert (told["runs"], told["errors"], len(told["trials"])) == (4, 0, 4)
     assert "0.9994" in capsys.readouterr().out
-    with pytest.raises(CampaignError, match="seed"):
+    with pytest.raises(CampaignError, match="seed = 1: expected 0, as in the file"):
         run("--table", "4", "--trials", 4, "--out", out, "--resume", "--seed", 1)
 
 
@@ -109,6 +109,15 @@ def test_failures_of_methods_are_results_and_errors_are_not(tmp_path, capsys, mo
         ("--table", "3", "--experiments", "c", "--payloads", "4lb"),
         ("--table", "3", "--payloads", "4lb,6lb"),
         ("--table", "5", "--methods", "wrong"),
+        ("--table", "5", "--experiments", "a"),
+        ("--table", "5", "--noise", "none"),
+        ("--table", "fig6", "--methods", "ours,conservative"),
+        ("--table", "fig5", "--methods", "grav-pid"),
+        ("--table", "4", "--trials", "2"),
+        ("--table", "4", "--methods", "ours"),
+        ("--table", "4", "--payloads", "4lb"),
+        ("--table", "4", "--experiments", "a"),
+        ("--table", "4", "--law", "armour"),
     ],
 )
 def test_what_there_is_not_is_refused_before_anything_is_made(tmp_path, monkeypatch, arguments):
@@ -118,8 +127,53 @@ def test_what_there_is_not_is_refused_before_anything_is_made(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("table", ["3", "4", "5", "fig6"])
+def test_a_robot_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path, monkeypatch, table):
+    monkeypatch.chdir(tmp_path)
+    for robot in ("nonexist.yaml", "nonexist"):
+        with pytest.raises(ConfigError, match="nonexist"):
+            run("--table", table, "--robot", robot)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_work_cell_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+    def broken(name):
+        raise ConfigError(f"pso_{name}.yaml", "boxes", None, "boxes")
+
+    monkeypatch.setattr(workcell, "load_workcell", broken)
+    with pytest.raises(ConfigError, match="pso_b"):
+        run("--table", "3", "--experiments", "b", "--out", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_titles_are_whole_however_narrow_the_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trial, "run_trial", made_up)
+    given = (
+        "--table",
+        "3",
+        "--experiments",
+        "a",
+        "--payloads",
+        "4lb",
+        "--methods",
+        "ours",
+        "--out",
+        tmp_path,
+    )
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run(*given, "--trials", 1) == 0
+    title = "PSO Table III: the paper's hardware, and 1 simulated repeat"
+    assert title in capsys.readouterr().out.splitlines()
+    assert run(*given, "--trials", 2, "--resume") == 0
+    assert "up to 2 simulated repeats" in capsys.readouterr().out
+
+
 def test_arguments_that_cannot_be_read_end_with_two(capsys):
-    for wrong in (("--table", "6"), ("--table", "3", "--law", "mine"), ("--table", "3", "--trials", "0"), ()):
+    empty = [("--table", "3", name, text) for name in ("--methods", "--payloads") for text in ("", " ", ",")]
+    for wrong in (
+        ("--table", "6"), ("--table", "3", "--law", "mine"), ("--table", "3", "--trials", "0"), (), *empty,
+        ("--table", "3", "--experiments", ","),
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as stop:
             run(*wrong)
         assert stop.value.code == 2

@@ -103,7 +103,14 @@ def test_the_narrow_course_is_left_out_where_its_dumbbell_is():
         ("3", {"methods": ["best"]}, "grav-pid-ours"),
         ("3", {"experiments": ["d"]}, "a, b, c"),
         ("3", {"payloads": ["9lb"]}, "8lb"),
-        ("5", {"methods": ["wrong"]}, "table 5"),
+        ("5", {"methods": ["wrong"]}, "table 5 'wrong': expected some of ours, random"),
+        ("fig6", {"methods": ["wrong"]}, "fig6 'wrong': expected some of ours, random"),
+        ("fig5", {"methods": ["grav-pid"]}, "fig5 'grav-pid': expected some of ours, random, adap-1"),
+        ("3", {"methods": []}, "none given"),
+        ("3", {"payloads": []}, "none given"),
+        ("3", {"experiments": []}, "none given"),
+        ("4", {"methods": ["ours"]}, "no methods"),
+        ("5", {"experiments": ["a"]}, "no experiments"),
     ],
 )
 def test_what_there_is_not_is_refused_with_what_there_is(table, arguments, told):
@@ -178,6 +185,15 @@ def test_the_word_for_a_failure_is_what_weighs_most():
     assert category(judged(reason="identification: no plan")) == "identification"
 
 
+def test_json_has_no_numbers_that_are_none():
+    result = trial("ours", "a")
+    result["placements"][0] |= {"stack_error_mm": np.nan, "margins": [1.0, np.inf, {"x": (np.nan,)}]}
+    told = json.dumps(tables.summary_of({"kind": "task"}, [result]), allow_nan=False)
+    first = json.loads(told)["trials"][0]
+    assert first["stack_error_mm"] is None
+    assert first["margins"] == [1.0, None, {"x": [None]}]
+
+
 # --- Tables IV and V -----------------------------------------------------------------------------------------------
 
 
@@ -195,7 +211,9 @@ def test_motion_by_motion_gives_the_correlations_of_all():
     for h, theirs in TABLE_FOUR.items():
         assert f"{h} " in text
         assert f"{theirs:.4f}" in text
-    assert "nan" in shown(tables.correlation_table(results[:2]))  # no correlation of two
+    few = shown(tables.correlation_table(results[:2]))  # no correlation of two
+    assert "nan" not in few
+    assert f"{TABLE_FOUR[100]:.4f}" in few
 
 
 def test_table_five_has_the_papers_numbers_beside_ours():

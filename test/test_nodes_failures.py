@@ -211,6 +211,11 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
 def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
     cases: dict[str, tuple[str, dict[str, Any], str]] = {
         "type": ("controller", {"seed": "many"}, "seed = 'many': expected a value of type int"),
+        "law": (
+            "controller",
+            {"controller.law": "nonsense"},
+            "controller.law = 'nonsense': expected one of (empty), robust",
+        ),
         "json": ("identifier", {"overrides": "{half"}, "overrides = '{half': expected JSON text"),
         "payload": ("plant", {"payload": "heavy"}, "heavy"),
         "pose": ("plant", {"start_q": "[1, 2]"}, "start_q = '[1, 2]': expected 7 numbers"),

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from safe_sysid.control.design import design_gains
 from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.demo.logs import BRAKING, RunLogs
-from safe_sysid.demo.summarise import timing_notes
+from safe_sysid.demo.run import _success
+from safe_sysid.demo.summarise import not_covered, timing_notes
 from safe_sysid.report.summary import VIOLATION_KINDS
 
 
@@ -307,6 +308,13 @@ def test_timing_that_was_not_kept_is_told() -> None:
         replace(logs, plant=replace(logs.plant, delay=delay, age=late)), r.gains, lockstep=False
     )
     assert "25.0% of torques acted later than timing.hold_max_s" in note
+    outside = replace(logs, plant=replace(logs.plant, delay=delay, age=late))
+    assert not_covered(outside, r.gains, lockstep=False) == np.count_nonzero(late > assume.hold_max)
+    assert not_covered(outside, r.gains, lockstep=True) == not_covered(inside, r.gains, lockstep=False) == 0
+    assert (
+        str(_success(3)) == "every bound held, nothing was violated; 3 late commands not covered by the proof"
+    )
+    assert str(_success(0)) == "every bound held, nothing was violated"
     assert (
         timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True)
         == []

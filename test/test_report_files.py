@@ -232,3 +232,16 @@ def test_a_run_is_over_when_all_of_the_motion_has_been_learnt_from() -> None:
     state.boxes = [box(3)]
     assert state.finished(True)
     assert state.warnings
+
+
+def test_a_run_whose_arm_never_starts_is_given_up() -> None:
+    from safe_sysid.demo.state import NodeStatus
+
+    def told(phase: str, refused: int | None) -> str:
+        values = {"state": phase} | ({} if refused is None else {"refused start: refused": str(refused)})
+        return run_state(nodes={"controller": NodeStatus(1, f"{phase}: joint_2 moves", values)}).start_refused
+
+    assert run_state().start_refused == ""
+    assert told("idle", None) == told("idle", 1) == ""  # it tries again
+    assert told("idle", 10) == "joint_2 moves"
+    assert told("holding", 10) == ""

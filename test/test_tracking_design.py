@@ -130,6 +130,7 @@ def bare_arm(folder: Path, **controller: object) -> RobotModel:
     mass, com = 4.0, np.array([0.2, 0.1, 0.4])
     about = np.diag([0.05, 0.06, 0.04]) + mass * (com @ com * np.eye(3) - np.outer(com, com))
     theta = np.array([mass, *mass * com, *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
+    config["identification"]["acceleration_bound"] = 15  # its stamps have errors: below 14 it is refused
     config["payload"]["prior_lower"] = (theta - 0.01 * np.abs(theta)).tolist()
     config["payload"]["prior_upper"] = (theta + 0.01 * np.abs(theta)).tolist()
     config["controller"] = {

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
 from safe_sysid.campaign.results import CampaignError
@@ -182,12 +183,13 @@ def _start(campaign: Campaign, workers: list[BaseProcess]) -> Connection[Any, An
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     worker = context.Process(target=_work, args=(campaign, theirs), daemon=True)
-    workers.append(worker)
     # Ctrl-C is the parent's business: a worker inherits that it is held back.
+    ensure_running()  # starting the first worker starts this, too, which would let Ctrl-C through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with _OneThread():
             worker.start()
+        workers.append(worker)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()

@@ -13,7 +13,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.laws import LAW_NAMES, make_law
 from safe_sysid.nodes import messages
@@ -50,6 +50,7 @@ class ControllerNode(BaseNode):
         known = ("", *LAW_NAMES)
         self._law_name = choice(self, "controller.law", "", known, "of control; empty for the robot file's")
         self.gains = design_gains(self.model, options.lockstep)
+        check_acceleration(self.model, self.gains)
         self._warm_up()
         self._core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law())
         self._time = TimeBase(options.lockstep)

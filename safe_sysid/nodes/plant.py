@@ -99,6 +99,8 @@ class PlantNode(BaseNode):
         stamp, torque = self._reader.read(msg)
         if self.options.lockstep:
             if stamp != self._stamp:
+                # Too late for a plant that goes on alone, but someone is there again: wait for the next answer.
+                self._answered, self._alone = time.monotonic() if self._alone else self._answered, False
                 raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
             self._answered, self._alone = time.monotonic(), False
             self._advance(torque)

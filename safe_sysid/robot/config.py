@@ -324,9 +324,7 @@ def _check_torque_rate(value: Any) -> Any:
     rate = numbers(positive=True)(value)
     for i, entry in enumerate(np.atleast_1d(rate)):
         if entry > _FASTEST:
-            raise problem(
-                f"at most {_FASTEST:g} N m/s", **({"index": i} if isinstance(rate, tuple) else {})
-            )
+            raise problem(f"at most {_FASTEST:g} N m/s", **({"index": i} if isinstance(rate, tuple) else {}))
     return rate
 
 

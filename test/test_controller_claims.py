@@ -1,0 +1,195 @@
+"""What the controller claims: what is covered, where S or H is not what was assumed, what identification may assume."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_controller import PERIOD
+
+from safe_sysid.control import Controller
+from safe_sysid.control.coverage import Coverage
+from safe_sysid.control.design import check_acceleration, design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import ParameterError
+from safe_sysid.nodes.tick_log import TickLog
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import torque_regressor
+
+STAMP = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def gains(model: RobotModel) -> ControllerGains:
+    return design_gains(model, lockstep=True)
+
+
+def test_what_was_in_force_before_counts_for_what_is_covered(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    """The command before acts for a while, too: its S, its age, and those of a mix that the rate made."""
+    quiet, a = np.full(model.n, 1e-3), gains.assumptions
+
+    def longest(before: list[tuple[float, float]], cuts: list[tuple[float, float]]) -> float:
+        coverage = Coverage(gains)
+        coverage.begin(0.0, quiet)
+        for stamp, s in before:
+            coverage.note(stamp, quiet, s)
+        for stamp, s in cuts:
+            coverage.cut(stamp, s)
+        ages = np.linspace(0.0, 0.02, 20001)
+        return float(max(age for age in ages if coverage.covers(before[-1][0] + age)))
+
+    small, large = (gains.longest_covered_gap(quiet, s) for s in (1.0, a.uncertainty))
+    assert large < small - 1e-3
+    assert longest([(0.001, 1.0), (0.002, 1.0)], []) == pytest.approx(small, abs=2e-6)
+    for before, cuts in (
+        ([(0.001, a.uncertainty), (0.002, 1.0)], []),
+        ([(0.001, np.inf), (0.002, 1.0)], []),  # taking over
+        ([(0.001, 1.0), (0.002, 1.0)], [(0.003, a.uncertainty)]),
+    ):
+        assert longest(before, cuts) == pytest.approx(large, abs=2e-6)
+    late = longest([(0.001, 1.0), (0.015, 1.0)], [])
+    assert late == pytest.approx(gains.longest_covered_gap(quiet, 1.0, 0.014 + a.delay_max), abs=2e-6)
+    assert late < small - 1e-5
+    # A mix goes on to act until the next command that is the law's own does: so does its S.
+    coverage = Coverage(gains)
+    coverage.begin(0.0, quiet)
+    coverage.note(0.001, quiet, 1.0)
+    coverage.cut(0.002, a.uncertainty)
+    assert (coverage.older, coverage.mixed) == (pytest.approx(0.001), a.uncertainty)
+    coverage.note(0.0021, quiet, 1.0)
+    assert not coverage.covers(0.0021 + 0.5 * (small + large))
+    coverage.note(0.0031, quiet, 1.0)
+    assert coverage.covers(0.0031 + 0.5 * (small + large))
+
+
+def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    home, zero = np.array(model.settings.home), np.zeros(model.n)
+    quiet = Controller(model, gains)
+    assert quiet.start(0.0, home, zero) == []
+    quiet.step(PERIOD, home, zero)
+    assert quiet.proved
+    assert not quiet.counts["S above assumed"]
+    far = np.array([1.887, -1.541, -0.236, -0.164, 0.746, 0.708, -0.657])
+    static = torque_regressor(model.kinematics, far, zero, zero)[:, : 10 * model.n]
+    effort = static @ model.arm_prior.mid[: 10 * model.n]
+    for measured_effort in (None, effort):
+        controller = Controller(model, gains)
+        assert controller.start(0.0, far, zero, measured_effort) == []
+        assert not controller.proved  # said at once
+        assert "assumed" in controller.claim.why_not
+        for k in range(1, 4):
+            out = controller.step(k * PERIOD, far, zero)
+            assert out.torque is not None
+            assert not controller.proved
+        assert controller.counts["S above assumed"] == 3
+        assert "9.45 is above the assumed 7.4" in controller.claim.why_not
+    # With a box that leaves S below it is claimed again, but for H, which only a plan's certificate settles.
+    prior = model.arm_prior
+    small = ParameterBox(prior.mid - 1e-3 * prior.rad, prior.mid + 1e-3 * prior.rad, 0, 1)
+    assert controller.offer_box(small, 0.01) is None
+    for k in range(4, 600):
+        controller.step(k * PERIOD, far, zero)
+    assert controller.uncertainty < 1.0
+    assert "inertia" in controller.claim.why_not
+    # Bounds that are reset are the prior's again.
+    seen = controller.counts["S above assumed"]
+    assert controller.reset_box() is None
+    for k in range(600, 1200):
+        controller.step(k * PERIOD, far, zero)
+    assert controller.counts["S above assumed"] > seen
+    assert not controller.proved
+
+
+def test_gains_that_accelerate_beyond_what_identification_assumes_are_refused(gains: ControllerGains) -> None:
+    most, key = float(np.max(gains.acceleration_bound)), "identification.acceleration_bound"
+    check_acceleration(load_robot("kinova_gen3", **{key: 1.01 * most}), gains)
+    with pytest.raises(
+        ParameterError, match=r"identification\.acceleration_bound = .*gains\.acceleration_bound"
+    ):
+        check_acceleration(load_robot("kinova_gen3", **{key: 0.99 * most}), gains)
+    # The error of a stamp is sized with it: then the theorem itself rests on it.
+    dated = load_robot("kinova_gen3", **{key: 0.99 * most, "measurement.stamp_error_s": 1e-9})
+    with pytest.raises(ParameterError, match="acceleration_bound"):
+        design_gains(dated, lockstep=True)
+
+
+def test_movement_that_a_ramp_leaves_costs_no_more_than_is_granted() -> None:
+    """S (1 - s') over all holds of a ramp, the last one and the one after it included: T / 4 + 2 h."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        hold = 1e-3
+        duration = hold * float(rng.choice([rng.uniform(0.1, 3.0), rng.uniform(3.0, 60.0)]))
+        spans = hold * (1.0 if rng.random() < 0.3 else rng.random(4000))
+        ends = np.cumsum(np.broadcast_to(spans, (4000,)))
+        share = np.minimum(ends / duration, 1.0)
+        before = np.concatenate([[0.0], share[:-1]])
+        total = float(np.sum(share * (1.0 - before) * np.broadcast_to(spans, (4000,))))
+        assert total <= duration / 4.0 + 2.0 * hold
+
+
+def test_unequal_k_r_does_not_stretch_what_the_ramp_is_granted() -> None:
+    """|K_r de|_H is at most sqrt(mu) k_max (1 + k_max / k_min) nu: with k_max nu (1 + sqrt(mu)) it is not."""
+    rng, broken = np.random.default_rng(1), 0
+    for _ in range(400):
+        n = int(rng.integers(2, 5))
+        lam, k = rng.uniform(0.5, 2.0, n), rng.uniform(0.2, 6.0, n)
+        mu = float(rng.uniform(1.5, 6.0))
+        x = rng.normal(size=(n, n))
+        q, _ = np.linalg.qr(x)
+        root = np.sqrt(lam)
+        h = root[:, None] * (q * np.where(np.arange(n) < 1, mu, 1.0)) @ q.T * root
+        # e at rest of its own equation for the r that pushes it, r on V = nu^2 / 2 with nu = 1.
+        r = rng.normal(size=(200, n))
+        r /= np.sqrt(np.einsum("ij,jk,ik->i", r, h, r))[:, None]
+        e = rng.normal(size=(200, n))
+        e /= np.linalg.norm(e * root, axis=1, keepdims=True) * k.min()
+        de = (r - k * e) * k
+        size = np.sqrt(np.einsum("ij,jk,ik->i", de, h, de)).max()
+        assert size <= np.sqrt(mu) * k.max() * (1.0 + k.max() / k.min())
+        broken += size > k.max() * (1.0 + np.sqrt(mu))
+    assert broken
+
+
+def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
+    model: RobotModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=STAMP)
+    for name in ("time_ns", "perf_counter_ns"):
+        monkeypatch.setattr(f"safe_sysid.nodes.tick_log.time.{name}", lambda: clock.now)
+    gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
+    core = Controller(model, gains)
+    assert core.start(0.0, home, zero) == []
+    log, bad = TickLog(core, lockstep=False), np.full(model.n, np.nan)
+    for k in range(1, 12):
+        stamp = STAMP + k * 1_000_000
+        out = core.step(1e-3 * k, bad if k in (5, 6, 10) else home, zero)
+        clock.now = stamp + 100_000
+        log.command_sent(stamp, stamp, out.torque is not None)
+        log.add(stamp, out)
+        # In force from 4 ms to 7.1 ms: 3.1 ms old, judged when the next one goes and not before.
+        assert log.covered + log.late == (0 if k < 7 else 1 if k < 11 else 2)
+    core.fault("for the test")
+    core.start(0.02, home, zero)
+    for k in (40, 41):  # nothing was in force between
+        stamp = STAMP + k * 1_000_000
+        if k == 40:
+            core.fault("again")
+            log.command_sent(stamp, stamp, False)
+            core.start(0.0395, home, zero)
+        out = core.step(1e-3 * k, home, zero)
+        clock.now = stamp + 100_000
+        log.command_sent(stamp, stamp, out.torque is not None)
+        log.add(stamp, out)
+    assert log.covered + log.late == 2
