@@ -57,7 +57,7 @@ def cross(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def _to_child(rotation: FloatArray, translation: FloatArray, motion: FloatArray, out: FloatArray) -> None:
+def to_child(rotation: FloatArray, translation: FloatArray, motion: FloatArray, out: FloatArray) -> None:
     """Motion vector (linear, angular) of the parent frame's origin, re-expressed in and at the child frame."""
     wx, wy, wz = motion[3], motion[4], motion[5]
     tx, ty, tz = translation[0], translation[1], translation[2]
@@ -148,14 +148,14 @@ def slotine_li_kernel(
             joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
             if j == 0:
                 base[:] = 0.0
-                _to_child(rot[j], translation[j], base, x[j])
-                _to_child(rot[j], translation[j], base, y[j])
+                to_child(rot[j], translation[j], base, x[j])
+                to_child(rot[j], translation[j], base, y[j])
                 base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
-                _to_child(rot[j], translation[j], base, acc[j])
+                to_child(rot[j], translation[j], base, acc[j])
             else:
-                _to_child(rot[j], translation[j], x[j - 1], x[j])
-                _to_child(rot[j], translation[j], y[j - 1], y[j])
-                _to_child(rot[j], translation[j], acc[j - 1], acc[j])
+                to_child(rot[j], translation[j], x[j - 1], x[j])
+                to_child(rot[j], translation[j], y[j - 1], y[j])
+                to_child(rot[j], translation[j], acc[j - 1], acc[j])
             for i in range(3):
                 x[j, 3 + i] += axis[j, i] * qd[k, j]
                 y[j, 3 + i] += axis[j, i] * qd_a[k, j]
@@ -216,12 +216,12 @@ def momentum_kernel(
             joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
             if j == 0:
                 base[:] = 0.0
-                _to_child(rot[j], translation[j], base, carried[j])
+                to_child(rot[j], translation[j], base, carried[j])
                 base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
-                _to_child(rot[j], translation[j], base, weight[j])
+                to_child(rot[j], translation[j], base, weight[j])
             else:
-                _to_child(rot[j], translation[j], v[j - 1], carried[j])
-                _to_child(rot[j], translation[j], weight[j - 1], weight[j])
+                to_child(rot[j], translation[j], v[j - 1], carried[j])
+                to_child(rot[j], translation[j], weight[j - 1], weight[j])
             for i in range(3):
                 v[j, i] = carried[j, i]
                 v[j, 3 + i] = carried[j, 3 + i] + axis[j, i] * qd[k, j]

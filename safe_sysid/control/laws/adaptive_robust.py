@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.robot.law_settings import AdaptiveRobustSettings
 from safe_sysid.robot.model import RobotModel
@@ -83,11 +84,10 @@ class AdaptiveRobustLaw:
         # z = de + p e is B^T P (e, de) for P = [[K_p + p K_v, p], [p, 1]]: A^T P + P A = -diag(2 p K_p, 2 (K_v - p)).
         self._gains = np.array([s.bandwidth**2, damping, 0.5 * damping, s.rate, s.layer])
         self._first = s.initial_bound
-        self._longest = model.settings.measurement.max_age_s
+        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self._work, self.torque = np.empty((2, model.n)), np.empty(model.n)
         self.estimate = np.array(model.theta_nominal)
         self.rho = s.initial_bound
-        self._last: float | None = None
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget what was learned of the bound.
@@ -98,7 +98,7 @@ class AdaptiveRobustLaw:
             qd: (n,) rad/s.
         """
         self.rho = self._first
-        self._last = None
+        self._elapsed.reset()
 
     def step(
         self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
@@ -112,8 +112,7 @@ class AdaptiveRobustLaw:
             reference: (>= 3, n) desired position, velocity, acceleration.
             model: its ``nominal`` is what is inverted.
         """
-        dt = 0.0 if self._last is None else min(max(t - self._last, 0.0), self._longest)
-        self._last = t
+        dt = self._elapsed.since_last(t)
         self.estimate[:] = model.nominal
         self.rho = _step(
             *self._kin,

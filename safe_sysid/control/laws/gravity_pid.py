@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.robot.config import per_joint
@@ -76,9 +77,8 @@ class GravityPidLaw:
         self.integral_gain = s.integral * self.stiffness if s.K_i is None else per_joint(s.K_i, n)
         limit = s.windup * np.asarray(model.limits.torque)
         self._gains = np.stack([self.stiffness, self.damping, self.integral_gain, limit])
-        self._longest = model.settings.measurement.max_age_s
+        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self.integral, self.torque = np.zeros(model.n), np.empty(model.n)
-        self._last: float | None = None
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Empty the integral.
@@ -89,7 +89,7 @@ class GravityPidLaw:
             qd: (n,) rad/s.
         """
         self.integral[:] = 0.0
-        self._last = None
+        self._elapsed.reset()
 
     def step(
         self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
@@ -103,8 +103,7 @@ class GravityPidLaw:
             reference: (>= 2, n) desired position and velocity.
             model: its ``nominal`` gives gravity.
         """
-        dt = 0.0 if self._last is None else min(max(t - self._last, 0.0), self._longest)
-        self._last = t
+        dt = self._elapsed.since_last(t)
         _step(
             *self._kin,
             self._still,

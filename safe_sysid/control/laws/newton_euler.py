@@ -11,22 +11,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.regressors import friction_sign, joint_rotation
+from safe_sysid.robot.regressors import friction_sign, joint_rotation, to_child
 
 __all__ = ["newton_euler"]
 
 FloatArray = NDArray[np.float64]
-
-
-@njit(cache=True)
-def _to_child(rotation: FloatArray, translation: FloatArray, motion: FloatArray, out: FloatArray) -> None:
-    """Motion (linear, angular) of the parent's origin, re-expressed in and at the child frame."""
-    wx, wy, wz = motion[3], motion[4], motion[5]
-    tx, ty, tz = translation[0], translation[1], translation[2]
-    lx, ly, lz = motion[0] + wy * tz - wz * ty, motion[1] + wz * tx - wx * tz, motion[2] + wx * ty - wy * tx
-    for i in range(3):
-        out[i] = rotation[0, i] * lx + rotation[1, i] * ly + rotation[2, i] * lz
-        out[3 + i] = rotation[0, i] * wx + rotation[1, i] * wy + rotation[2, i] * wz
 
 
 @njit(cache=True)
@@ -98,11 +87,11 @@ def newton_euler(
         if j == 0:
             x[j], y[j] = 0.0, 0.0
             carried[0], carried[1], carried[2] = -gravity[0], -gravity[1], -gravity[2]
-            _to_child(rot[j], translation[j], carried, acc[j])
+            to_child(rot[j], translation[j], carried, acc[j])
         else:
-            _to_child(rot[j], translation[j], x[j - 1], x[j])
-            _to_child(rot[j], translation[j], y[j - 1], y[j])
-            _to_child(rot[j], translation[j], acc[j - 1], acc[j])
+            to_child(rot[j], translation[j], x[j - 1], x[j])
+            to_child(rot[j], translation[j], y[j - 1], y[j])
+            to_child(rot[j], translation[j], acc[j - 1], acc[j])
         for i in range(3):
             x[j, 3 + i] += axis[j, i] * qd[j]
             y[j, 3 + i] += axis[j, i] * qd_a[j]

@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import PassivityAdaptiveSettings
@@ -99,10 +100,9 @@ class PassivityAdaptiveLaw:
         self._kin, self._transition = model.kinematics, model.friction_transition_velocity
         self.K_r, self.K_d = per_joint(s.K_r, n), s.decay * joint_inertia(model)
         self.adaptation = s.rate * np.square(model.arm_prior.rad)
-        self._longest = model.settings.measurement.max_age_s
+        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self._motion, self._regressor = np.empty((5, 1, n)), np.empty((1, n, 14 * n))
         self.estimate, self.torque = np.array(model.arm_prior.mid), np.empty(n)
-        self._last: float | None = None
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the estimate: the next step begins with the nominal parameters.
@@ -112,7 +112,7 @@ class PassivityAdaptiveLaw:
             q: (n,) rad.
             qd: (n,) rad/s.
         """
-        self._last = None
+        self._elapsed.reset()
 
     def step(
         self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
@@ -126,11 +126,9 @@ class PassivityAdaptiveLaw:
             reference: (>= 3, n) desired position, velocity, acceleration.
             model: first estimate (``nominal``) and the box that estimates are projected onto.
         """
-        if self._last is None:
+        if self._elapsed.is_first:
             np.clip(model.nominal, model.mid - model.rad, model.mid + model.rad, out=self.estimate)
-            self._last = t
-        dt = min(max(t - self._last, 0.0), self._longest)
-        self._last = t
+        dt = self._elapsed.since_last(t)
         _step(
             *self._kin,
             q,
