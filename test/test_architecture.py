@@ -19,6 +19,7 @@ ROOMS = (
     "errors",
     "resources",
     "whole_files",
+    "picture_style",
     "intervals",
     "robot",
     "trajectories",

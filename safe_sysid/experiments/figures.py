@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from safe_sysid.experiments.paper import METHOD_NAMES
+from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.whole_files import replacing
 
 __all__ = ["plot_bounds_of_methods", "plot_mass", "plot_tracking"]
 
 FloatArray = NDArray[np.float64]
 
-_INK, _TRUTH, _PRIOR, _LIMIT = "#30363d", "#d1495b", "#eceff3", "#c1121f"
+_TRUTH, _PRIOR, _LIMIT = "#d1495b", "#eceff3", "#c1121f"
 _PALETTE = (
     "#1f6fb4", "#c1121f", "#e08e0b", "#2a9d5c", "#8a4fbe", "#b36fe0",
     "#b5651d", "#d9a066", "#5c6770", "#17a2b8", "#9aa516",
@@ -45,7 +43,7 @@ def plot_mass(
         phases: name to begin and end of what "ours" does, s since the grasp.
         title: of the figure.
     """
-    figure = _figure(9.0, 4.6, title)
+    figure = new_figure(9.0, 4.6, title, title_size=12.0)
     axis = figure.subplots()
     end = max([float(series[-1, 0]) for series in estimates.values()] + [stop for _, stop in phases.values()])
     axis.axhspan(*prior, color=_PRIOR, lw=0, label="Table I")
@@ -56,15 +54,15 @@ def plot_mass(
         axis.step(times, masses, where="post", color=COLOURS[method], lw=1.6, ls=line, label=method)
     low, top = _window([truth, *(mass for series in estimates.values() for mass in series[:, 1])], *prior)
     for name, (start, stop) in phases.items():
-        axis.axvline(start, color=_INK, lw=0.7, ls=":", alpha=0.6)
-        axis.text(0.5 * (start + stop), top, name, ha="center", va="bottom", fontsize=8, color=_INK)
+        axis.axvline(start, color=INK, lw=0.7, ls=":", alpha=0.6)
+        axis.text(0.5 * (start + stop), top, name, ha="center", va="bottom", fontsize=8, color=INK)
     axis.set_ylim(low, top)
     axis.set_xlim(0.0, end)
     axis.set_xlabel("time since the grasp [s]")
     axis.set_ylabel("mass of hand and payload [kg]")
-    _style(axis)
+    style_axis(axis)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_bounds_of_methods(
@@ -83,7 +81,7 @@ def plot_bounds_of_methods(
         truth: (10,).
         title: of the figure.
     """
-    figure = _figure(12.0, 5.6, title)
+    figure = new_figure(12.0, 5.6, title, title_size=12.0)
     axes = figure.subplots(2, 5)
     for i, axis in enumerate(axes.flat):
         axis.axhspan(prior[0][i], prior[1][i], color=_PRIOR, lw=0, label="Table I")
@@ -98,10 +96,10 @@ def plot_bounds_of_methods(
         axis.set_title(
             f"{PAYLOAD_NAMES[i]}  [{PAYLOAD_UNITS[i]}]".replace("^2", "²"), fontsize=10, loc="left"
         )
-        _style(axis)
+        style_axis(axis)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_tracking(
@@ -119,7 +117,7 @@ def plot_tracking(
         title: of the figure.
     """
     rows = max(len(series), 1)
-    figure = _figure(12.0, 2.3 * rows + 1.2, title)
+    figure = new_figure(12.0, 2.3 * rows + 1.2, title, title_size=12.0)
     axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
     for (left, right), (dumbbell, methods) in zip(axes, series.items(), strict=True):
         for method, data in methods.items():
@@ -134,7 +132,7 @@ def plot_tracking(
         left.set_ylim(bottom=1e-4)
         right.set_ylim(bottom=0.0)
         for axis in (left, right):
-            _style(axis)
+            style_axis(axis)
     for axis in axes[-1]:
         axis.set_xlabel("time since the carry began [s]")
     entries: dict[str, Any] = {}
@@ -144,7 +142,7 @@ def plot_tracking(
         figure.legend(
             list(entries.values()), list(entries), loc="outside lower center", ncols=6, frameon=False
         )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _window(values: Sequence[float], lowest: float, highest: float) -> tuple[float, float]:
@@ -152,22 +150,3 @@ def _window(values: Sequence[float], lowest: float, highest: float) -> tuple[flo
     low, high = min(values), max(values)
     room = max(0.25 * (high - low), 1e-3 * (highest - lowest))
     return max(low - room, lowest - room), min(high + room, highest + room)
-
-
-def _figure(width: float, height: float, title: str) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-    figure.suptitle(title, fontsize=12, color=_INK, x=0.01, ha="left")
-    return figure
-
-
-def _style(axis: Axes) -> None:
-    axis.grid(True, color="#d8dde3", lw=0.6)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.tick_params(labelsize=8.5, colors=_INK)
-
-
-def _save(figure: Figure, path: str | Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png")

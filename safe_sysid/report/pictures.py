@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.whole_files import replacing
 
 __all__ = ["plot_bounds", "plot_safety", "plot_torques"]
 
 FloatArray = NDArray[np.float64]
 
-_BOUND, _TRUTH, _LIMIT, _PRIOR, _INK = "#1f6fb4", "#d1495b", "#c1121f", "#eceff3", "#30363d"
+_BOUND, _TRUTH, _LIMIT, _PRIOR = "#1f6fb4", "#d1495b", "#c1121f", "#eceff3"
 _JOINTS = ("#1f6fb4", "#e08e0b", "#2a9d5c", "#8a4fbe", "#b5651d", "#d1609c", "#5c6770", "#9aa516", "#17a2b8")
 _MATH = dict(
     zip(
@@ -55,7 +55,7 @@ def plot_bounds(
         end: s, where the time axis ends.
         title: of the figure.
     """
-    figure = _figure(16.0, 7.2, title)
+    figure = new_figure(16.0, 7.2, title)
     axes = figure.subplots(2, 5, sharex=True)
     times = np.concatenate([[0.0], time, [max(end, float(time[-1]) if len(time) else end)]])
     for i, axis in enumerate(axes.flat):
@@ -74,7 +74,7 @@ def plot_bounds(
                 np.append(time, times[-1]),
                 np.append(nominal[:, i], nominal[-1, i]),
                 where="post",
-                color=_INK,
+                color=INK,
                 lw=1.0,
                 ls=":",
                 label="nominal",
@@ -87,11 +87,11 @@ def plot_bounds(
         unit = PAYLOAD_UNITS[i].replace("^2", "²")
         axis.set_title(f"${_MATH[PAYLOAD_NAMES[i]]}$  [{unit}]", fontsize=11, loc="left")
         axis.set_title(f"{share:.0f} % of prior", fontsize=9, loc="right", color=_BOUND)
-        _style(axis)
+        style_axis(axis)
     for axis in axes[-1]:
         axis.set_xlabel("time [s]")
     _legend(figure, axes.flat[0])
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_torques(
@@ -117,7 +117,7 @@ def plot_torques(
     n = len(joint_names)
     columns = min(4, n)
     rows = math.ceil(n / columns)
-    figure = _figure(4.0 * columns, 2.7 * rows + 1.2, title)
+    figure = new_figure(4.0 * columns, 2.7 * rows + 1.2, title)
     axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, squeeze=False)).ravel()
     kept = _thin(time, applied)
     for j, axis in enumerate(axes):
@@ -131,18 +131,18 @@ def plot_torques(
             axis.axhline(sign * limit, color=_LIMIT, lw=1.3, ls="--", label="limit" if sign > 0 else None)
         _plan_lines(axis, plan_starts)
         axis.plot(time[kept], applied[kept, j], color=_BOUND, lw=1.0, label="torque")
-        axis.axhline(0.0, color=_INK, lw=0.5, alpha=0.4)
+        axis.axhline(0.0, color=INK, lw=0.5, alpha=0.4)
         largest = float(np.max(np.abs(applied[:, j]))) if len(time) else 0.0
         axis.set_ylim(-1.15 * max(limit, largest), 1.15 * max(limit, largest))
         axis.set_xlim(*_span(time))
         axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
         axis.set_title(f"up to {100.0 * largest / limit:.0f} %", fontsize=9, loc="right", color=_BOUND)
-        _style(axis)
+        style_axis(axis)
     for j in range(max(n - columns, 0), n):
         axes[j].set_xlabel("time [s]")
         axes[j].tick_params(labelbottom=True)
     _legend(figure, axes[0])
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_safety(
@@ -169,7 +169,7 @@ def plot_safety(
         plan_starts: s.
         title: of the figure.
     """
-    figure = _figure(12.0, 8.2, title)
+    figure = new_figure(12.0, 8.2, title)
     top, bottom = figure.subplots(2, 1, sharex=True)
     time, distance = clearance
     finite = np.isfinite(distance)
@@ -178,7 +178,7 @@ def plot_safety(
         top.axhspan(-1e3, 0.0, color=_LIMIT, alpha=0.10, lw=0)
         top.axhline(0.0, color=_LIMIT, lw=1.3, ls="--", label="contact")
         if np.any(np.isfinite(certified)):
-            top.plot(time, 1e3 * certified, color=_INK, lw=1.1, ls="-.", label="certified clearance")
+            top.plot(time, 1e3 * certified, color=INK, lw=1.1, ls="-.", label="certified clearance")
         top.plot(time[finite], 1e3 * distance[finite], color=_BOUND, lw=1.4, label="measured clearance")
         k = int(np.argmin(np.where(finite, distance, np.inf)))
         top.plot(time[k], 1e3 * distance[k], "o", color=_BOUND, ms=5)
@@ -197,7 +197,7 @@ def plot_safety(
             bottom.plot(tracking_time[kept], shares, color=_JOINTS[j % len(_JOINTS)], lw=0.9, label=name)
     if len(kept):
         energy = np.maximum(100.0 * energy_share[kept], floor)
-        bottom.plot(tracking_time[kept], energy, color=_INK, lw=1.3, alpha=0.8, label=r"$V / V_{\max}$")
+        bottom.plot(tracking_time[kept], energy, color=INK, lw=1.3, alpha=0.8, label=r"$V / V_{\max}$")
     bottom.set_yscale("log")
     bottom.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     worst = 100.0 * max(float(np.max(position_share, initial=0.0)), float(np.max(energy_share, initial=0.0)))
@@ -207,24 +207,10 @@ def plot_safety(
     for axis in (top, bottom):
         _plan_lines(axis, plan_starts)
         axis.set_xlim(*span)
-        _style(axis)
+        style_axis(axis)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
-    _save(figure, path)
-
-
-def _figure(width: float, height: float, title: str) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-    figure.suptitle(title, fontsize=12.5, color=_INK, x=0.01, ha="left")
-    return figure
-
-
-def _style(axis: Axes) -> None:
-    axis.grid(True, color="#d8dde3", lw=0.6)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.tick_params(labelsize=8.5, colors=_INK)
+    save_figure(figure, path)
 
 
 def _legend(figure: Figure, axis: Axes) -> None:
@@ -244,15 +230,13 @@ def _note(axis: Axes, text: str, point: tuple[float, float], span: tuple[float, 
         textcoords="offset points",
         ha="right" if right else "left",
         fontsize=9,
-        color=_INK,
+        color=INK,
     )
 
 
 def _plan_lines(axis: Axes, starts: Sequence[float]) -> None:
     for i, start in enumerate(starts):
-        axis.axvline(
-            start, color=_INK, lw=0.8, ls=":", alpha=0.55, label="new trajectory" if i == 0 else None
-        )
+        axis.axvline(start, color=INK, lw=0.8, ls=":", alpha=0.55, label="new trajectory" if i == 0 else None)
 
 
 def _span(time: FloatArray) -> tuple[float, float]:
@@ -272,8 +256,3 @@ def _thin(time: FloatArray, values: FloatArray) -> NDArray[np.intp]:
     for rows in stretches:
         kept += [*(rows[0] + np.argmin(values[rows], axis=0)), *(rows[0] + np.argmax(values[rows], axis=0))]
     return np.unique(kept)
-
-
-def _save(figure: Figure, path: str | Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
