@@ -6,7 +6,14 @@ import sys
 from setuptools import find_packages, setup
 
 PACKAGE = "safe_sysid"
-NODES = ("planner", "controller", "identifier", "plant")
+#: Executable to the module of safe_sysid.nodes behind it.
+NODES = {
+    "planner_node": "planner",
+    "controller_node": "controller",
+    "identifier_node": "identifier",
+    "plant_node": "plant",
+    "recorder_node": "bag_recorder",
+}
 SHARED_DIRECTORIES = ("config", "urdf", "launch", "rviz")  # installed under share/safe_sysid when they exist
 
 
@@ -22,6 +29,8 @@ def data_files():
     ]
     for top in SHARED_DIRECTORIES:
         for directory, _, names in sorted(os.walk(top)):
+            if os.path.basename(directory).startswith((".", "_")):
+                continue
             kept = [
                 os.path.join(directory, name) for name in sorted(names) if not name.startswith((".", "_"))
             ]
@@ -31,7 +40,10 @@ def data_files():
     # them into bin, so a wheel carries one-line scripts that hand over.
     if "bdist_wheel" in sys.argv:
         files.append(
-            (os.path.join("lib", PACKAGE), [os.path.join("scripts", "lib", f"{node}_node") for node in NODES])
+            (
+                os.path.join("lib", PACKAGE),
+                [os.path.join("scripts", "lib", executable) for executable in NODES],
+            )
         )
     return files
 
@@ -51,6 +63,7 @@ setup(
     author_email="maintainers@safe-sysid.example",
     license="Apache-2.0",
     packages=find_packages(include=[PACKAGE, f"{PACKAGE}.*"]),
+    package_data={f"{PACKAGE}.schema": ["*.yaml"]},
     data_files=data_files(),
     python_requires=">=3.10",
     install_requires=[
@@ -76,6 +89,7 @@ setup(
             "ros-rclpy[fastrtps]==7.1.6",
             "ros-diagnostic-msgs==5.3.6",
             "ros-geometry-msgs==5.3.6",
+            "ros-lifecycle-msgs==2.0.3",
             "ros-rosgraph-msgs==2.0.3",
             "ros-sensor-msgs==5.3.6",
             "ros-std-msgs==5.3.6",
@@ -92,17 +106,20 @@ setup(
             "colcon-ros>=0.5",
             "cvxpy>=1.5",  # second opinion on semidefinite programs
             "distributed>=2024.2",
+            "example-robot-data>=4.1",  # URDFs of other arms
+            "mcap-ros2-support>=0.5",  # a second reader of our bags
             "mypy>=1.11",
             "ruff>=0.9",
             "setuptools>=68",
             "types-PyYAML",
             "wheel>=0.42",
+            "xacro>=2.0",
         ],
     },
     entry_points={
         "console_scripts": [
             "safe-sysid = safe_sysid.cli:main",
-            *(f"{node}_node = safe_sysid.nodes.{node}:main" for node in NODES),
+            *(f"{executable} = safe_sysid.nodes.{module}:main" for executable, module in NODES.items()),
         ],
     },
     classifiers=[

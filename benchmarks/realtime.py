@@ -225,14 +225,11 @@ def measure(
         foreman = None
         try:
             for name in names:
-                if name == "plant":
-                    for node in nodes.values():
-                        node.await_ready(400.0)
-                nodes[name] = Node(
-                    name, _parameters(name, scheduling, directory, pin), directory, environment, drive
-                )
+                parameters = _parameters(name, scheduling, directory, pin)
+                nodes[name] = Node(name, parameters, directory, environment, drive)
+            for node in nodes.values():  # the controller when it has seen the arm and is active
+                node.await_ready(400.0)
             foreman = Foreman(environment)
-            nodes["plant"].await_ready(60.0)
             foreman.spin(WARM_UP)
             with burning((os.cpu_count() or 1) if load == "burn" or (load != "idle" and not work) else 0):
                 before = {name: node.cpu() for name, node in nodes.items()}
@@ -274,6 +271,8 @@ def _parameters(name: str, scheduling: str, directory: Path, pin: bool) -> dict[
         parameters["realtime"] = {"nice": NICE[name]}
     if name == "plant":
         parameters["payload"] = "8lb"
+    else:
+        parameters["autostart"] = True
     if name == "planner":
         parameters["plans"] = 1000
     return parameters

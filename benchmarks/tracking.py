@@ -67,8 +67,8 @@ class Arm:
         self.pin, self.theta = pin.Model(), theta
         for j in range(n):
             placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-            axis = pin.JointModelRevoluteUnaligned(np.array(kin.axis[j]))
-            self.pin.addJoint(j, axis, placement, model.joint_names[j])
+            kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
+            self.pin.addJoint(j, kind(np.array(kin.axis[j])), placement, model.joint_names[j])
             link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
             self.pin.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
         self.pin.gravity.linear = np.array(kin.gravity)
@@ -104,9 +104,9 @@ class Arm:
 
 
 @functools.cache
-def setting(lockstep: bool, noisy: bool) -> tuple[RobotModel, ControllerGains, Demand, float]:
+def setting(lockstep: bool, noisy: bool, robot: str) -> tuple[RobotModel, ControllerGains, Demand, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
-    model = load_robot("kinova_gen3", **(NOISE if noisy else {}))
+    model = load_robot(robot, **(NOISE if noisy else {}))
     gains = design_gains(model, lockstep)
     loop = Loop(
         model.kinematics, gains.box, gains.assumptions, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
@@ -177,7 +177,9 @@ def worst_corner(
     return best
 
 
-def run(number: int, seed: int, how: str | None = None, duration: float = 0.25) -> dict[str, Any]:
+def run(
+    number: int, seed: int, how: str | None = None, duration: float = 0.25, robot: str = "kinova_gen3"
+) -> dict[str, Any]:
     """One closed loop; shares of the claims' bounds.
 
     Args:
@@ -185,10 +187,11 @@ def run(number: int, seed: int, how: str | None = None, duration: float = 0.25) 
         seed: of the benchmark.
         how: the mistake, of ``BREAKS``.
         duration: s.
+        robot: name or path of its configuration.
     """
     rng = np.random.default_rng([seed, number])
     lockstep, noisy = bool(rng.random() < 0.4), bool(rng.random() < 0.4)
-    model, gains, demand, R1 = setting(lockstep, noisy)
+    model, gains, demand, R1 = setting(lockstep, noisy, robot)
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {

@@ -8,11 +8,20 @@ import pinocchio as pin
 from safe_sysid.robot.model import Kinematics
 
 
-def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model, np.ndarray]:
-    """A chain with random axes, placements and links, rotor inertia and friction; theta is (14 n,)."""
+def random_arm(
+    n: int, rng: np.random.Generator, slides: float = 0.0
+) -> tuple[Kinematics, pin.Model, np.ndarray]:
+    """A chain with random axes, placements and links, rotor inertia and friction; theta is (14 n,).
+
+    ``slides``: chance of a joint to be prismatic, with a travel of up to half a metre.
+    """
     model = pin.Model()
     rotation, translation, axes, theta = [], [], [], []
+    travel = np.tile([-np.inf, np.inf], (n, 1))
     for j in range(n):
+        prismatic = slides > 0.0 and rng.random() < slides
+        if prismatic:
+            travel[j] = rng.uniform(-0.5, 0.3) + np.array([0.0, rng.uniform(0.05, 0.5)])
         axis = rng.normal(size=3)
         axis /= np.linalg.norm(axis)
         quaternion = rng.normal(size=4)
@@ -20,7 +29,8 @@ def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model,
             pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(),
             rng.uniform(-0.4, 0.4, 3),
         )
-        model.addJoint(j, pin.JointModelRevoluteUnaligned(axis), placement, f"joint_{j}")
+        kind = pin.JointModelPrismaticUnaligned if prismatic else pin.JointModelRevoluteUnaligned
+        model.addJoint(j, kind(axis), placement, f"joint_{j}")
         points = rng.normal(scale=0.1, size=(6, 3)) + rng.uniform(-0.1, 0.1, 3)
         masses = rng.uniform(0.1, 1.0, 6)
         com = masses @ points / masses.sum()
@@ -34,7 +44,8 @@ def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model,
         translation.append(placement.translation.copy())
         axes.append(axis)
         theta.append(link.toDynamicParameters())
-    kin = Kinematics(np.array(rotation), np.array(translation), np.array(axes), np.array([0.0, 0.0, -9.81]))
+    gravity = np.array([0.0, 0.0, -9.81])
+    kin = Kinematics(np.array(rotation), np.array(translation), np.array(axes), gravity, travel)
     friction = [
         rng.uniform(0.1, 1.0, n),
         rng.uniform(1.0, 9.0, n),
@@ -42,6 +53,12 @@ def random_arm(n: int, rng: np.random.Generator) -> tuple[Kinematics, pin.Model,
         rng.uniform(-1, 1, n),
     ]
     return kin, model, np.concatenate([*theta, *friction])
+
+
+def positions(kin: Kinematics, rng: np.random.Generator, count: int) -> np.ndarray:
+    """(count, n) anywhere, prismatic joints in their travel."""
+    low = np.where(kin.sliding, kin.travel[:, 0], -3.0)
+    return rng.uniform(low, np.where(kin.sliding, kin.travel[:, 1], 3.0), (count, len(kin.axis)))
 
 
 def mass_matrix(model: pin.Model, q: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.digest import configuration_digest
 from safe_sysid.nodes.messages import JointReader, plan_message, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec
@@ -35,7 +36,7 @@ OVERRIDES: dict[str, Any] = {"planner": {"t_f": 1.0, "t_p": 0.5}}
 CONTROLLER: dict[str, Any] = {
     "await_plans": False,
     "await_bounds": False,
-    "autostart": False,
+    "start_on_activation": False,
     "reference_every": 5,
     "use_sim_time": True,
 }
@@ -69,7 +70,7 @@ class FaultBench:
 
     def __init__(self, model: RobotModel, probe: Probe, controller: NodeProcess) -> None:
         self.model, self.probe, self.controller = model, probe, controller
-        self.stamp = 0
+        self.stamp, self.digest = 0, configuration_digest(model, lockstep=True)
         self.torque: np.ndarray | None = None
         self.answers: dict[int, np.ndarray | None] = {}
         self.hold, reader = np.zeros(model.n), JointReader(model.joint_names)

@@ -55,7 +55,7 @@ def _box(bench: FaultBench, change: str) -> None:
     nominal = box.mid
     if change == "old":  # not the label of the one in force: that is no news
         box = ParameterBox(box.lower, box.mid, epoch, 0) if seq else box
-    bench.bounds.publish(bounds_message(box, nominal))
+    bench.bounds.publish(bounds_message(box, nominal, digest=bench.digest))
     bench.run(5)
 
 
@@ -99,7 +99,8 @@ def _simulated_clock(bench: FaultBench) -> None:
 def _parameters(bench: FaultBench) -> None:
     for name, text in (
         ("controller.law", "armour"),
-        ("overrides", "{}"),
+        ("robot", "other_arm"),
+        ("robot_settings.timing.hold_max_s", "1.0"),
         ("use_sim_time", "false"),
         ("new", "1"),
     ):

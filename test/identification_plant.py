@@ -24,7 +24,8 @@ def pinocchio_model(kin, theta):
     parent = 0
     for j in range(n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-        joint = pin.JointModelRevoluteUnaligned(np.array(kin.axis[j]))
+        kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
+        joint = kind(np.array(kin.axis[j]))
         parent = model.addJoint(parent, joint, placement, f"j{j}")
         link = pin.Inertia.FromDynamicParameters(theta[10 * j : 10 * j + 10])
         model.appendBodyToJoint(parent, link, pin.SE3.Identity())
@@ -142,7 +143,7 @@ def random_arm(rng, n, coulomb=1.0):
     rotation = np.stack([pin.exp3(rng.normal(0, 1.5, 3)) for _ in range(n)])
     axis = rng.normal(size=(n, 3))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
-    kin = Kinematics(rotation, rng.uniform(-0.3, 0.3, (n, 3)), axis, np.array([0.3, -0.2, -9.7]))
+    kin = Kinematics.turning(rotation, rng.uniform(-0.3, 0.3, (n, 3)), axis, np.array([0.3, -0.2, -9.7]))
     theta = np.empty(14 * n)
     for j in range(n):
         points = rng.normal(0, 0.1, (8, 3)) + rng.normal(0, 0.1, 3)

@@ -14,9 +14,8 @@ def pinocchio_model(model: RobotModel, theta: np.ndarray) -> pin.Model:
     kin, out = model.kinematics, pin.Model()
     for j in range(model.n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-        out.addJoint(
-            j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j]
-        )
+        kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
+        out.addJoint(j, kind(np.array(kin.axis[j])), placement, model.joint_names[j])
         mass, com, inertia = com_and_inertia(theta[10 * j : 10 * j + 10])
         out.appendBodyToJoint(j + 1, pin.Inertia(mass, com, inertia), pin.SE3.Identity())
     return out

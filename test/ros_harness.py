@@ -22,16 +22,18 @@ from rclpy.signals import SignalHandlerOptions
 
 #: Longest wait for anything on a busy machine, and for a node that has to compile its kernels first, s.
 PATIENCE, COMPILATION = 100.0, 220.0
+MANAGED = ("controller", "planner", "identifier")
 
 
 class NodeProcess:
-    """One node of the package, with its output in a file."""
+    """One node of the package, its output in a file. Managed nodes become active by themselves, unless told not to."""
 
     def __init__(self, name: str, parameters: dict[str, Any], directory: Path, namespace: str = "") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.name, self._log = name, directory / f"{name}.log"
         file = directory / f"{name}.yaml"
         # JSON is YAML; a file, because a command line would take text in braces for a map.
+        parameters = {**({"autostart": True} if name in MANAGED else {}), **parameters}
         file.write_text(json.dumps({"/**": {"ros__parameters": parameters}}))
         command = [sys.executable, "-m", f"safe_sysid.nodes.{name}", "--ros-args", "--params-file", str(file)]
         command += ["-r", f"__ns:={namespace}"] if namespace else []
@@ -89,7 +91,7 @@ def running(
     """
     shared = {"lockstep": True, "run_dir": str(directory), **common}
     if overrides:
-        shared["overrides"] = json.dumps(overrides)
+        shared["robot_settings"] = overrides
     processes: dict[str, NodeProcess] = {}
     try:
         for name in sorted(nodes, key=lambda name: name == "plant"):

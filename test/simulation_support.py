@@ -26,7 +26,7 @@ def random_arm(
     rng = np.random.default_rng(seed)
     axis = rng.normal(size=(n, 3))
     axis /= np.linalg.norm(axis, axis=1)[:, None]
-    kinematics = Kinematics(
+    kinematics = Kinematics.turning(
         Rotation.random(n, rng=rng).as_matrix(),
         rng.uniform(-0.3, 0.3, (n, 3)),
         axis,

@@ -21,6 +21,7 @@ ROOMS = (
     "whole_files",
     "picture_style",
     "intervals",
+    "schema",  # what may be set, declared once; the robot's settings and the nodes' parameters are made from it
     "robot",
     "trajectories",
     "control",  # before planning: the planner takes the tracking bound from the controller's own synthesis
@@ -28,6 +29,7 @@ ROOMS = (
     "logs",
     "reachability",
     "planning",
+    "new_arm",
     "simulation",
     "episode",
     "campaign",

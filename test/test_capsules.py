@@ -202,7 +202,7 @@ def wrist(offset: float) -> Kinematics:
         np.outer([0.0, 0.5 * np.pi, -0.5 * np.pi, 0.5 * np.pi], [1.0, 0.0, 0.0])
     ).as_matrix()
     steps = np.array([[0.0, 0.0, 0.3], [0.4, 0.0, 0.0], [0.0, 0.0, 0.0], [offset, 0.0, 0.0]])
-    return Kinematics(turn, steps, np.tile([0.0, 0.0, 1.0], (4, 1)), np.zeros(3))
+    return Kinematics.turning(turn, steps, np.tile([0.0, 0.0, 1.0], (4, 1)), np.zeros(3))
 
 
 def test_links_around_one_wrist_centre_are_allowed_to_touch_and_no_others() -> None:

@@ -177,7 +177,6 @@ def test_output_that_would_overwrite(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_declared_bounds_become_overrides_of_every_node() -> None:
-    import json
 
     from safe_sysid.demo.options import DemoOptions, prepare
     from safe_sysid.demo.supervisor import NODES, node_parameters
@@ -190,7 +189,7 @@ def test_declared_bounds_become_overrides_of_every_node() -> None:
     assert (measurement.torque_abs, measurement.torque_rel, measurement.velocity_error) == (0.2, 0.01, 1e-5)
     for node in NODES:
         parameters = node_parameters(setup, node)
-        assert json.loads(parameters["overrides"]) == {
+        assert parameters["robot_settings"] == {
             "measurement": {"torque_abs": 0.2, "torque_rel": 0.01, "velocity_error": 1e-5}
         }
         # What the nodes must find out is told to the plant alone.

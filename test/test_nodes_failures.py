@@ -210,15 +210,19 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
 
 def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
     cases: dict[str, tuple[str, dict[str, Any], str]] = {
-        "type": ("controller", {"seed": "many"}, "seed = 'many': expected a value of type int"),
+        "type": ("controller", {"seed": "many"}, "seed = 'many': expected a whole number"),
         "law": (
             "controller",
             {"controller.law": "nonsense"},
-            "controller.law = 'nonsense': expected one of (empty), robust",
+            "controller.law = 'nonsense': expected one of robust",
         ),
-        "json": ("identifier", {"overrides": "{half"}, "overrides = '{half': expected JSON text"),
+        "json": (
+            "identifier",
+            {"robot_settings": {"timing": {"hold_max_s": "long"}}},
+            "timing.hold_max_s = 'long'",
+        ),
         "payload": ("plant", {"payload": "heavy"}, "heavy"),
-        "pose": ("plant", {"start_q": "[1, 2]"}, "start_q = '[1, 2]': expected 7 numbers"),
+        "pose": ("plant", {"start_q": [1.0, 2.0]}, "start_q = [1.0, 2.0]: expected 7 numbers"),
     }
     started = {
         key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()

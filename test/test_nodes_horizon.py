@@ -45,7 +45,8 @@ class World:
         settings = HorizonSettings(
             lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
         )
-        self.horizon = Horizon(settings, self, self, TimeBase(lockstep), True)  # type: ignore[arg-type]
+        self.horizon = Horizon(settings, self, self, TimeBase(lockstep))  # type: ignore[arg-type]
+        assert self.horizon.start() is None
         self.horizon.on_box(BOX)
 
     # the outlet

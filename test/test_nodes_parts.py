@@ -168,7 +168,7 @@ def test_an_empty_or_absurd_histogram_is_no_problem() -> None:
 
 
 def test_the_recorder_keeps_every_row_beyond_its_first_capacity(tmp_path: Path) -> None:
-    log, stamp = Recorder({"q": 2, "rest": 1}, capacity=4), 1_795_000_000_123_456_789
+    log, stamp = Recorder({"q": 2, "rest": 1}), 1_795_000_000_123_456_789
     rows = np.random.default_rng(0).normal(size=(33, 2))
     for i, row in enumerate(rows):
         log.append(stamp + i, (row, np.array([float(i)])))

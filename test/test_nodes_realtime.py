@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,12 +22,46 @@ from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import load, references
 
+from safe_sysid.demo.domain import own_domain, ros_environment
+from safe_sysid.nodes import realtime
 from safe_sysid.nodes.pacing import Pacer, TimedCommand
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
 from safe_sysid.simulation.plant import BRAKING
 
 PERIOD = 1000
+NODE_THREADS = """
+import os, rclpy
+rclpy.init()
+node = rclpy.create_node("threads_of_a_node")
+print([open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task")])
+"""
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_real_time_shares_no_locks_with_other_processes(lockstep: bool, tmp_path: Path) -> None:
+    """Threads tell: whatever variables the middleware reads, in real time there is none for shared memory."""
+    with own_domain() as domain:
+        environment = ros_environment(domain, tmp_path, lockstep)
+        command = [sys.executable, "-c", NODE_THREADS]
+        told = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+    assert "dds.udp" in told.stdout
+    assert ("dds.shm" in told.stdout) == lockstep
+
+
+@pytest.mark.parametrize(("name", "warned"), [("dds.shm.7000", True), ("dds.udp.7000", False)])
+def test_a_real_time_node_with_shared_memory_says_so(
+    name: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(realtime, "_name", lambda thread: name)
+    monkeypatch.setattr(realtime, "_bound_computation", lambda on_long: None)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
+    monkeypatch.setattr(realtime, "_THROTTLE", Path("/nonexistent"))
+    realtime.Scheduling(realtime.RealtimeOptions(priority=10), told.append).engage(1)
+    assert any("shared memory" in text for text in told) == warned
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), min_size=1, max_size=40))
@@ -127,7 +163,7 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
     the controller may give up in between; then it is started again, as a user would.
     """
     slow = {"measurement": {"max_age_s": 0.5}}
-    common = {"lockstep": False, "run_dir": str(tmp_path), "overrides": json.dumps(slow)}
+    common = {"lockstep": False, "run_dir": str(tmp_path), "robot_settings": slow}
     plant = {"payload": "5lb", "watchdog_s": 0.5, "realtime.priority": 10}
     with running(tmp_path, {"plant": plant}, slow, lockstep=False) as processes, Probe() as probe:
         processes["plant"].wait_ready()

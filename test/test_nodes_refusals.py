@@ -28,6 +28,7 @@ from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.identification import Identifier, Measurements
 from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.digest import configuration_digest
 from safe_sysid.nodes.messages import (
     BoundsAnswer,
     RefusedError,
@@ -89,7 +90,7 @@ class Bench:
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED)
         self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED)
         self.order = np.random.default_rng(0).permutation(n + 2)
-        self.tick = 0
+        self.tick, self.digest = 0, configuration_digest(model, lockstep=True)
 
     def _on_command(self, message: Float64MultiArray) -> None:
         stamp, torque = read_command(message, self.model.n)
@@ -188,7 +189,7 @@ def bad_bounds(bench: Bench) -> list[tuple[str, Float64MultiArray]]:
     other_robot = ParameterBox(box.lower[:14], box.upper[:14])
 
     def message(change: Callable[[Float64MultiArray], object]) -> Float64MultiArray:
-        return edited(bounds_message(box, box.mid), change)
+        return edited(bounds_message(box, box.mid, digest=bench.digest), change)
 
     return [
         ("bad layout", Float64MultiArray()),
@@ -198,10 +199,12 @@ def bad_bounds(bench: Bench) -> list[tuple[str, Float64MultiArray]]:
         ("not finite", message(lambda m: m.data.__setitem__(5, float("nan")))),
         ("bounds out of order", message(lambda m: m.data.__setitem__(0, 1e9))),
         ("bad identity", message(lambda m: setattr(m.layout.dim[0], "label", "one:two"))),
-        ("not accepted", bounds_message(wider, box.mid)),
+        ("other configuration", bounds_message(box, box.mid)),
+        ("other configuration", bounds_message(box, box.mid, 3, "0" + bench.digest[1:])),
+        ("not accepted", bounds_message(wider, box.mid, digest=bench.digest)),
         # Before it has taken anything a controller goes on in the epoch of one before it.
-        *([("not accepted", bounds_message(foreign, box.lower))] if box.seq else []),
-        *([("not accepted", bounds_message(old, box.lower))] if box.seq else []),
+        *([("not accepted", bounds_message(foreign, box.lower, digest=bench.digest))] if box.seq else []),
+        *([("not accepted", bounds_message(old, box.lower, digest=bench.digest))] if box.seq else []),
     ]
 
 
@@ -283,7 +286,7 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
         assert bench.oracle.box.identity == "0:1"
 
         # A new payload: a new epoch for everyone, and the old one's messages are foreign now.
-        old = bounds_message(bench.oracle.box, bench.oracle.box.mid)
+        old = bounds_message(bench.oracle.box, bench.oracle.box.mid, digest=bench.digest)
         client = probe.node.create_client(Trigger, "controller/reset_bounds")
         probe.wait(client.service_is_ready, "the service")
         answer = client.call_async(Trigger.Request())

@@ -65,7 +65,9 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
 ) -> None:
     model = load_robot("kinova_gen3")
     theta_e, empty, loaded = logs(model)
-    node = {"identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "autostart": False}}
+    node = {
+        "identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "start_on_activation": False}
+    }
     with running(tmp_path, node, UPDATE) as processes, Probe() as probe:
         processes["identifier"].wait_ready()
         boxes: list[Any] = []
@@ -110,7 +112,7 @@ def test_a_tare_that_must_not_be_used_is_refused_at_the_start(tmp_path: Path) ->
     cases = {
         "broken": ({"tare_file": str(bad)}, "bad.npz: cannot be read"),
         "missing": (
-            {"overrides": '{"tare": {"file": "/nowhere/tare.npz"}}'},
+            {"robot_settings": {"tare": {"file": "/nowhere/tare.npz"}}},
             "/nowhere/tare.npz: no such file",
         ),
         "method": ({"method": "guess"}, "method = 'guess': expected one of"),

@@ -14,6 +14,8 @@ from safe_sysid.robot.regressors import (
     torque_regressor,
 )
 
+#: Chance of a joint to be prismatic, by seed.
+SLIDES = (0.0, 0.5, 1.0)
 ARMS = [(n, seed) for n in range(1, 10) for seed in range(3)]
 
 
@@ -30,7 +32,7 @@ def friction(theta: np.ndarray, n: int, qd: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("n", "seed"), ARMS)
 def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
     rng = np.random.default_rng(100 * n + seed)
-    kin, model, theta = random_arm(n, rng)
+    kin, model, theta = random_arm(n, rng, SLIDES[seed])
     data = model.createData()
     rotor = theta[12 * n : 13 * n]
     q, qd, qd_a, qdd = rng.uniform(-3, 3, (4, n))
@@ -56,7 +58,7 @@ def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
 @pytest.mark.parametrize(("n", "seed"), ARMS)
 def test_derivative_of_momentum_minus_rate_is_torque(n: int, seed: int) -> None:
     rng = np.random.default_rng(7000 + 100 * n + seed)
-    kin, _, _ = random_arm(n, rng)
+    kin, _, _ = random_arm(n, rng, SLIDES[seed])
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
     h = 1e-3
     t = np.array([-2, -1, 1, 2])[:, None] * h
@@ -70,7 +72,7 @@ def test_derivative_of_momentum_minus_rate_is_torque(n: int, seed: int) -> None:
 def test_skew_symmetry_of_inertia_rate_minus_twice_coriolis() -> None:
     rng = np.random.default_rng(5)
     for n in (2, 5, 7):
-        kin, _, theta = random_arm(n, rng)
+        kin, _, theta = random_arm(n, rng, 0.4)
         theta = theta.copy()
         theta[10 * n :] = 0.0
         q, qd = rng.uniform(-2, 2, (2, n))
@@ -95,7 +97,7 @@ def test_skew_symmetry_of_inertia_rate_minus_twice_coriolis() -> None:
 
 def test_power_balance_without_friction() -> None:
     rng = np.random.default_rng(6)
-    kin, model, theta = random_arm(6, rng)
+    kin, model, theta = random_arm(6, rng, 0.3)
     theta = theta.copy()
     theta[60:72], theta[78:] = 0.0, 0.0  # no friction, rotor inertia stays
     q, qd, qdd = rng.uniform(-1, 1, (3, 6))
@@ -116,7 +118,7 @@ def test_power_balance_without_friction() -> None:
 @pytest.mark.parametrize("n", [1, 4, 9])
 def test_batches_equal_single_evaluations(n: int) -> None:
     rng = np.random.default_rng(n)
-    kin, model, _ = random_arm(n, rng)
+    kin, model, _ = random_arm(n, rng, 0.4)
     q, qd, qd_a, qdd = rng.uniform(-2, 2, (4, 5, n))
     batch = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01)
     rate = momentum_rate_regressor(kin, q, qd, 0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from safe_sysid.robot.parameters import (
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.yaml_file import read_yaml
 
-__all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "prior_around"]
+__all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "prior_around", "with_sliding"]
 
 FloatArray = NDArray[np.float64]
 
@@ -123,7 +123,7 @@ def _kinematics(rng: np.random.Generator, n: int, chain: str) -> Kinematics:
         rotation[:] = np.eye(3)
     gravity = rng.normal(size=3)
     gravity *= 9.81 / np.linalg.norm(gravity)
-    return Kinematics(rotation, translation, axis, gravity)
+    return Kinematics.turning(rotation, translation, axis, gravity)
 
 
 def _rotation(rng: np.random.Generator) -> FloatArray:
@@ -156,6 +156,20 @@ def prior_around(rng: np.random.Generator, arm: TrueArm, place: FloatArray | Non
     not_negative = np.r_[0 : 10 * n : 10, 10 * n : 13 * n]  # masses, Fc, Fv, Ia
     lower[not_negative] = np.minimum(np.maximum(lower[not_negative], 0.0), theta[not_negative])
     return ParameterBox(lower, upper)
+
+
+def with_sliding(arm: TrueArm, sliding: NDArray[np.bool_], q: FloatArray, room: FloatArray) -> TrueArm:
+    """The arm with prismatic joints, whose travel is what positions need and a little room.
+
+    Args:
+        arm: of turning joints, or of the same prismatic ones.
+        sliding: (n,) joints that slide.
+        q: (N, n) positions that they have, m.
+        room: (n,) m beyond these on either side, positive.
+    """
+    travel = np.where(sliding[:, None], np.stack([q.min(axis=0) - room, q.max(axis=0) + room], axis=1), 0.0)
+    travel[~sliding] = -np.inf, np.inf
+    return replace(arm, kinematics=arm.kinematics._replace(travel=travel))
 
 
 @lru_cache(maxsize=1)

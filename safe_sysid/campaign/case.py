@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.campaign.arms import TrueArm, arm_model, draw_arm, prior_around
+from safe_sysid.campaign.arms import TrueArm, arm_model, draw_arm, prior_around, with_sliding
 from safe_sysid.campaign.breaks import Break
 from safe_sysid.campaign.motions import Motion, draw_motion
 from safe_sysid.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
@@ -161,6 +161,10 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     period = 1.0 / s.rate
     count = s.samples
     motion = draw_motion(rng, s.motion, s.joints, (count + 1) * period, period, max(s.transition, 0.005))
+    sliding = generator(seed, index, 14).random(s.joints) < s.prismatic
+    motion = _nearer(motion, sliding)
+    # Travel is told once it is known where the joints really were.
+    arm = with_sliding(arm, sliding, np.zeros((1, s.joints)), np.full(s.joints, 10.0))
     times = period * (np.arange(count + 1) + 0.5 + s.jitter * rng.uniform(-0.5, 0.5, count + 1))
     held = s.simulated and s.source != "link"
     effort = s.effort if s.effort == "sampled" else "held" if held else "mean"
@@ -192,9 +196,12 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     if s.tare and s.effort == "held" and not s.simulated:
         empty_handed = _empty_handed(generator(seed, index, 11), s, arm, levels, gravity)
         largest = np.maximum(largest, empty_handed[1].acceleration)
+    room = 4.0 * levels.position + 2.0 * period * np.abs(record.qd).max(axis=0) + 1e-3
+    places = [record.q] if empty_handed is None else [record.q, empty_handed[1].q]
+    arm = with_sliding(arm, sliding, np.vstack(places), room)
     declared = broken.acceleration * largest * (1.0 + s.margin) + 1e-9
     rng = generator(seed, index, 4)
-    continuous = rng.random(s.joints) < (0.5 if s.continuous else 0.0)
+    continuous = (rng.random(s.joints) < (0.5 if s.continuous else 0.0)) & ~sliding
     beyond = float(options.get("beyond", 1.0))
     return Case(
         s,
@@ -212,6 +219,13 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     )
 
 
+def _nearer(motion: Motion, sliding: NDArray[np.bool_]) -> Motion:
+    """The motion with prismatic joints about the middle of their travel: a start may be metres away else."""
+    coefficients = motion.coefficients.copy()
+    coefficients[:, sliding, 0] -= 0.9 * coefficients[0, sliding, 0]
+    return Motion(motion.knots, coefficients)
+
+
 def _empty_handed(
     rng: np.random.Generator, s: TrialSettings, arm: TrueArm, levels: Levels, gravity: FloatArray
 ) -> tuple[FloatArray, Record]:
@@ -223,6 +237,7 @@ def _empty_handed(
     theta[13 * n :] += 0.005 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], n)
     kind = str(rng.choice(["quintic", "wave", "bang"]))
     motion = draw_motion(rng, kind, n, 121 * period, period, max(s.transition, 0.005))
+    motion = _nearer(motion, arm.kinematics.sliding)
     times: FloatArray = period * (np.arange(120.0) + 0.5)
     return theta, exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
 

@@ -76,7 +76,8 @@ def pinocchio_model(arm: TrueArm, theta: FloatArray, gravity: FloatArray | None 
     model.gravity.linear = np.array(kin.gravity if gravity is None else gravity)
     for j in range(arm.n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-        model.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, f"joint_{j + 1}")
+        kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
+        model.addJoint(j, kind(np.array(kin.axis[j])), placement, f"joint_{j + 1}")
         link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
         model.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
     return model

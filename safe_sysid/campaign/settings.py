@@ -37,6 +37,7 @@ class TrialSettings:
         method: "lp" or "sdp". box, density: whether the payload's box and density are told.
         updates: batches that the log is fed in.
         tare: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
+        prismatic: chance of each joint to slide instead of to turn.
     """
 
     joints: int
@@ -67,6 +68,7 @@ class TrialSettings:
     updates: int
     tare: bool
     certified: bool
+    prismatic: float
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -128,6 +130,7 @@ def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) ->
         "updates": int(pick([1, 2, 3])),
         "tare": bool(rng.random() < 0.06),
         "certified": bool(rng.random() < 0.03),
+        "prismatic": float(generator(seed, index, 13).choice([0.0, 0.4, 1.0], p=[0.8, 0.17, 0.03])),
     }
     if simulated:  # a stable and accurate integration, and errors large against its own
         values |= {

@@ -1,16 +1,20 @@
-"""``safe-sysid config``: robot and scene files."""
+"""``safe-sysid config``: files of robots, scenes and node parameters."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
+from pathlib import Path
+from typing import Any
 
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.arguments import OneLineParser, check_output, non_negative
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
-HELP = "look at robot and scene files"
-DESCRIPTION = None
+HELP = "check, show and make files of settings"
+DESCRIPTION = "Files of robots, scenes and node parameters; every parameter is listed in docs/parameters.md."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,23 +22,178 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action", metavar="ACTION", required=True, parser_class=OneLineParser
     )
+    _check_arguments(actions)
+    _show_arguments(actions)
+    _init_arguments(actions)
+    _reference_arguments(actions)
+
+
+def _joint_value(text: str) -> tuple[str, float]:
+    """``finger=0.02``."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not name or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT=VALUE as in finger_joint=0.02")
+    return name, value
+
+
+def _check_arguments(actions: Any) -> None:
     check = actions.add_parser(
         "check",
-        help="check a robot's or scene's YAML file",
-        description="Reads a robot's file with its URDF, computes gains, judges the start pose; or reads a scene and "
-        "judges its start and goal.",
+        help="check a robot's, scene's or node parameters' YAML file",
+        description="Reads a robot's file with its URDF, computes gains, judges the start pose, and warns of what is "
+        "allowed but probably not meant; or reads a scene and judges its start and goal; or judges a file of node "
+        "parameters (ros__parameters) and the robot as the nodes will have it. Exit status 0: usable, 1: not, "
+        "2: unreadable.",
     )
     check.add_argument("file", help="YAML file, or the name of a packaged one")
     check.add_argument(
         "--robot", default="kinova_gen3", help="that a scene is checked with (default: %(default)s)"
     )
+    check.add_argument("--strict", action="store_true", help="warnings count as errors")
+
+
+def _show_arguments(actions: Any) -> None:
+    show = actions.add_parser(
+        "show",
+        help="show the values that a robot's file comes to",
+        description="Every value in force: what the file says, defaults, and limits of the URDF; with unit, source and "
+        "meaning.",
+    )
+    show.add_argument("file", help="robot's YAML file, or the name of a packaged one")
+    show.add_argument(
+        "--key", action="append", default=[], metavar="KEY", help="only this key or section; may be repeated"
+    )
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--yaml", action="store_true", help="as a complete robot file, with comments")
+    form.add_argument("--json", action="store_true", help="as a list of objects")
+
+
+def _init_arguments(actions: Any) -> None:
+    init = actions.add_parser(
+        "init",
+        help="write a configuration for another arm, from its URDF",
+        description="Writes a commented robot file: limits from the URDF, collision geometry fitted by capsules, "
+        "friction and rotor inertia marked as to be measured, hypotheses of the tracking theorem chosen such that "
+        "gains exist. Then: safe-sysid config check FILE.",
+    )
+    init.add_argument("--urdf", required=True, metavar="FILE", help="URDF file, or package://NAME/PATH")
+    init.add_argument("--out", type=Path, required=True, metavar="FILE", help="YAML file to write")
+    init.add_argument(
+        "--tool-frame", metavar="LINK", help="flange that payloads are gripped at (default: guessed)"
+    )
+    init.add_argument(
+        "--joints", metavar="A,B,...", help="joints of the arm, all others are locked (default: guessed)"
+    )
+    init.add_argument(
+        "--lock",
+        type=_joint_value,
+        action="append",
+        default=[],
+        metavar="JOINT=VALUE",
+        help="position of a joint that is not the arm's, rad or m; may be repeated",
+    )
+    init.add_argument(
+        "--payload-kg", type=non_negative, metavar="KG", help="largest payload (default: guessed)"
+    )
+    init.add_argument(
+        "--package-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder with packages that package:// names; may be repeated",
+    )
+    init.add_argument("--name", help="of the robot (default: that of the file)")
+    init.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+
+
+def _reference_arguments(actions: Any) -> None:
+    reference = actions.add_parser(
+        "reference",
+        help="print the reference page of all parameters",
+        description="The page docs/parameters.md, made from the schema.",
+    )
+    reference.add_argument("--out", type=Path, metavar="FILE", help="write it there")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    actions = {"check": _check, "show": _show, "init": _init, "reference": _reference}
+    return actions[options.action](options)
+
+
+def _check(options: argparse.Namespace) -> int:
     """Check a file; prints what is wrong with it."""
     from safe_sysid.demo.check import check_file
 
-    reasons = check_file(options.file, options.robot, print)
+    warnings = 0
+
+    def say(text: str) -> None:
+        nonlocal warnings
+        warnings += text.startswith("warning: ")
+        print(text)
+
+    reasons = check_file(options.file, options.robot, say)
+    if options.strict and warnings:
+        reasons.append(f"{warnings} warning{'s' if warnings > 1 else ''} (--strict)")
     for reason in reasons:
         print(f"safe-sysid config check: error: {reason}", file=sys.stderr)
     return 1 if reasons else 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from safe_sysid.robot.effective import as_text, commented_yaml, effective_values, select
+    from safe_sysid.robot.loading import load_robot
+    from safe_sysid.robot.scene import config_path
+    from safe_sysid.robot.yaml_file import read_yaml
+
+    path = config_path(options.file, "config")
+    values = select(effective_values(load_robot(options.file), read_yaml(path)), options.key, str(path))
+    if options.json:
+        print(json.dumps([value.as_json() for value in values], indent=1))
+    elif options.yaml:
+        head = f"Every value in force of {path}\n(safe-sysid config show --yaml); in brackets: where it comes from."
+        print(commented_yaml(values, head), end="")
+    else:
+        print(as_text(values))
+    return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from safe_sysid.new_arm import write_configuration
+
+    check_output("--out", options.out)
+    print(f"reading {options.urdf}", flush=True)
+    remarks = write_configuration(
+        options.urdf,
+        options.out,
+        tool_frame=options.tool_frame,
+        joints=options.joints.split(",") if options.joints else None,
+        locked=dict(options.lock),
+        package_dirs=options.package_dir,
+        payload_kg=options.payload_kg,
+        name=options.name,
+        overwrite=options.overwrite,
+        say=lambda text: print(text, flush=True),
+    )
+    for remark in remarks:
+        print(f"remark: {remark}")
+    print(f"wrote {options.out}; next: safe-sysid config check {options.out}")
+    return 0
+
+
+def _reference(options: argparse.Namespace) -> int:
+    from safe_sysid.schema import load_schema
+    from safe_sysid.schema.reference import reference
+
+    text = reference(load_schema())
+    if options.out is None:
+        print(text, end="")
+    else:
+        check_output("--out", options.out)
+        options.out.write_text(text, encoding="utf-8")
+    return 0

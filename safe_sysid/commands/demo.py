@@ -74,6 +74,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=Path, metavar="DIR", help="run directory (default: runs/<date>-<payload>-<seed>)"
     )
+    output.add_argument(
+        "--record", action="store_true", help="write all topics to a rosbag2 bag in the run directory (mcap)"
+    )
+    output.add_argument(
+        "--compression",
+        choices=("none", "zstd"),
+        default="none",
+        help="of the bag's chunks (default: %(default)s)",
+    )
     output.add_argument("--quiet", action="store_true", help="no progress, only the result")
     output.add_argument(
         "--timeout",

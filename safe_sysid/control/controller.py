@@ -173,10 +173,21 @@ class Controller:
         Args:
             reason: for people.
         """
-        self.state, self.reason = ControllerState.FAULT, reason
+        self._end(ControllerState.FAULT, reason)
+        self.counts["fault"] += 1
+
+    def release(self, reason: str) -> None:
+        """Stop commanding an arm that rests: its drives hold it. ``start`` takes it over again.
+
+        Args:
+            reason: for people.
+        """
+        self._end(ControllerState.IDLE, reason)
+
+    def _end(self, state: ControllerState, reason: str) -> None:
+        self.state, self.reason = state, reason
         self._plan = self._next = None
         self._rate.release()
-        self.counts["fault"] += 1
 
     def reset_box(self) -> str | None:
         """Begin a new epoch with the prior (a new payload); at rest only. Returns the reason of a refusal.

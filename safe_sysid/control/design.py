@@ -46,7 +46,8 @@ def design_gains(
 
     Raises:
         ParameterError: no tracking bound exists; the message says what to relax. Or the box is not in the prior. Or
-            stamps have errors and :func:`check_acceleration` fails: the theorem itself rests on it then.
+            stamps have errors and :func:`check_acceleration` fails: the theorem itself rests on it then. Or a prismatic
+            joint's measured position may be too far beyond its limits.
     """
     s, n, prior = model.settings, model.n, model.arm_prior
     if box is not None and (
@@ -85,7 +86,24 @@ def design_gains(
     )
     if stamp > 0.0:
         check_acceleration(model, gains)
+    _check_travel(model, gains)
     return gains
+
+
+def _check_travel(model: RobotModel, gains: ControllerGains) -> None:
+    """The bounds of the dynamics are those within the travel: the state that the law takes must be in it, too.
+
+    Plans keep the true positions of prismatic joints within their limits; the law works at what is measured, ahead.
+    """
+    a, limits, travel = gains.assumptions, model.limits, model.kinematics.travel
+    off = a.position_error + gains.lead * (a.velocity + a.velocity_error)
+    for j in np.flatnonzero(model.sliding):
+        room = min(limits.position_lower[j] - travel[j, 0], travel[j, 1] - limits.position_upper[j])
+        if not off[j] <= room:
+            raise ParameterError(
+                f"{model.joint_names[j]}: the control law may take a position {off[j]:.4g} m beyond the limits: "
+                f"expected at most {room:.4g} m, a share of the range; widen it, or lower measurement.position_error"
+            )
 
 
 def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:
@@ -103,8 +121,9 @@ def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:
     declared = per_joint(model.settings.identification.acceleration_bound, model.n)
     if np.any(gains.acceleration_bound > declared):
         j = int(np.argmax(gains.acceleration_bound / declared))
+        name, unit = model.joint_names[j], model.position_units[j]
         raise ParameterError(
-            f"identification.acceleration_bound = {declared[j]:g} rad/s^2 of {model.joint_names[j]}: expected at least "
+            f"identification.acceleration_bound = {declared[j]:g} {unit}/s^2 of {name}: expected at least "
             f"{gains.acceleration_bound[j]:.4g}, which the tracking bound allows for (gains.acceleration_bound)"
         )
 

@@ -59,12 +59,14 @@ def judge_rest(
     spread = float(np.sum(np.square(gains.K_r * e / gains.r_bound)))
     if energy > gains.V_start or spread > 1.0:
         worst = int(np.argmax(np.abs(qd)))
+        unit = model.position_units[worst]
         reasons.append(
             f"arm not at rest: V(0) may be {energy:.2g} J, expected at most {gains.V_start:.2g} J "
-            f"({model.joint_names[worst]} moves at {qd[worst]:.3g} rad/s)"
+            f"({model.joint_names[worst]} moves at {qd[worst]:.3g} {unit}/s)"
         )
     for j, name in enumerate(model.joint_names):
         lower, upper = model.limits.position_lower[j], model.limits.position_upper[j]
         if not lower < q[j] < upper:
-            reasons.append(f"{name} at {q[j]:.4f} rad: expected inside ({lower:.4f}, {upper:.4f})")
+            unit = model.position_units[j]
+            reasons.append(f"{name} at {q[j]:.4f} {unit}: expected inside ({lower:.4f}, {upper:.4f})")
     return reasons, energy

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from safe_sysid.resources import resource_path
+
 __all__ = ["environment_of", "own_domain", "ros_environment"]
 
 _DOMAINS = 100  # 0 is everyone's; above 101 the ports collide with ephemeral ones
@@ -65,9 +67,15 @@ def ros_environment(domain: int, log_directory: Path, lockstep: bool = True) -> 
         "MKL_NUM_THREADS": "1",
     }
     if not lockstep:
-        # Shared memory blocks a writer for 333 ms (a health check of its port) once or twice a run; UDP never did. In
-        # lock-step that is harmless, and shared memory is half as fast again.
-        environment.setdefault("FASTDDS_BUILTIN_TRANSPORTS", "UDPv4")
+        # In shared memory a 1 kHz loop waits for locks that ordinary processes hold. The range LOCALHOST brings shared
+        # memory with it whatever else is set, so the profile keeps to this machine itself. Lock-step has it: it waits
+        # anyway, and is half as fast again.
+        profile = str(resource_path("config/fastdds/real_time.xml"))
+        environment |= {
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",
+            "FASTRTPS_DEFAULT_PROFILES_FILE": profile,  # Fast DDS 2, and from 3 on:
+            "FASTDDS_DEFAULT_PROFILES_FILE": profile,
+        }
     return environment
 
 

@@ -42,6 +42,8 @@ class DemoOptions:
     position_error: float | None = None
     lockstep: bool = True
     then_goal: bool = False
+    record: bool = False
+    compression: str = "none"
     json_file: Path | None = None
     out: Path | None = None
     quiet: bool = False

@@ -17,6 +17,7 @@ from safe_sysid.demo.logs import RunLogs, read_logs
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
+from safe_sysid.demo.recording import bag_of
 from safe_sysid.demo.state import RunState
 from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
@@ -116,6 +117,9 @@ def _run(setup: Setup, console: Console) -> int:
     console.print(Text(f"{setup.run_dir}: summary.json, {', '.join([*pictures, 'logs'])}"), soft_wrap=True)
     if not options.quiet and any(setup.run_dir.glob("plan_*.json")):
         console.print(Text(f"check bounds and plans with: {_check(setup)}"), soft_wrap=True)
+    if options.record:
+        bag = bag_of(setup)
+        console.print(Text(f"recorded in {bag}; run again with: safe-sysid replay {bag}"), soft_wrap=True)
     if reason:
         print(f"safe-sysid demo: FAILED: {reason}", file=sys.stderr)
     elif end.status == 0:

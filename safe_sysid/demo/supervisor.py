@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
@@ -14,13 +14,18 @@ from safe_sysid.demo.kernels import CompilationNotice
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.processes import ProcessGroup
 from safe_sysid.demo.progress import Progress
+from safe_sysid.demo.recording import RECORDER, recorder_parameters
 from safe_sysid.demo.state import RunState
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["RunClock", "RunFailedError", "node_parameters", "supervise"]
 
-#: The plant comes last: with its first measurement the run begins.
+#: The plant comes last: with its first measurement the controller can take the arm over, and the run begins.
 NODES = ("controller", "planner", "identifier", "plant")
+#: In the order in which they become active: time may begin when all listen.
+MANAGED = ("planner", "identifier", "controller")
+#: How often a controller that refuses to become active is asked again, and for how long, s: the arm may come to rest.
+_AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
 _SILENCE = 120.0  # s of wall time without any news: something hangs
 _ARMS = {"random": "uniform"}
@@ -50,15 +55,18 @@ _REALTIME: dict[str, dict[str, Any]] = {
 
 def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     """ROS parameters of a node. What the hand holds, and how the plant errs, goes to the plant alone."""
+    if node == RECORDER:
+        return recorder_parameters(setup)
     options = setup.options
     parameters: dict[str, Any] = {
         "robot": options.robot,
         "scene": options.scene,
-        "overrides": json.dumps(options.overrides) if options.overrides else "",
         "lockstep": options.lockstep,
         "run_dir": str(setup.run_dir),
         "seed": options.seed,
     }
+    if options.overrides:
+        parameters["robot_settings"] = options.overrides
     if node == "plant":
         arm = _ARMS.get(options.arm, options.arm)
         parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
@@ -94,15 +102,22 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
             f"starting {', '.join(NODES[:-1])} in ROS domain {domain}; look at them with "
             f"ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST ros2 topic list"
         )
-        start(NODES[:-1])
+        start(((RECORDER,) if options.record else ()) + NODES[:-1])
         from safe_sysid.demo.watch import Watcher  # rclpy: while the nodes start
 
         with environment_of(environment):
             watcher = Watcher(state, domain, setup.model.n, options.lockstep)
+            transitions = watcher.transitions(MANAGED)
+        lead = partial(
+            _lead, watcher=watcher, transitions=transitions, group=group, progress=progress, end=deadline
+        )
         try:
             _await_ready(group, progress, deadline)
+            lead(MANAGED, "configure")
             start(NODES[-1:])
             _await_ready(group, progress, deadline)
+            for name in MANAGED:
+                lead((name,), "activate", insist=_INSIST)
             clock.startup = time.monotonic() - began
             progress.say(f"all four work after {clock.startup:.1f} s; the arm is on its own now")
             begin = time.monotonic()
@@ -116,6 +131,48 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
         killed = group.stop()
         if killed:
             progress.say(f"{', '.join(killed)} did not end when asked, and had to be killed")
+
+
+def _lead(
+    names: tuple[str, ...],
+    transition: str,
+    watcher: Any,
+    transitions: Any,
+    group: ProcessGroup,
+    progress: Progress,
+    end: float,
+    insist: float = 0.0,
+) -> None:
+    """Take nodes through a transition, all at once; ask one that refuses again for ``insist`` seconds.
+
+    Raises:
+        ProcessDiedError: a node ended meanwhile.
+        RunFailedError: one does not go there, with its reason; or time-out.
+    """
+    notice, began = CompilationNotice(progress.say), time.monotonic()
+    waiting, told = dict.fromkeys(names, ""), ""
+    for name in names:
+        transitions.ask(name, transition)
+    while waiting:
+        watcher.spin(_POLL)
+        group.check()
+        for name in list(waiting):
+            answer = transitions.answer(name)
+            if answer:
+                del waiting[name]
+                progress.say(f"{name}: {transitions.reasons[name] or f'{transition}: done'}")
+            elif answer is False:
+                told = f"{name}: {transitions.reasons[name]}"
+                if time.monotonic() - began > insist:
+                    raise RunFailedError(told)
+                if told != waiting[name]:
+                    waiting[name] = told
+                    progress.say(f"{told}; asking again")
+                watcher.spin(_AGAIN)
+                transitions.ask(name, transition)
+        if time.monotonic() > end:
+            raise RunFailedError(f"time-out: {', '.join(waiting)} asked to {transition} in vain; {told}")
+        notice.tell(f"waiting for {', '.join(waiting)} to {transition}")
 
 
 def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""The parent's own ROS node: listens. It commands nothing and knows nothing that the nodes do not say."""
+"""The parent's own ROS node: listens, and leads the nodes from state to state. It knows only what they say."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.demo.state import BoxSeen, NodeStatus, PlanSeen, RunState
+from safe_sysid.demo.transitions import Transitions
 
 __all__ = ["Watcher"]
 
@@ -58,6 +59,10 @@ class Watcher:
         listen(Float64MultiArray, "bounds", self._guard(self._on_bounds), _LATCHED)
         listen(JointTrajectory, "plan", self._guard(self._on_plan), _LATCHED)
         self.refused = 0
+
+    def transitions(self, names: tuple[str, ...]) -> Transitions:
+        """To lead managed nodes with; spin meanwhile."""
+        return Transitions(self._node, names)
 
     def close(self) -> None:
         """Leave the network."""
@@ -111,7 +116,7 @@ class Watcher:
         first, second = message.layout.dim
         rows = np.array(message.data, dtype=float).reshape(3, -1)
         part = slice(10 * (self._n - 1), 10 * self._n) if rows.shape[1] == 14 * self._n else slice(0, 10)
-        label = second.label.removeprefix("batch:")
+        label = second.label.partition(";")[0].removeprefix("batch:")
         batch = int(label) if label.isdigit() else None
         seen = self.state.boxes
         if seen and (seen[-1].identity, seen[-1].batch) == (first.label, batch):

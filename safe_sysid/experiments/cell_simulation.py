@@ -288,7 +288,9 @@ class CellSimulation:
         q, qd = self.state
         rotation, position = forward_kinematics(self.model.kinematics, q)
         axes = np.einsum("jab,jb->ja", rotation, self.model.kinematics.axis)
-        return qd @ np.cross(axes, point - position), qd @ axes
+        sliding = self.model.sliding[:, None]
+        linear = np.where(sliding, axes, np.cross(axes, point - position))
+        return qd @ linear, qd @ np.where(sliding, 0.0, axes)
 
     def _solids(self) -> Scene:
         """Everything that the arm could touch, dumbbells by their own solids; those that fall are left out."""

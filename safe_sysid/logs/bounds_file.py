@@ -108,8 +108,9 @@ class _File(StrictModel):
 def prior_digest(model: RobotModel) -> str:
     """SHA-256 over what bounds depend on: joint names, kinematics and prior box; bounds fit only the same arm."""
     digest = hashlib.sha256("\n".join(model.joint_names).encode())
-    box = model.arm_prior
-    for array in (*model.kinematics, box.lower, box.upper):
+    box, kin = model.arm_prior, model.kinematics
+    travel = (kin.travel,) if np.any(kin.sliding) else ()
+    for array in (kin.rotation, kin.translation, kin.axis, kin.gravity, *travel, box.lower, box.upper):
         digest.update(np.ascontiguousarray(array, "<f8").tobytes())
     return digest.hexdigest()
 

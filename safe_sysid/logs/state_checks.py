@@ -74,7 +74,7 @@ def _degrees(log: Log, model: RobotModel, rows: NDArray[np.intp], related: bool)
         high * _DEGREE <= limits.position_upper + slack
     )
     fast = speed > 3.0 * limits.velocity
-    suspects = outside & inside
+    suspects = outside & inside & ~model.sliding
     if related and not np.any(suspects) and np.any(fast) and np.all(speed * _DEGREE <= 1.1 * limits.velocity):
         suspects = fast & ((np.abs(q).max(axis=0) > 4.0 * math.pi) | (speed > 10.0 * limits.velocity))
     out = []
@@ -107,16 +107,16 @@ def _degrees(log: Log, model: RobotModel, rows: NDArray[np.intp], related: bool)
 def _limits(log: Log, model: RobotModel, rows: NDArray[np.intp]) -> list[Finding]:
     m, limits = log.measurements, model.limits
     out = []
-    for name, low, high, unit in (
-        ("q", limits.position_lower, limits.position_upper, "rad"),
-        ("qd", -limits.velocity, limits.velocity, "rad/s"),
-        ("effort", -limits.torque, limits.torque, "N m"),
+    for name, low, high, units in (
+        ("q", limits.position_lower, limits.position_upper, ("rad", "m")),
+        ("qd", -limits.velocity, limits.velocity, ("rad/s", "m/s")),
+        ("effort", -limits.torque, limits.torque, ("N m", "N")),
     ):
         values = getattr(m, name)[rows]
         room = 0.05 * np.where(np.isfinite(high), np.abs(high), 0.0)
         bad = (values < low - room) | (values > high + room)
         for j in np.flatnonzero(bad.any(axis=0)):
-            at = int(np.argmax(bad[:, j]))
+            at, unit = int(np.argmax(bad[:, j])), units[int(model.sliding[j])]
             out.append(
                 Finding(
                     "warning",

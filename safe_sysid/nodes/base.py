@@ -1,4 +1,4 @@
-"""What the four nodes share: callbacks that cannot kill a node, counted refusals, diagnostics, logs at the end."""
+"""What all nodes share: callbacks that cannot kill a node, counted refusals, diagnostics, logs at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,10 +21,22 @@ from std_srvs.srv import Trigger
 
 from safe_sysid.nodes.loop import Loop
 from safe_sysid.nodes.messages import RefusedError
-from safe_sysid.nodes.parameters import CommonOptions
-from safe_sysid.nodes.realtime import Scheduling
+from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
+from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
+from safe_sysid.robot.model import RobotModel
 
-__all__ = ["COMMAND", "ERROR", "HISTORY", "LATCHED", "OK", "STREAM", "WARN", "BaseNode", "measurement_qos"]
+__all__ = [
+    "COMMAND",
+    "ERROR",
+    "HISTORY",
+    "JOURNAL",
+    "LATCHED",
+    "OK",
+    "STREAM",
+    "WARN",
+    "BaseNode",
+    "measurement_qos",
+]
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 LATCHED = QoSProfile(
@@ -37,7 +49,11 @@ STREAM = QoSProfile(depth=500, reliability=ReliabilityPolicy.RELIABLE)
 HISTORY = QoSProfile(
     depth=500, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
-_PERIOD, _RECENT = 0.5, 5.0
+#: What happened, entry by entry, also for a recorder that starts some minutes late.
+JOURNAL = QoSProfile(
+    depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+)
+_RECENT = 5.0
 
 
 def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> QoSProfile:
@@ -54,18 +70,23 @@ class BaseNode(Node):
     Every callback holds ``lock`` while it runs, in whichever thread that is: subclasses need no locks of their own.
 
     Attributes:
+        parameters: that the schema declares for this kind of node.
+        options, values: what they said when the node was started, or configured.
         has_loop: whether the node drives something at 1 kHz when it runs in real time.
     """
 
     has_loop = False
 
+    options: CommonOptions
+    values: Mapping[str, Any]
+    model: RobotModel
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.options = CommonOptions.of(self)
-        self.model = self.options.load_model()
+        self.parameters = NodeParameters(self, name)
         self.lock = threading.RLock()
         self.loop: Loop | None = None
-        self.scheduling = Scheduling(self.options.realtime, self.get_logger().warning)
+        self.scheduling = Scheduling(RealtimeOptions(), self.get_logger().warning)
         self._untold: deque[tuple[bool, str]] = deque(maxlen=1000)
         self.refusals: Counter[str] = Counter()
         self._last_refusal, self._last_refusal_time = "", -1e9
@@ -76,12 +97,27 @@ class BaseNode(Node):
         # Not guarded: writing it all down takes longer than a tick, so the lock is held only where it must be.
         tick = self.guarded("timer", self._tick_diagnostics, locked=False)
         self.create_timer(0.1, tick, clock=self._steady)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Options and model: at once, or (:mod:`safe_sysid.nodes.managed`) when asked to."""
+        self._load()
+
+    def _load(self) -> None:
+        """Parameters, the robot, and what to ask the system's scheduler for."""
+        self.options, self.values = CommonOptions.of(self.parameters), self.parameters.values()
+        self.model = self.options.load_model()
+        self.scheduling = Scheduling(self.options.realtime, self.get_logger().warning)
 
     # -- for subclasses -----------------------------------------------------------------------------------------
 
     def status(self) -> tuple[bytes, str, dict[str, Any]]:
         """Level, one line, and values for /diagnostics."""
         raise NotImplementedError
+
+    def overview(self) -> tuple[bytes, str, dict[str, Any]]:
+        """The same, whatever state the node is in."""
+        return self.status()
 
     def close(self) -> None:
         """Stop work and write logs; called once, whatever happened before."""
@@ -101,6 +137,11 @@ class BaseNode(Node):
         """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
         action = self.guarded(topic, callback)
         self.loop = Loop(self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check)
+
+    @property
+    def full_name(self) -> str:
+        """With the namespace, so that two arms can be told apart: ``left/controller``."""
+        return self.get_fully_qualified_name().lstrip("/")
 
     def loop_thread(self) -> int | None:
         """Native id of the thread whose scheduling matters; None: there is none."""
@@ -212,11 +253,11 @@ class BaseNode(Node):
         self.tell_rest()
         self.scheduling.check()
         now = time.monotonic()
-        if not self._changed and now - self._published < _PERIOD:
+        if not self._changed and now - self._published < self.parameters["diagnostics_period_s"]:
             return
         self._changed, self._published = False, now
         with self.lock:
-            level, text, values = self.status()
+            level, text, values = self.overview()
             refusals = dict(self.refusals)
         values |= {"scheduling": self.scheduling.text}
         if self.scheduling.warnings:
@@ -229,8 +270,8 @@ class BaseNode(Node):
             values["last refusal"] = self._last_refusal
             if now - self._last_refusal_time < _RECENT:
                 level = max(level, WARN)
-        status = DiagnosticStatus(level=level, name=f"{self.get_name()}: safe_sysid", message=text)
-        status.hardware_id = self.model.name
+        status = DiagnosticStatus(level=level, name=f"{self.full_name}: safe_sysid", message=text)
+        status.hardware_id = self.model.name if hasattr(self, "model") else ""
         status.values = [KeyValue(key=str(key), value=str(value)) for key, value in values.items()]
         array = DiagnosticArray(status=[status])
         array.header.stamp = self.get_clock().now().to_msg()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from copy import copy
 
 import numpy as np
 from rclpy.qos import QoSProfile
@@ -12,15 +12,17 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.control.activation import ActivationChecks
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.laws import LAW_NAMES, make_law
+from safe_sysid.control.laws import make_law
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.lockstep import LockstepGate
+from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, RefusedError
-from safe_sysid.nodes.parameters import choice, declare, number, refuse_changes
+from safe_sysid.nodes.rehearsal import rehearse, start_check_of
 from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.tick_log import TickLog
 from safe_sysid.nodes.time_base import TimeBase, to_ns
@@ -29,29 +31,38 @@ from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader
 __all__ = ["ControllerNode", "main"]
 
 
-class ControllerNode(BaseNode):
-    """The loop is driven by the measurement callback; everything else only leaves things for the next tick."""
+class ControllerNode(ManagedNode):
+    """The loop is driven by the measurement callback; everything else only leaves things for the next tick.
+
+    Inactive it listens, judges and commands nothing; in lock-step time stands still until it was active for the first
+    time. Activation takes the arm over, or says why not.
+    """
 
     has_loop = True
 
     def __init__(self) -> None:
         super().__init__("controller")
-        options, settings, n = self.options, self.model.settings, self.model.n
-        self._start_wanted = declare(self, "autostart", True, "start at the first measurement")
-        self._reference_every = number(self, "reference_every", 10, "ticks between references", 1)
-        first_plan = number(self, "first_plan_time", settings.planner.t_p, "lock-step: first hand-over, s")
-        await_plans = declare(self, "await_plans", True, "lock-step: wait for the planner's answers")
-        await_bounds = declare(self, "await_bounds", True, "lock-step: wait for the identifier's answers")
+
+    def configure(self) -> None:
+        """Gains, law, core, rehearsed; topics."""
+        options, settings, n, values = self.options, self.model.settings, self.model.n, self.values
+        self._reference_every = values["reference_every"]
+        self.parameters.on_change("reference_every", self._set_reference_every)
+        self._start_wanted = False
         identification = settings.identification
+        first_plan = values["first_plan_time"] or settings.planner.t_p
         times = (first_plan, settings.planner.t_p, identification.update_s, identification.take_after_s)
         self._gate = LockstepGate(
-            tuple(map(to_ns, times)), options.lockstep and await_plans, options.lockstep and await_bounds
+            tuple(map(to_ns, times)),
+            options.lockstep and values["await_plans"],
+            options.lockstep and values["await_bounds"],
         )
-        known = ("", *LAW_NAMES)
-        self._law_name = choice(self, "controller.law", "", known, "of control; empty for the robot file's")
+        self._law_name = values["controller.law"] or settings.controller.law
         self.gains = design_gains(self.model, options.lockstep)
         check_acceleration(self.model, self.gains)
-        self._warm_up()
+        rehearse(self.model, self.gains, self._make_law)
+        check = start_check_of(options, self.model, self.gains)
+        self._checks = ActivationChecks(self.model, self.gains, check, options.lockstep)
         self._core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law())
         self._time = TimeBase(options.lockstep)
         # In real time the loop's two messages are read and written as bytes.
@@ -62,31 +73,22 @@ class ControllerNode(BaseNode):
         self._nominal = {"": self.model.arm_prior.mid}
         self._latest, self._energy = self._core.box.identity, 0.0
         self._waiting: JointSample | None = None
+        self._newest: JointSample | None = None  # while inactive
         self._answer: Float64MultiArray | bytes | None = None
         self._arrival, self._started_waiting = 0, 0.0
         self._last_stamp, self._plans = 0, 0
         self._start_refused, self._start_tried = "", -1e9
+        self._started, self._was_active = 0, False  # stamp of the measurement that activation began with
         self._state = self._core.state
         self._period_ns = to_ns(settings.timing.period_s)
         self._log = TickLog(self._core, options.lockstep)
         self._topics()
-        refuse_changes(self)
 
     def _make_law(self) -> ControlLaw:
-        name = self._law_name or self.model.settings.controller.law
-        return make_law(name, self.model, self.gains)
+        return make_law(self._law_name, self.model, self.gains)
 
-    def _warm_up(self) -> None:
-        """Rehearse what the loop will do: what it compiles, or reads from a cache, would stall it."""
-        scratch, zero = Controller(self.model, self.gains, law=self._make_law()), np.zeros(self.model.n)
-        home, effort = np.array(self.model.settings.home), zero
-        scratch.start(0.0, home, zero, zero)  # refused, but compiled
-        scratch.start(0.0, home, zero)
-        for k in range(1, 51):  # a blend, and commands that are found again in the efforts
-            out = scratch.step(1e-3 * k, home, zero, effort if k > 1 else None)
-            effort = effort if out.torque is None else out.torque.copy()
-            if k == 1:
-                scratch.offer_box(replace(self.model.arm_prior, seq=1), 1e-3)
+    def _set_reference_every(self, ticks: int) -> None:
+        self._reference_every = ticks
 
     def _topics(self) -> None:
         lockstep = self.options.lockstep
@@ -99,7 +101,7 @@ class ControllerNode(BaseNode):
         self._drive_by_measurements(measurement_qos(lockstep, depth=1))
         self.serve("start", self._serve_start)
         self.serve("stop", self._serve_stop)
-        self.serve("emergency_stop", self._serve_emergency_stop)
+        BaseNode.serve(self, "emergency_stop", self._serve_emergency_stop)  # whatever the node's state
         self.serve("reset_bounds", self._serve_reset)
         self.every(0.1, self._check_patience)
 
@@ -107,6 +109,61 @@ class ControllerNode(BaseNode):
         (self.listen if self.options.lockstep else self.drive)(
             JointState, "joint_states", self._on_measurement, qos
         )
+
+    # -- transitions --------------------------------------------------------------------------------------------
+
+    def examine(self) -> list[str]:
+        """What the measurements of the last half second say against control; they go on coming meanwhile."""
+        with self.lock:
+            checks = copy(self._checks)
+            for name, value in vars(checks).items():
+                if isinstance(value, np.ndarray):
+                    setattr(checks, name, value.copy())
+        return checks.reasons()
+
+    def activate(self) -> list[str]:
+        """Take the arm over with the last measurement, if all start checks allow it."""
+        sample = self._newest
+        if sample is None:
+            return ["no measurement has come on joint_states: expected one (is the arm's driver running?)"]
+        silent = 1e-9 * (time.perf_counter_ns() - self._arrival)
+        if not self.options.lockstep and silent > self.model.settings.measurement.max_age_s:
+            return [f"no measurement for {silent:.3f} s: expected joint_states to go on"]
+        if not self.values["start_on_activation"]:
+            return []
+        now = self._time.seconds(sample.stamp_ns)
+        reasons = self._core.start(now, sample.q, sample.qd, sample.effort)
+        self._started = 0 if reasons else sample.stamp_ns
+        return reasons
+
+    def activated(self) -> None:
+        """In lock-step the measurement that waits is answered now."""
+        sample, self._newest, self._was_active = self._newest, None, True
+        self._checks.forget()
+        self._tell_state()
+        if self.options.lockstep and sample is not None:
+            self._waiting, self._started_waiting = sample, time.monotonic()
+            self._go_on()
+
+    def deactivate(self) -> list[str]:
+        """At rest commands end and the arm's drives hold; in motion it brakes first."""
+        core = self._core
+        if core.state in (ControllerState.TRACKING, ControllerState.BRAKING):
+            core.stop()
+            self._tell_state()
+            return [
+                f"the arm moves ({core.state.value} now): braking along the certified tail, deactivate again at rest"
+            ]
+        self._start_wanted = False
+        core.release("deactivated")
+        self._tell_state()
+        return []
+
+    def deactivated(self) -> None:
+        """What waits for an answer gets none but "nothing is commanded"."""
+        sample, self._waiting = self._waiting, None
+        if sample is not None:
+            self._look_on(sample)
 
     # -- inputs -------------------------------------------------------------------------------------------------
 
@@ -123,8 +180,22 @@ class ControllerNode(BaseNode):
         if not self._last_stamp:
             self._gate.forget_plans(sample.stamp_ns)  # began before this node did
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
+        if not self.active and self._look_on(sample):
+            return
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
+
+    def _look_on(self, sample: JointSample) -> bool:
+        """Inactive: a measurement is judged and commands nothing; returns whether that was all."""
+        if self._newest is None:
+            self.try_soon()
+        self._newest = sample
+        self._checks.add(sample.stamp_ns, time.time_ns(), sample.q, sample.qd, sample.effort)
+        if self.options.lockstep and self._was_active:
+            self._waiting = None
+            self._answer = self._command.fill(sample.stamp_ns, None)
+            self._commands.publish(self._answer)
+        return True
 
     def _time_went_back(self, sample: JointSample) -> bool:
         """Whether a measurement with an older stamp counts: a clock was set back, or the plant began anew."""
@@ -146,7 +217,7 @@ class ControllerNode(BaseNode):
 
     def _say_again(self) -> None:
         """The plant has not heard the last answer, for it was not connected yet."""
-        if self._waiting is None and self._answer is not None:
+        if self.active and self._waiting is None and self._answer is not None:
             self._commands.publish(self._answer)
 
     def _on_plan(self, msg: JointTrajectory) -> None:
@@ -155,6 +226,7 @@ class ControllerNode(BaseNode):
 
     def _on_bounds(self, msg: Float64MultiArray) -> None:
         answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        self.check_digest("the identifier", answer.digest)
         # The identifier works in an epoch of a controller before this one: go on in that.
         if answer.box.epoch > self._core.box.epoch and self._core.resume_epoch(answer.box.epoch):
             self._announce()
@@ -164,7 +236,7 @@ class ControllerNode(BaseNode):
     def _go_on(self) -> None:
         """Answer the measurement that waits, if everything that is due by then is there."""
         sample = self._waiting
-        if sample is None:
+        if sample is None or not self.active:
             return
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
@@ -179,7 +251,11 @@ class ControllerNode(BaseNode):
         self._tick(sample, now)
 
     def _check_patience(self) -> None:
-        if self._waiting is None or time.monotonic() - self._started_waiting < self.options.patience:
+        if (
+            self._waiting is None
+            or not self.active
+            or time.monotonic() - self._started_waiting < self.options.patience
+        ):
             return
         missing = " and ".join(self._gate.missing(self._waiting.stamp_ns))
         self.refuse(
@@ -223,7 +299,7 @@ class ControllerNode(BaseNode):
     def _tick(self, sample: JointSample, now: float) -> None:
         core = self._core
         effort = sample.effort
-        if self._start_wanted and self._try_start(now, sample, effort):
+        if sample.stamp_ns == self._started or (self._start_wanted and self._try_start(now, sample, effort)):
             out = ControllerOutput(None, sample.q)  # the next measurement is the first to be answered
         else:
             out = core.step(now, sample.q, sample.qd, effort)
@@ -234,13 +310,17 @@ class ControllerNode(BaseNode):
         self._log.command_sent(self._arrival, sample.stamp_ns, out.torque is not None)
         if out.announce is not None:
             self._announce()
-        if core.state is not self._state:
-            self.say(f"{self._state.value} -> {core.state.value}: {core.reason}")
-            self._state = core.state
+        self._tell_state()
         if out.torque is not None:
             if sample.stamp_ns // self._period_ns % self._reference_every == 0:
                 self._publish_reference(sample.stamp_ns, out, out.torque)
             self._log.add(sample.stamp_ns, out)
+
+    def _tell_state(self) -> None:
+        core = self._core
+        if core.state is not self._state:
+            self.say(f"{self._state.value} -> {core.state.value}: {core.reason}")
+            self._state = core.state
 
     def _try_start(self, now: float, sample: JointSample, effort: np.ndarray | None) -> bool:
         if abs(now - self._start_tried) < 0.5:
@@ -263,7 +343,7 @@ class ControllerNode(BaseNode):
         if box.seq == 0:
             self._latest = box.identity
         nominal = np.clip(self._nominal.get(box.identity, box.mid), box.lower, box.upper)
-        self._active.publish(messages.bounds_message(box, nominal))
+        self._active.publish(messages.bounds_message(box, nominal, digest=self.digest))
         self.say(f"working with box {box.identity}")
 
     def _serve_start(self) -> str | None:
@@ -295,7 +375,13 @@ class ControllerNode(BaseNode):
         fault = core.state is ControllerState.FAULT
         level = ERROR if fault else WARN if self._start_refused or core.counts else OK
         text = f"{core.state.value}: {self._start_refused or core.reason}"
-        if self._log.ticks and self._waiting is None and silent > 1.0 and not self.options.lockstep:
+        if (
+            self.active
+            and self._log.ticks
+            and self._waiting is None
+            and silent > 1.0
+            and not self.options.lockstep
+        ):
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
         if self._log.late > 0.01 * self._log.ticks:
             level = max(level, WARN)
@@ -315,9 +401,9 @@ class ControllerNode(BaseNode):
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values
 
-    def close(self) -> None:
+    def cleanup(self) -> None:
         """Write ``controller.npz``."""
-        if self.options.run_dir is not None:
+        if self.options.run_dir is not None and hasattr(self, "_log"):
             self._log.save(self.options.run_dir / "controller.npz", self.refusals, self.scheduling.text)
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.nodes.goal_desk import Answer, last_line
-from safe_sysid.nodes.horizon_parts import Asked, HorizonSettings, Offer, Outlet
+from safe_sysid.nodes.horizon_parts import Asked, HorizonSettings, Offer, Outlet, begin_at, failure
 from safe_sysid.nodes.messages import JointSample
 from safe_sysid.nodes.missions import Excitation, Mission, Situation, Task
 from safe_sysid.nodes.solver_link import SolverLink
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.planning.jobs import Step
 from safe_sysid.planning.process import Event
-from safe_sysid.planning.results import PlannerResult, PlanStatus, hand_over_state
+from safe_sysid.planning.results import hand_over_state
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Horizon"]
@@ -60,11 +60,10 @@ class Horizon:
         outlet: Outlet,
         link: SolverLink,
         time_base: TimeBase,
-        autostart: bool,
     ) -> None:
-        """``autostart``: begin with exciting trajectories as soon as the arm holds still."""
+        """Nothing is planned before :meth:`start` or :meth:`go`."""
         self._settings, self._outlet, self._link, self._time = settings, outlet, link, time_base
-        self.mission: Mission | None = self._excitation() if autostart else None
+        self.mission: Mission | None = None
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
         self._boxes: dict[str, ParameterBox] = {}
         self._asked: Asked | None = None
@@ -106,6 +105,14 @@ class Horizon:
         if self._trigger is None and self._asked is None and self._is_time(sample):
             self._trigger = sample
         self._consider()
+
+    def forget_boxes(self) -> None:
+        """Whatever the controller announced: it has another idea of the arm."""
+        self._boxes.clear()
+
+    def set_plans(self, plans: int) -> None:
+        """So many exciting trajectories in a run that is started from now on."""
+        self._settings = replace(self._settings, plans=plans)
 
     def _is_time(self, sample: JointSample) -> bool:
         """At rest for the first plan; at the hand-over to the last plan for the next one."""
@@ -198,7 +205,7 @@ class Horizon:
         else:
             # In lock-step only whole answers count: how far it came depends on the machine.
             best = None if asked.due is None else asked.best
-            self._conclude(asked, best or _failure(last_line(event.text)), mission)
+            self._conclude(asked, best or failure(last_line(event.text)), mission)
 
     def watch(self) -> None:
         """Real time, often: when it is time, what there is is published, whatever the solver does."""
@@ -209,7 +216,7 @@ class Horizon:
             return
         self._reserve = min(self._reserve + _RESERVE, _MOST_RESERVE)
         self._link.process.cancel(_GRACE)  # before anything else is asked
-        self._conclude(asked, asked.best or _failure("nothing certified by the deadline"), mission)
+        self._conclude(asked, asked.best or failure("nothing certified by the deadline"), mission)
 
     def _conclude(self, asked: Asked, step: Step, mission: Mission) -> None:
         self._asked, result, box = None, step.result, asked.situation.box
@@ -218,7 +225,7 @@ class Horizon:
             return
         if start is None:  # the same motion, whenever it begins
             start = time.time_ns() + to_ns(self._settings.margin)
-            result = _begin(result, self._time.seconds(start))
+            result = begin_at(result, self._time.seconds(start))
         if result.plan is not None:
             self.text = self._outlet.publish_plan(start, box, result, mission.purpose)
             self._offered, self.sequence = Offer(result.plan, start), self.sequence + 1
@@ -368,7 +375,9 @@ class Horizon:
             return "planning already"
         self.mission = self._excitation()
         self._rest_until(0 if self._latest is None else self._latest.stamp_ns)
-        self._next_start, self._hopeless = 0, ""
+        # In lock-step the first plan of all begins when the controller awaits it.
+        self._next_start = self._settings.first_ns if self._latest is None else 0
+        self._hopeless = ""
         return None
 
     def stop(self) -> None:
@@ -385,14 +394,3 @@ class Horizon:
             self._tell_none(asked.start_ns, identity)
         elif offered is not None:
             self._tell_none(offered.start_ns + self._settings.t_p_ns, identity)
-
-
-def _begin(result: PlannerResult, start_time: float) -> PlannerResult:
-    """The same plan, from another time on."""
-    return (
-        result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
-    )
-
-
-def _failure(reason: str) -> Step:
-    return Step(PlannerResult(PlanStatus.STOPPED, reasons=(reason,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from safe_sysid.nodes.missions import Situation
 from safe_sysid.nodes.time_base import to_ns
 from safe_sysid.planning.jobs import Step
-from safe_sysid.planning.results import PlannerResult
+from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["Asked", "HorizonSettings", "Offer", "Outlet"]
+__all__ = ["Asked", "HorizonSettings", "Offer", "Outlet", "begin_at", "failure"]
 
 FloatArray = NDArray[np.float64]
 
@@ -100,3 +100,15 @@ class Asked:
     lives: int = 1
     tries: int = 10
     longer: bool = False
+
+
+def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:
+    """The same plan, from another time on, s."""
+    return (
+        result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
+    )
+
+
+def failure(reason: str) -> Step:
+    """What counts as the answer of a solver that gave none."""
+    return Step(PlannerResult(PlanStatus.STOPPED, reasons=(reason,)))

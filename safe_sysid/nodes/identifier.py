@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from geometry_msgs.msg import InertiaStamped
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64MultiArray
+from std_msgs.msg import Float64MultiArray, String
 
 from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
 from safe_sysid.identification.certificates.file import CertificateError
-from safe_sysid.identification.identifier import METHODS
+from safe_sysid.logs.session import IdentifierSession
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, LATCHED, OK, WARN, BaseNode, measurement_qos
-from safe_sysid.nodes.identifier_session import IdentifierSession
+from safe_sysid.nodes.base import ERROR, JOURNAL, LATCHED, OK, WARN, measurement_qos
+from safe_sysid.nodes.digest import difference
+from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.messages import JointSample
-from safe_sysid.nodes.parameters import choice, declare
 from safe_sysid.nodes.payload_message import payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
@@ -34,12 +34,17 @@ __all__ = ["IdentifierNode", "main"]
 _PIECE = 250_000_000
 
 
-class IdentifierNode(BaseNode):
+class IdentifierNode(ManagedNode):
     """Callbacks only collect; equations and linear programs are the worker's, in the order of the data."""
 
     def __init__(self) -> None:
+        self._worker: Worker | None = None
         super().__init__("identifier")
-        self._running = declare(self, "autostart", True, "identify from the first measurement on")
+
+    def configure(self) -> None:
+        """Prior, tare and known bounds; rehearsed; topics."""
+        self._running = False
+        self._journal = self.create_publisher(String, "~/journal", JOURNAL)
         self._session = self._new_session()
         self._warm_up()
         self._time = TimeBase(self.options.lockstep)
@@ -54,38 +59,58 @@ class IdentifierNode(BaseNode):
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
-        qos = measurement_qos(
-            self.options.lockstep, depth=2000, history=True
-        )  # late callbacks must not lose samples
+        # Late callbacks must not lose samples.
+        qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
         self.listen(JointState, "joint_states", self._on_measurement, qos)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
         self.serve("tare_start", self._start_tare)
         self.serve("tare_finish", self._finish_tare)
-        if self._session.known is not None:
-            self._publish(self._session.standing(), None, None, 0.0)
 
     def _new_session(self) -> IdentifierSession:
-        tare_file = declare(self, "tare_file", "", "tare to use, and to write; empty for the robot file's")
-        known = ("", *METHODS)
-        method = choice(self, "method", "", known, "of bounding, empty for the robot file's")
-        directory = declare(self, "certificates", "", "directory for certificates; empty for run_dir")
-        temperature = declare(
-            self, "temperature", math.nan, "degrees Celsius, to judge a tare; nan: not known"
-        )
-        bounds_file = declare(
-            self, "bounds_file", "", "proved bounds of what is in the hand now, of `safe-sysid identify`"
-        )
-        run_dir = self.options.run_dir
+        values, run_dir = self.values, self.options.run_dir
+
+        def path(name: str) -> Path | None:
+            return None if values[name] is None else Path(values[name])
+
         return IdentifierSession(
             self.model,
-            method or None,
-            Path(tare_file) if tare_file else None,
-            Path(directory) if directory else run_dir,
+            values["method"],
+            path("tare_file"),
+            path("certificates") or run_dir,
             run_dir,
-            temperature if math.isfinite(temperature) else None,
-            Path(bounds_file) if bounds_file else None,
+            values["temperature"],
+            path("bounds_file"),
+            tell=self._tell_journal,
         )
+
+    def _tell_journal(self, entry: str) -> None:
+        """What the session does, in the order in which it does it: what a replay needs (docs/recording.md)."""
+        self._journal.publish(String(data=entry))
+
+    def files(self) -> dict[str, Path | None]:
+        """Tare and known bounds."""
+        tare = self.values["tare_file"] or self.model.settings.tare.file
+        files = {"tare_file": tare, "bounds_file": self.values["bounds_file"]}
+        return {name: Path(file) if file else None for name, file in files.items()}
+
+    # -- transitions --------------------------------------------------------------------------------------------
+
+    def activate(self) -> list[str]:
+        """Identify from the next measurement on, unless the controller works with another configuration."""
+        return self.foreign
+
+    def activated(self) -> None:
+        """What is known of the payload before the first measurement is told at once."""
+        if self._session.known is not None and self._latest is None:
+            self._publish(self._session.standing(), None, None, 0.0)
+        if self.values["start_on_activation"]:
+            self._run(True)
+
+    def deactivate(self) -> list[str]:
+        """Take in nothing more; bounds stand."""
+        self._run(False)
+        return []
 
     def _warm_up(self) -> None:
         """Compile (or load) the kernels with an arm that stands still."""
@@ -98,8 +123,10 @@ class IdentifierNode(BaseNode):
 
     def _on_measurement(self, msg: JointState) -> None:
         sample = self._reader.read(msg)
-        if not self._running or (self.options.lockstep and sample.stamp_ns == self._last_stamp):
-            return  # in lock-step the plant says again what was not answered
+        if not (self.active and self._running) or self.foreign:
+            return
+        if self.options.lockstep and sample.stamp_ns == self._last_stamp:
+            return  # the plant says again what was not answered
         self._last_stamp = sample.stamp_ns
         if not self._batch_end:
             self._time.seconds(sample.stamp_ns)
@@ -112,26 +139,32 @@ class IdentifierNode(BaseNode):
     def _hand_over(self, now: int) -> None:
         """Give the worker what there is; at the end of a batch also the order to update."""
         samples, self._samples = self._samples, []
-        self._worker.submit(partial(self._add, samples))
+        self._submit(partial(self._add, samples))
         self._piece_end = now + _PIECE
         while now >= self._batch_end:
-            self._worker.submit(partial(self._update, self._batch, now))
+            self._submit(partial(self._update, self._batch, now))
             self._batch, self._batch_end = self._batch + 1, self._batch_end + self._update_ns
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        if self._worker is not None:
+            self._worker.submit(job)
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """A new epoch: the controller was told that the hand holds something else now."""
-        box = messages.read_bounds(msg, self.model.arm_prior.size).box
-        epoch = box.epoch
+        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        self._samples = self._samples if not difference(answer.digest, self.digest) else []
+        self.check_digest("the controller", answer.digest)
+        box, epoch = answer.box, answer.box.epoch
         if epoch > self._epoch:
             self._epoch, self._samples, self._tare_wanted = epoch, [], False
-            self._worker.submit(partial(self._reset, epoch))
+            self._submit(partial(self._reset, epoch))
         if epoch == self._epoch and box.seq:
-            self._worker.submit(partial(self._resume, box))
+            self._submit(partial(self._resume, box))
 
     def _run(self, running: bool) -> str | None:
         self._running, self._samples = running, []
         if running:
-            self._worker.submit(self._session.start)
+            self._submit(self._session.start)
         return None
 
     def _start_tare(self) -> str | None:
@@ -140,7 +173,7 @@ class IdentifierNode(BaseNode):
         reason = self._session.why_no_tare(starting=True)
         if reason is None:
             self._tare_wanted, self._running, self._samples = True, True, []
-            self._worker.submit(self._session.start_tare)
+            self._submit(self._session.start_tare)
         return reason
 
     def _finish_tare(self) -> str | None:
@@ -148,8 +181,8 @@ class IdentifierNode(BaseNode):
             return self._session.why_no_tare(starting=False) or "refused: no tare was started"
         self._tare_wanted = False
         samples, self._samples = self._samples, []
-        self._worker.submit(partial(self._add, samples))
-        self._worker.submit(self._make_tare)
+        self._submit(partial(self._add, samples))
+        self._submit(self._make_tare)
         return None
 
     # -- in the worker ------------------------------------------------------------------------------------------
@@ -163,12 +196,12 @@ class IdentifierNode(BaseNode):
             return
         stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples], dtype=float)
         q, qd, effort = (np.array([sample[i] for sample in samples], dtype=float) for i in (1, 2, 3))
-        self._session.add(Measurements(stamps, q, qd, effort))
+        self._session.add(Measurements(stamps, q, qd, effort), self._time.origin_ns)
 
     def _update(self, batch: int, stamp_ns: int) -> None:
         began = time.monotonic()
         try:
-            result = self._session.update()
+            result = self._session.update(batch)
         except CertificateError as error:  # what could not be written was proved all the same
             self.refuse("certificate", "not written", str(error))
             result = self._session.standing()
@@ -190,7 +223,7 @@ class IdentifierNode(BaseNode):
         box = result.box
         nominal = box.mid.copy()
         nominal[box.payload_slice] = result.nominal
-        self._bounds.publish(messages.bounds_message(box, nominal, batch))
+        self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
         payload = payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
         if payload is not None:
             self._payload.publish(payload)
@@ -232,9 +265,12 @@ class IdentifierNode(BaseNode):
             return WARN, f"{_mass(result)}; {session.slack.text()}", values
         return level, _mass(result) if level == OK else result.message, values
 
-    def close(self) -> None:
+    def cleanup(self) -> None:
         """Write ``identifier.json``, and the log that the certificates name."""
-        self._worker.stop()
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        worker.stop()
         self._session.close()
         if self.options.run_dir is None:
             return

@@ -5,6 +5,7 @@ Joints are matched by name, never by index. Reading raises :class:`RefusedError`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ FloatArray = NDArray[np.float64]
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
+#: Of the second dimension of bounds.
+_LABEL = re.compile(r"(?:batch:([0-9]{1,9}))?(?:(?(1);)digest:([0-9A-Za-z_.,=-]{1,1000}))?")
 _MAX_STAMP = (2**31 - 1) * _SECOND
 #: Between two plans that a planner announces, ns.
 _LONGEST_PAUSE = 600 * _SECOND
@@ -333,20 +336,30 @@ def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class BoundsAnswer:
-    """A box, the nominal parameters (P,) in it, and the number of the identifier's batch, None if not said."""
+    """A box, and what is said about it.
+
+    Attributes:
+        box: of all parameters.
+        nominal: (P,) in it.
+        batch: number of the identifier's; None if not said.
+        digest: of the sender's configuration (:mod:`safe_sysid.nodes.digest`); "" if not said.
+    """
 
     box: ParameterBox
     nominal: FloatArray
     batch: int | None
+    digest: str = ""
 
 
-def bounds_message(box: ParameterBox, nominal: FloatArray, batch: int | None = None) -> Float64MultiArray:
-    """Rows lower, nominal, upper; the labels of the two dimensions are ``epoch:seq`` and, if given, ``batch:m``."""
+def bounds_message(
+    box: ParameterBox, nominal: FloatArray, batch: int | None = None, digest: str = ""
+) -> Float64MultiArray:
+    """Rows lower, nominal, upper; labels of the two dimensions: ``epoch:seq``, and ``batch:m;digest:..`` if given."""
     msg = Float64MultiArray()
     size = box.size
     msg.layout.dim = [
         MultiArrayDimension(label=box.identity, size=3, stride=3 * size),
-        MultiArrayDimension(label="" if batch is None else f"batch:{batch}", size=size, stride=size),
+        MultiArrayDimension(label=_label(batch, digest), size=size, stride=size),
     ]
     msg.data = np.concatenate([box.lower, nominal, box.upper]).tolist()
     return msg
@@ -368,12 +381,7 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     if found != expected:
         raise RefusedError("bad layout", f"sizes, strides and length {found}: expected {expected}")
     epoch, seq = _identity(dim[0].label)
-    batch, label = None, dim[1].label
-    if label:
-        digits = label.removeprefix("batch:")
-        if not label.startswith("batch:") or not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-            raise RefusedError("bad label", f"{label[:40]!r}: expected 'batch:m' or nothing")
-        batch = int(digits)
+    batch, digest = _read_label(dim[1].label)
     lower, nominal, upper = np.array(msg.data).reshape(3, size)
     if not np.all(np.isfinite(msg.data)):
         raise RefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
@@ -388,7 +396,21 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
             box = ParameterBox(lower, upper, epoch, seq)
     except (ParameterError, FloatingPointError) as error:
         raise RefusedError("bad bounds", str(error)) from None
-    return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch)
+    return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch, digest)
+
+
+def _label(batch: int | None, digest: str) -> str:
+    return ";".join(([] if batch is None else [f"batch:{batch}"]) + ([f"digest:{digest}"] if digest else []))
+
+
+def _read_label(label: str) -> tuple[int | None, str]:
+    """Batch and digest, each if it is said."""
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        raise RefusedError(
+            "bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing"
+        )
+    return None if match[1] is None else int(match[1]), match[2] or ""
 
 
 def _identity(text: str) -> tuple[int, int]:

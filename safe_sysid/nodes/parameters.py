@@ -1,84 +1,255 @@
-"""ROS parameters of the nodes: declared with a description, read once at the start, judged like a configuration."""
+"""ROS parameters of the nodes: declared from the schema, judged like a configuration, changed where that is sound."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import difflib
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any
 
-from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rcl_interfaces.msg import SetParametersResult
 from rclpy.node import Node
-from rclpy.parameter import Parameter
+from rclpy.parameter import Parameter as RosParameter
 
-from safe_sysid.errors import ConfigError
+from safe_sysid.errors import ConfigError, SafeSysIdError
+from safe_sysid.nodes.descriptors import node_descriptor, settings_parameters
 from safe_sysid.nodes.realtime import RealtimeOptions
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.overrides import SETTINGS, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.schema import Parameter, Schema, SchemaError, load_schema
+from safe_sysid.schema.parameter import WHEN
 
-__all__ = ["CommonOptions", "choice", "declare", "number", "numbers", "refuse_changes"]
+__all__ = ["CommonOptions", "NodeParameters"]
+
+#: Parameters that every ROS node has, or whose meaning is not the node's.
+_NOT_OURS = ("use_sim_time", "qos_overrides", "start_type_description_service", SETTINGS)
 
 
-_Number = TypeVar("_Number", int, float)
+class NodeParameters:
+    """All parameters of a node, as ``schema/parameters.yaml`` declares them, and the robot's settings in force.
 
-
-def declare(node: Node, name: str, default: Any, description: str) -> Any:
-    """Declare a read-only parameter and return its value, of the default's type.
-
-    Raises:
-        ConfigError: a value of another type.
+    Attributes:
+        kind: of the node: ``controller``, ``planner``, ``identifier``, ``plant`` or ``recorder``.
+        state: of the lifecycle, set by the node: what is declared as ``configure`` changes in ``unconfigured`` only.
     """
-    descriptor = ParameterDescriptor(description=description, read_only=True, dynamic_typing=True)
-    value = node.declare_parameter(name, default, descriptor).value
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if type(value) is not type(default):
-        raise _wrong(node, name, value, f"a value of type {type(default).__name__} ({description})")
-    return value
+
+    def __init__(self, node: Node, kind: str) -> None:
+        """Declare everything; what was given at the start (``-p``, parameter files, launch) is judged here.
+
+        Raises:
+            ConfigError: a value of the wrong type or out of range, or a name that looks misspelt.
+        """
+        schema = load_schema()
+        self.kind, self.state = kind, "unconfigured"
+        self._node, self._managed = node, schema.is_managed(kind)
+        self._declared = {parameter.path: parameter for parameter in schema.node(kind)}
+        self._checks: dict[str, Callable[[Any], object]] = {}
+        self._callbacks: dict[str, Callable[[Any], object]] = {}
+        # rclpy has no other way to ask what was given for names that are not declared (yet).
+        self._given: dict[str, RosParameter] = dict(node._parameter_overrides)
+        self._settings: list[str] = []
+        self._refuse_misspelt(schema)
+        for parameter in self._declared.values():
+            self._declare(parameter)
+        node.add_pre_set_parameters_callback(self._convert)
+        node.add_on_set_parameters_callback(self._judge)
+        node.add_post_set_parameters_callback(self._tell)
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        """The value in force; None where the default stands for something else (``unset`` in the schema)."""
+        parameter, value = self._declared[name], self._node.get_parameter(name).value
+        value = list(value) if parameter.type == "floats" else value
+        return None if parameter.unset and parameter.is_default(value) else value
+
+    def values(self) -> Mapping[str, Any]:
+        """All values in force, by name; see :meth:`__getitem__`.
+
+        Raises:
+            ConfigError: a value that a check of the node (:meth:`check`) refuses.
+        """
+        values = {name: self[name] for name in self._declared}
+        for name, judge in self._checks.items():
+            if values[name] is not None:
+                self._try(judge, name, values[name])
+        return MappingProxyType(values)
+
+    def check(self, name: str, judge: Callable[[Any], object]) -> None:
+        """Have values judged by the node too: ``judge`` raises a :class:`SafeSysIdError` for what it cannot use.
+
+        Args:
+            name: of a parameter.
+            judge: gets a new value before it comes into force; never None.
+        """
+        self._checks[self._declared[name].path] = judge
+
+    def on_change(self, name: str, callback: Callable[[Any], object]) -> None:
+        """Call with the new value (None: unset) when it has come into force.
+
+        Args:
+            name: of a parameter that is declared as live.
+            callback: runs in the executor's thread, and must not fail.
+
+        Raises:
+            SchemaError: the parameter never changes while the node works.
+        """
+        if self._declared[name].when != "live":
+            raise SchemaError(f"{name}: {self._declared[name].when}: expected a live parameter")
+        self._callbacks[name] = callback
+
+    def _try(self, judge: Callable[[Any], object], name: str, value: object) -> None:
+        try:
+            judge(value)
+        except SafeSysIdError as error:
+            raise self._wrong(name, value, str(error)) from error
+
+    def _wrong(self, name: str, value: object, expected: str) -> ConfigError:
+        return ConfigError(f"parameters of {self._node.get_name()}", name, value, expected)
+
+    @property
+    def realtime(self) -> RealtimeOptions:
+        """What the node asks the system's scheduler for.
+
+        Raises:
+            ConfigError: a list of processors that is none, or a nice node with real-time priority.
+        """
+        priority, nice, text = (self[f"realtime.{name}"] for name in ("priority", "nice", "cpus"))
+        if priority and nice:
+            raise self._wrong("realtime.nice", nice, "0 beside a realtime.priority")
+        try:
+            cpus = tuple(sorted({int(part) for part in text.split(",")})) if text else ()
+        except ValueError:
+            raise self._wrong("realtime.cpus", text, "whole numbers, as 0,1") from None
+        if any(cpu < 0 for cpu in cpus):
+            raise self._wrong("realtime.cpus", text, "whole numbers from 0, as 0,1")
+        return RealtimeOptions(priority, nice, cpus, self["realtime.lock_memory"])
+
+    # -- the robot's settings -----------------------------------------------------------------------------------
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What ``robot_settings.*`` given at the start says, as :func:`safe_sysid.robot.load_robot` takes it."""
+        prefix = f"{SETTINGS}."
+        given = {name: given.value for name, given in self._given.items() if name.startswith(prefix)}
+        return overrides_of({name.removeprefix(prefix): value for name, value in given.items()})
+
+    def declare_settings(self, model: RobotModel) -> None:
+        """Show the settings in force as read-only parameters ``robot_settings.<section>.<key>``.
+
+        Args:
+            model: the robot, overrides included; the settings of an earlier call are forgotten.
+        """
+        self.undeclare_settings()
+        entries = settings_parameters(model)
+        self._settings = [f"{SETTINGS}.{name}" for name, _, _ in entries]
+        self._node.declare_parameters(SETTINGS, entries, ignore_override=True)
+
+    def undeclare_settings(self) -> None:
+        """Show no settings: the node is unconfigured."""
+        for name in self._settings:
+            self._node.describe_parameter(name).read_only = False  # the stored one: else it cannot go
+            self._node.undeclare_parameter(name)
+        self._settings = []
+
+    # -- declaring ----------------------------------------------------------------------------------------------
+
+    def _refuse_misspelt(self, schema: Schema) -> None:
+        """ROS ignores parameters that a node does not have; one that looks like one of ours is a mistake."""
+        everyones = {parameter.path for group in schema.groups.values() for parameter in group}
+        for name, given in self._given.items():
+            if name in everyones or name.split(".")[0] in _NOT_OURS or name in _NOT_OURS:
+                continue
+            close = difflib.get_close_matches(name, sorted(self._declared), 1, 0.8)
+            if close:
+                raise self._wrong(name, given.value, f"a parameter of this node, as {close[0]}")
+            self._node.get_logger().warning(f"parameter {name}: {self.kind} has none of this name; ignored")
+
+    def _declare(self, parameter: Parameter) -> None:
+        name, value = parameter.path, parameter.default
+        if name in self._given:
+            value = parameter.convert(_plain(self._given[name]))
+            if value is None and parameter.type == "floats":
+                value = []  # an empty list, whose type rcl cannot tell
+            expected = parameter.why_not(value)
+            if expected:
+                raise self._wrong(name, value, f"{expected}: {parameter.description}")
+        read_only = parameter.when == "start" or (parameter.when == "configure" and not self._managed)
+        descriptor = node_descriptor(parameter, read_only)
+        if parameter.type != "floats":
+            self._node.declare_parameter(name, value, descriptor, ignore_override=True)
+            return
+        # An empty list has no type that rclpy could find out: declare the type, then set the value.
+        descriptor.read_only = False
+        self._node.declare_parameter(name, RosParameter.Type.DOUBLE_ARRAY, descriptor, ignore_override=True)
+        self._node.set_parameters([RosParameter(name, RosParameter.Type.DOUBLE_ARRAY, list(value))])
+        self._node.describe_parameter(name).read_only = read_only
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def _convert(self, parameters: list[RosParameter]) -> list[RosParameter]:
+        """Numbers as they are declared: ``ros2 param set NODE seconds 1`` sends a whole one."""
+        converted = []
+        for given in parameters:
+            parameter = self._declared.get(given.name)
+            value = None if parameter is None else parameter.convert(_plain(given))
+            if parameter is None or value is given.value:
+                converted.append(given)
+            elif parameter.type == "floats":
+                converted.append(RosParameter(given.name, RosParameter.Type.DOUBLE_ARRAY, value))
+            else:
+                converted.append(RosParameter(given.name, value=value))
+        return converted
+
+    def _judge(self, parameters: list[RosParameter]) -> SetParametersResult:
+        for given in parameters:
+            reason = self._why_not(given)
+            if reason:
+                return SetParametersResult(successful=False, reason=reason)
+        return SetParametersResult(successful=True)
+
+    def _why_not(self, given: RosParameter) -> str:
+        name = given.name
+        if name == "use_sim_time":
+            return f"{name}: {WHEN['start']}: expected a restart with another value"
+        parameter = self._declared.get(name)
+        if parameter is None:
+            return ""  # rclpy's own, and settings that are being declared
+        if parameter.when == "configure" and self.state != "unconfigured":
+            return f"{name}: {WHEN['configure']}: expected a cleanup first, {self._node.get_name()} is {self.state}"
+        value = _plain(given)
+        expected = parameter.why_not(value)
+        if expected:
+            return f"{name} = {value!r}: expected {expected}"
+        judge = self._checks.get(name)
+        if judge is not None and not (parameter.unset and parameter.is_default(value)):
+            try:
+                judge(value)
+            except SafeSysIdError as error:
+                return f"{name} = {value!r}: {error}"
+        return ""
+
+    def _tell(self, parameters: list[RosParameter]) -> None:
+        for given in parameters:
+            callback = self._callbacks.get(given.name)
+            if callback is None:
+                continue
+            try:
+                callback(self[given.name])
+            except Exception:  # the parameter is set: the node goes on, and says what it could not do with it
+                text = traceback.format_exc(limit=-4)
+                self._node.get_logger().error(f"parameter {given.name}: {text}")
 
 
-def number(node: Node, name: str, default: _Number, description: str, lowest: float = 0.0) -> _Number:
-    """A number of at least ``lowest``, whole if the default is."""
-    value = declare(node, name, default, description)
-    if not lowest <= value < 1e12:
-        raise _wrong(node, name, value, f"a number of at least {lowest:g} ({description})")
-    return value
-
-
-def choice(node: Node, name: str, default: str, known: tuple[str, ...], description: str) -> str:
-    """One of several words."""
-    value = declare(node, name, default, description)
-    if value not in known:
-        raise _wrong(node, name, value, f"one of {', '.join(word or '(empty)' for word in known)}")
-    return value
-
-
-def numbers(node: Node, name: str, count: int, description: str) -> list[float] | None:
-    """``count`` numbers as an array, or as JSON text; empty text for none."""
-    descriptor = ParameterDescriptor(description=description, read_only=True, dynamic_typing=True)
-    value = node.declare_parameter(name, "", descriptor).value
-    if value == "":
-        return None
-    try:
-        values = [float(entry) for entry in (json.loads(value) if isinstance(value, str) else value)]
-    except (TypeError, ValueError):
-        raise _wrong(node, name, value, f"{count} numbers") from None
-    if len(values) != count:
-        raise _wrong(node, name, value, f"{count} numbers")
-    return values
-
-
-def refuse_changes(node: Node) -> None:
-    """From now on no parameter is changed: what a node computed from them at its start would not change with them."""
-
-    def refuse(parameters: list[Parameter]) -> SetParametersResult:
-        names = ", ".join(parameter.name for parameter in parameters)
-        reason = f"{names}: parameters of {node.get_name()} are read at its start: expected a restart"
-        return SetParametersResult(successful=False, reason=reason)
-
-    node.add_on_set_parameters_callback(refuse)
+def _plain(given: RosParameter) -> Any:
+    """Arrays as lists."""
+    value = given.value
+    return value if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) else list(value)
 
 
 @dataclass(frozen=True)
@@ -106,33 +277,28 @@ class CommonOptions:
     realtime: RealtimeOptions
 
     @classmethod
-    def of(cls, node: Node) -> CommonOptions:
-        """Declare and read.
+    def of(cls, parameters: NodeParameters) -> CommonOptions:
+        """Read them.
+
+        Args:
+            parameters: of a node that has the common ones.
 
         Raises:
             ConfigError: a value that cannot be used.
         """
-        text = declare(node, "overrides", "", "JSON object of settings that replace the robot file's")
-        try:
-            overrides = json.loads(text) if text else {}
-        except ValueError as error:
-            raise _wrong(node, "overrides", text, f"JSON text ({error})") from None
-        if not isinstance(overrides, dict):
-            raise _wrong(node, "overrides", text, "a JSON object")
-        run_dir = declare(node, "run_dir", "", "directory for logs, empty for none")
-        if run_dir:
+        values = parameters.values()
+        run_dir = values["run_dir"]
+        if run_dir is not None:
             Path(run_dir).mkdir(parents=True, exist_ok=True)
         return cls(
-            declare(node, "robot", "kinova_gen3", "name of a packaged robot, or path of a YAML file"),
-            declare(node, "scene", "", "name of a packaged scene, or path of a YAML file"),
-            overrides,
-            declare(node, "lockstep", False, "simulated time waits for every node"),
-            number(
-                node, "lockstep_patience_s", 60.0, "wall time after which a silent node is taken for dead, s"
-            ),
-            Path(run_dir) if run_dir else None,
-            number(node, "seed", 0, "of every random choice"),
-            _realtime(node),
+            robot=values["robot"],
+            scene=values["scene"] or "",
+            overrides=parameters.overrides,
+            lockstep=values["lockstep"],
+            patience=values["lockstep_patience_s"],
+            run_dir=None if run_dir is None else Path(run_dir),
+            seed=values["seed"],
+            realtime=parameters.realtime,
         )
 
     def load_model(self) -> RobotModel:
@@ -144,27 +310,3 @@ class CommonOptions:
         scene = load_scene(self.scene) if self.scene else Scene("open")
         scene.check(model)
         return scene
-
-
-def _realtime(node: Node) -> RealtimeOptions:
-    priority = number(node, "realtime.priority", 0, "SCHED_FIFO priority of the loop, 1 to 99; 0: normal")
-    nice = number(node, "realtime.nice", 0, "how much nicer than others all threads are, 0 to 19")
-    text = declare(node, "realtime.cpus", "", "processors to run on, as 0,1; empty: all")
-    lock = declare(node, "realtime.lock_memory", False, "keep memory from being swapped out")
-    if priority > 99:
-        raise _wrong(node, "realtime.priority", priority, "0 to 99")
-    if nice > 19:
-        raise _wrong(node, "realtime.nice", nice, "0 to 19")
-    if priority and nice:
-        raise _wrong(node, "realtime.nice", nice, "0 beside a realtime.priority")
-    try:
-        cpus = tuple(sorted({int(part) for part in text.split(",")})) if text else ()
-    except ValueError:
-        raise _wrong(node, "realtime.cpus", text, "whole numbers, as 0,1") from None
-    if any(cpu < 0 for cpu in cpus):
-        raise _wrong(node, "realtime.cpus", text, "whole numbers from 0, as 0,1")
-    return RealtimeOptions(priority, nice, cpus, lock)
-
-
-def _wrong(node: Node, name: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"parameters of {node.get_name()}", name, value, expected)

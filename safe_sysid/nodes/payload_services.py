@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.nodes.base import BaseNode
-from safe_sysid.nodes.parameters import declare
 from safe_sysid.simulation import Plant, payload_from_spec
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, check_inside_prior, theta_e_with_payload
 
@@ -26,9 +25,10 @@ class PayloadServices:
             plant: simulated.
             now: stamp of the last state, ns.
         """
-        text = declare(node, "payload_to_attach", "4lb", "what ~/attach takes up; as `payload`")
         self._node, self._plant, self._now = node, plant, now
-        self._other = payload_from_spec(text)
+        node.parameters.check("payload_to_attach", payload_from_spec)
+        node.parameters.on_change("payload_to_attach", self._take_up_next)
+        self._take_up_next(node.parameters.values()["payload_to_attach"])
         n = node.model.n
         self._last = slice(10 * (n - 1), 10 * n)
         held = theta_e_with_payload(node.model, np.zeros(10), plant.payload)
@@ -36,6 +36,9 @@ class PayloadServices:
         self._stamps, self._thetas = [0], [plant.theta_true]
         node.serve("attach", self._attach)
         node.serve("release", self._release)
+
+    def _take_up_next(self, text: str) -> None:
+        self._other = payload_from_spec(text)
 
     def _attach(self) -> str | None:
         held = self._plant.payload

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,13 +21,14 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, STREAM, WARN, BaseNode
+from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, STREAM, WARN
 from safe_sysid.nodes.goal_desk import GoalDesk
 from safe_sysid.nodes.horizon import Horizon
 from safe_sysid.nodes.horizon_parts import HorizonSettings
+from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.markers import path_markers, swept_markers
+from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.missions import Excitation, Task
-from safe_sysid.nodes.parameters import declare, number
 from safe_sysid.nodes.planner_record import certificate_message, plan_record
 from safe_sysid.nodes.scene_desk import SceneDesk
 from safe_sysid.nodes.solver_link import SolverLink
@@ -49,59 +51,82 @@ _DIGEST = 0.1
 _WATCH = 0.01
 
 
-class PlannerNode(BaseNode):
-    """One plan after another; the controller's reference says when it is time for the next."""
+class PlannerNode(ManagedNode):
+    """One plan after another; the controller's reference says when it is time for the next.
+
+    Inactive it knows what the controller tells, keeps the solver warm and plans nothing.
+    """
 
     def __init__(self, process: PlannerProcess) -> None:
         """``process`` plans; it is ended here, whatever happens."""
         self._link = SolverLink(process)
         try:
             super().__init__("planner")
-            self._link.attach(self)
-            self._set_up()
         except BaseException:
             self._link.process.close()
             raise
+        self._link.attach(self)
+        self._horizon: Horizon | None = None
 
-    def _set_up(self) -> None:
-        options = self.options
-        cost = declare(self, "cost", str(PlannerOptions().cost), "what makes a trajectory good")
-        build = partial(
-            jobs.build,
-            model=self.model,
-            lockstep=options.lockstep,
-            options=PlannerOptions(cost=cost),
-            seed=options.seed,
-            nice=options.realtime.nice,
-        )
-        self._link.process.configure("planner", build)
+    def configure(self) -> None:
+        """The solver gets robot and scene; topics."""
+        options, values = self.options, self.values
         scene = options.load_scene(self.model)
+        build = self._configure_solver()
         built = self._link.process.configure("scene", partial(jobs.set_scene, scene=scene))
-        autostart = declare(self, "autostart", True, "plan as soon as the arm holds still")
         self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
-        time_base = TimeBase(options.lockstep)
-        self._horizon = Horizon(self._settings(scene), self, self._link, time_base, autostart)
         self._early: list[float] = []  # s, how long before their hand-over plans were published
         self._answers: list[dict[str, Any]] = []
         self._drawn = 0  # boxes of the swept volume
-        self._topics(scene)
+        self._draws = values["markers"]
+        self._horizon = Horizon(self._settings(scene), self, self._link, TimeBase(options.lockstep))
+        self._topics(scene, self._horizon)
         self._warm_up()
+        self._link.process.wait(build, _START)
         self._link.process.wait(built, _START)
+        for name in ("cost", "iteration_budget"):
+            self.parameters.on_change(name, self._change_solver)
+        self.parameters.on_change("plans", self._set_plans)
+        self.parameters.on_change("markers", self._set_markers)
+
+    def _configure_solver(self) -> int:
+        """Robot and options for the plans from now on; returns the ticket."""
+        options, parameters, settings = self.options, self.parameters, self.model.settings
+        budget = parameters["iteration_budget"] or settings.planner.iteration_budget
+        planner = settings.planner.model_copy(update={"iteration_budget": budget})  # no proof rests on it
+        build = partial(
+            jobs.build,
+            model=replace(self.model, settings=settings.model_copy(update={"planner": planner})),
+            lockstep=options.lockstep,
+            options=PlannerOptions(cost=parameters["cost"]),
+            seed=options.seed,
+            nice=options.realtime.nice,
+        )
+        return self._link.process.configure("planner", build)
+
+    def _change_solver(self, _: object) -> None:
+        if self._horizon is not None:
+            self._configure_solver()
+
+    def _set_plans(self, plans: int | None) -> None:
+        if self._horizon is not None:
+            self._horizon.set_plans(plans or self.model.settings.planner.plans)
+
+    def _set_markers(self, draws: bool) -> None:
+        self._draws = draws
 
     def _settings(self, scene: Scene) -> HorizonSettings:
-        options, planner = self.options, self.model.settings.planner
+        options, planner, values = self.options, self.model.settings.planner, self.values
         identification, blend = self.model.settings.identification, self.model.settings.controller.blend_s
-        then_goal = declare(self, "then_goal", False, "drive to the scene's goal after identification")
+        then_goal = values["then_goal"]
         if then_goal and scene.goal is None:
             raise ConfigError("parameters of planner", "then_goal", True, f"a goal in scene {scene.name}")
         return HorizonSettings(
             lockstep=options.lockstep,
-            plans=number(self, "plans", planner.plans, "number of trajectories of one run", 1),
+            plans=values["plans"] or planner.plans,
             t_p_ns=to_ns(planner.t_p),
-            first_ns=to_ns(number(self, "first_plan_time", planner.t_p, "lock-step: first hand-over, s")),
-            margin=number(
-                self, "deadline_margin_s", 0.15, "real time: a plan is published so long before its hand-over"
-            ),
+            first_ns=to_ns(values["first_plan_time"] or planner.t_p),
+            margin=values["deadline_margin_s"],
             patience=options.patience,
             seed=options.seed,
             then_goal=scene.goal if then_goal else None,
@@ -109,17 +134,12 @@ class PlannerNode(BaseNode):
             digest_ns=to_ns(identification.take_after_s + blend + _DIGEST),
         )
 
-    def _topics(self, scene: Scene) -> None:
-        lockstep, horizon, size = self.options.lockstep, self._horizon, self.model.arm_prior.size
+    def _topics(self, scene: Scene, horizon: Horizon) -> None:
+        lockstep = self.options.lockstep
         self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         self._certificates = self.create_publisher(Float64MultiArray, "certificate", LATCHED)
-        self.listen(
-            Float64MultiArray,
-            "bounds_active",
-            lambda msg: horizon.on_box(messages.read_bounds(msg, size).box),
-            LATCHED,
-        )
+        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
         self.listen(
             JointState,
             "reference",
@@ -130,8 +150,42 @@ class PlannerNode(BaseNode):
         self.serve("stop", horizon.stop)
         self._goals = GoalDesk(self, horizon, self._link)
         self._scenes = SceneDesk(self, horizon, self._link, scene)
-        self._scenes.draw_to(self._markers.publish)
+        self._scenes.draw_to(self._draw)
         self.every(_WATCH, horizon.watch)
+
+    def _on_active(self, msg: Float64MultiArray) -> None:
+        """The box that the controller works with, unless it has another idea of the arm."""
+        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        if self._horizon is None:
+            return
+        try:
+            self.check_digest("the controller", answer.digest)
+        except RefusedError:
+            self._horizon.stop()
+            self._horizon.forget_boxes()
+            raise
+        self._horizon.on_box(answer.box)
+
+    def _draw(self, array: MarkerArray) -> None:
+        if self._draws:
+            self._markers.publish(array)
+
+    # -- transitions --------------------------------------------------------------------------------------------
+
+    def activate(self) -> list[str]:
+        """Plan as soon as the arm holds still, unless the controller works with another configuration."""
+        return self.foreign
+
+    def activated(self) -> None:
+        """Exciting trajectories, if they are wanted at once."""
+        if self.values["start_on_activation"] and self._horizon is not None:
+            self._horizon.start()
+
+    def deactivate(self) -> list[str]:
+        """No further plan: the arm brakes along the one under way."""
+        if self._horizon is not None:
+            self._horizon.stop()
+        return []
 
     def _warm_up(self) -> None:
         """Compile (or load) what pictures need: a plan must not wait for that."""
@@ -156,8 +210,9 @@ class PlannerNode(BaseNode):
             record["published_before_s"] = self._early[-1]
         self._answers.append(record)
         self._certificates.publish(certificate_message(plan, certificate, start_ns))
-        self._markers.publish(path_markers(self.model, plan))
-        self._link.submit(partial(jobs.sweep, plan=plan), self._on_swept)
+        if self._draws:
+            self._markers.publish(path_markers(self.model, plan))
+            self._link.submit(partial(jobs.sweep, plan=plan), self._on_swept)
         if self.options.run_dir is not None:
             keep = partial(jobs.write_file, plan=plan, certificate=certificate, box=box)
             self._link.submit_aside(partial(keep, directory=self.options.run_dir), "plan file")
@@ -171,7 +226,7 @@ class PlannerNode(BaseNode):
         elif event.kind == "done":
             array = swept_markers(event.value, drawn=self._drawn)
             self._drawn = max(self._drawn, len(array.markers))
-            self._markers.publish(array)
+            self._draw(array)
 
     def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
         """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
@@ -181,13 +236,16 @@ class PlannerNode(BaseNode):
 
     def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
         """Nothing was certified: for the log."""
-        self._answers.append(plan_record(result, self._horizon.sequence, start_ns, box, purpose))
+        sequence = 0 if self._horizon is None else self._horizon.sequence
+        self._answers.append(plan_record(result, sequence, start_ns, box, purpose))
 
     # -- telling ------------------------------------------------------------------------------------------------
 
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """What is planned, and how the last attempts ended."""
         horizon, process, scene = self._horizon, self._link.process, self._scenes.scene
+        if horizon is None:
+            return OK, "nothing planned", {}
         values: dict[str, object] = {"phase": horizon.phase, "plans": horizon.sequence, "busy": horizon.busy}
         mission = horizon.mission
         if isinstance(mission, Excitation):
@@ -210,9 +268,19 @@ class PlannerNode(BaseNode):
         level = ERROR if process.pid is None else WARN
         return level, f"{horizon.text}; the solver process is not ready", values
 
-    def close(self) -> None:
-        """End the solver, write ``planner.json``."""
-        self._link.process.close()
+    def cleanup(self) -> None:
+        """Write ``planner.json``; the solver process stays warm."""
+        horizon, self._horizon = self._horizon, None
+        if horizon is None:
+            return
+        horizon.stop()
         if self.options.run_dir is not None:
-            record = {"plans": self._answers, "task": self._horizon.outcome, "refused": dict(self.refusals)}
+            record = {"plans": self._answers, "task": horizon.outcome, "refused": dict(self.refusals)}
             (self.options.run_dir / "planner.json").write_text(json.dumps(record, indent=1))
+
+    def close(self) -> None:
+        """End the solver too."""
+        try:
+            super().close()
+        finally:
+            self._link.process.close()

@@ -12,18 +12,18 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import COMMAND, ERROR, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.histograms import Histogram
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.pacing import Pacer, TimedCommand
-from safe_sysid.nodes.parameters import choice, declare, number, numbers, refuse_changes
 from safe_sysid.nodes.payload_services import PayloadServices
 from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.time_base import to_ns
 from safe_sysid.nodes.wire import CommandBytesReader, JointBytesWriter
-from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES, Plant, payload_from_spec
+from safe_sysid.simulation import Plant, payload_from_spec
 from safe_sysid.simulation.assembly import build_plant
 
 __all__ = ["PlantNode", "main"]
@@ -46,6 +46,7 @@ class PlantNode(BaseNode):
         lockstep = self.options.lockstep
         self._period = to_ns(self.model.settings.timing.period_s)
         self._plant = self._build()
+        self._wraps = self.model.continuous & self.model.settings.driver.wraps_continuous
         self._pacer: Pacer | None = None
         self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
@@ -69,28 +70,29 @@ class PlantNode(BaseNode):
             self._advance(None)
             self._publish()
         self._hand = PayloadServices(self, self._plant, lambda: self._origin + self._stamp)
-        refuse_changes(self)
+        self.parameters.declare_settings(self.model)
 
     def _build(self) -> Plant:
         model, options = self.model, self.options
-        payload = payload_from_spec(declare(self, "payload", "none", "weight, ten numbers or a URDF file"))
-        noise = choice(self, "noise", "uniform", NOISE_MODES, "errors of the measurements")
-        arm = choice(
-            self, "arm", "uniform", (*DRAW_MODES, "random"), "where in its tolerances the true arm lies"
-        )
-        actuator = choice(self, "actuator", "random", ACTUATOR_MODES, "errors of the applied torque")
-        chosen: dict[str, object] = {}
-        start = numbers(self, "start_q", model.n, "start position, rad; empty for the scene's")
+        given = self.values
+        chosen: dict[str, object] = {"watchdog_s": given["watchdog_s"]}
+        start = given["start_q"]
         if start is not None:
+            if len(start) != model.n:
+                raise ConfigError("parameters of plant", "start_q", start, f"{model.n} numbers")
             chosen["q0"] = start
         if not options.lockstep:
             chosen["substeps"] = _SUBSTEPS
-        chosen["watchdog_s"] = number(
-            self, "watchdog_s", 0.02, "age of a command at which the drives brake, s"
+        return build_plant(
+            model,
+            payload_from_spec(given["payload"]),
+            options.load_scene(model),
+            options.seed,
+            given["noise"],
+            "uniform" if given["arm"] == "random" else given["arm"],
+            given["actuator"],
+            **chosen,
         )
-        draw = "uniform" if arm == "random" else arm
-        scene = options.load_scene(model)
-        return build_plant(model, payload, scene, options.seed, noise, draw, actuator, **chosen)
 
     # -- commands and steps -------------------------------------------------------------------------------------
 
@@ -132,7 +134,10 @@ class PlantNode(BaseNode):
         if self._clock_wanted and self._clocks is not None:
             messages.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
-        self._told = self._writer.fill(stamp, measurement.q, measurement.qd, measurement.effort)
+        q = measurement.q
+        if self._wraps.any():  # as the declared driver does
+            q = np.where(self._wraps, (q + np.pi) % (2.0 * np.pi) - np.pi, q)
+        self._told = self._writer.fill(stamp, q, measurement.qd, measurement.effort)
         self._states.publish(self._told)
 
     def _look_around(self) -> None:

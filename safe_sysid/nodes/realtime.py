@@ -130,6 +130,11 @@ class Scheduling:
             self.relax()
             return
         self._engaged, self._since = True, (time.monotonic(), time.process_time())
+        if any(_name(thread).startswith("dds.shm") for thread in _threads()):
+            self._warn(
+                "shared memory between processes: the loop may wait for a lock that an ordinary process holds; "
+                "expected UDP, as docs/realtime.md says how"
+            )
         self._granted.append(f"SCHED_FIFO {priority}")
         with contextlib.suppress(OSError, ValueError):
             if int(_THROTTLE.read_text()) < 0:

@@ -1,4 +1,4 @@
-"""Rows of numbers in arrays that grow by doubling: a row costs a copy, and one file is written at the end."""
+"""Rows of numbers by name, each with a stamp: a row costs a copy, and one file is written at the end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.logs.rows import Rows
+
 __all__ = ["Recorder"]
 
 FloatArray = NDArray[np.float64]
@@ -17,37 +19,31 @@ FloatArray = NDArray[np.float64]
 class Recorder:
     """A log: each row is a stamp (ns, exact) and named columns of one or several numbers."""
 
-    def __init__(self, columns: Mapping[str, int], capacity: int = 16384) -> None:
+    def __init__(self, columns: Mapping[str, int]) -> None:
         """``columns``: name to width, in the order in which rows are given."""
         self._widths = dict(columns)
-        self._stamps = np.zeros(capacity, np.int64)
-        self._values = np.zeros((capacity, sum(columns.values())))
-        self._rows = 0
+        self._rows = Rows(1 + sum(columns.values()))
 
     def __len__(self) -> int:
         """Number of rows."""
-        return self._rows
+        return len(self._rows)
 
     def append(self, stamp_ns: int, parts: Sequence[FloatArray]) -> None:
         """Add one row; ``parts``, put one after the other, are its columns. They are copied."""
-        k = self._rows
-        if k == len(self._stamps):
-            self._stamps = np.concatenate([self._stamps, np.zeros_like(self._stamps)])
-            self._values = np.concatenate([self._values, np.zeros_like(self._values)])
-        self._stamps[k] = stamp_ns
-        np.concatenate(parts, out=self._values[k])
-        self._rows = k + 1
+        row = self._rows.new()
+        row[:1].view(np.int64)[0] = stamp_ns
+        np.concatenate(parts, out=row[1:])
 
     @property
     def stamps(self) -> NDArray[np.int64]:
         """(rows,) ns."""
-        return self._stamps[: self._rows]
+        return self._rows.array()[:, :1].view(np.int64)[:, 0]
 
     def columns(self) -> dict[str, FloatArray]:
         """All columns by name: (rows,), or (rows, width) where they are wider than one."""
-        out, start = {}, 0
+        out, start, values = {}, 1, self._rows.array()
         for name, width in self._widths.items():
-            part = self._values[: self._rows, start : start + width]
+            part = values[:, start : start + width]
             out[name] = part[:, 0] if width == 1 else part
             start += width
         return out

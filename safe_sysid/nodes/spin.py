@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import rclpy
@@ -20,6 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.nodes.base import BaseNode
+from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.output import OutputPump
 
 __all__ = ["Worker", "run_node"]
@@ -41,6 +42,17 @@ class _Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
 
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Meanwhile a signal ends the loop at once: what is done in here may take minutes."""
+        before, self.looping = self.looping, False
+        try:
+            if self.requested:
+                raise _StopRequested
+            yield
+        finally:
+            self.looping = before
+
     def _handle(self, number: int, frame: Any) -> None:
         self.requested = True
         if not self.looping:
@@ -54,29 +66,31 @@ def run_node(
 ) -> int:
     """Run a node until it is told to stop; returns the exit status (0: stopped, 2: cannot start).
 
-    One line ``READY <name>`` on stdout says that it works, compiled code included.
+    One line ``READY <name>`` on stdout says that it works, compiled code included; a managed node says so when it can
+    be asked to configure, with ``autostart`` when it has configured itself and tried to become active.
     """
-    node = pump = None
+    node, work = None, None
     try:
         stop = _Stop()
         rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()
         executor = executor_type()
         executor.add_node(node)
-        gc.collect()
-        gc.freeze()  # nothing that exists now is garbage: never look at it again
-        gc.disable()  # a collection would stall the loop; BaseNode collects the little there is
-        if node.loop is not None:
-            pump = OutputPump()
-            sys.setswitchinterval(_SWITCH)
-            node.loop.start()
-        node.scheduling.engage(node.loop_thread())
+        work = _Work(node)
+        if isinstance(node, ManagedNode):
+            node.interruptible, node.work_begins, node.work_ends = stop.interruptible, work.begin, work.end
+            done = node.go_on()
+        else:
+            work.begin()
+            done = True
         stop.looping = True
         print(f"READY {node.get_name()}", flush=True)
-        while not stop.requested:
+        while not stop.requested and not (isinstance(node, ManagedNode) and node.finalized):
             node.spin_some(executor)
             if node.loop is not None:
                 node.loop.raise_error()
+            if isinstance(node, ManagedNode) and not done:
+                done = node.go_on()
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
         return _leave(2)
@@ -86,16 +100,59 @@ def run_node(
         stop.looping = True  # a second signal must not disturb the end
         if node is not None:
             try:
-                if node.loop is not None:
-                    node.loop.stop()
-                node.scheduling.relax()  # writing logs takes long
+                if work is not None:
+                    work.end(for_good=True)
                 node.tell_rest()
-                if pump is not None:
-                    pump.close()
+                if work is not None:
+                    work.close()
                 node.close()
             except Exception:
                 traceback.print_exc()
     return _leave(0)
+
+
+class _Work:
+    """What a node that works asks of its process: nothing may stall its loop. Ends when the node is cleaned up."""
+
+    def __init__(self, node: BaseNode) -> None:
+        self._node = node
+        self._pump: OutputPump | None = None
+        self._switch = sys.getswitchinterval()
+        self._working = False
+
+    def begin(self) -> None:
+        """Everything that the node needs is built."""
+        node, self._working = self._node, True
+        gc.collect()
+        gc.freeze()  # nothing that exists now is garbage: never look at it again
+        gc.disable()  # a collection would stall the loop; BaseNode collects the little there is
+        if node.loop is not None:
+            self._pump = self._pump or OutputPump()
+            sys.setswitchinterval(_SWITCH)
+            node.loop.start()
+        node.scheduling.engage(node.loop_thread())
+
+    def end(self, for_good: bool = False) -> None:
+        """It is about to be taken away; writing logs takes long.
+
+        Args:
+            for_good: the process ends with it, and need not look for garbage any more.
+        """
+        if not self._working:
+            return
+        self._working, node = False, self._node
+        if node.loop is not None:
+            node.loop.stop()
+        node.scheduling.relax()
+        sys.setswitchinterval(self._switch)
+        if not for_good:
+            gc.unfreeze()
+            gc.enable()
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._pump is not None:
+            self._pump.close()
 
 
 def _arguments(args: list[str] | None, node_type: Callable[[], BaseNode]) -> list[str] | None:

@@ -127,7 +127,7 @@ def verify_plan(
 
     Raises:
         PlanError: plan, model and gains are not of one size, or an argument is not as expected.
-        ConfigError: the scene does not fit the robot.
+        ConfigError: the scene does not fit the robot, or the robot has a prismatic joint.
     """
     if plan.box_identity != box.identity:
         status = f"not certified: the plan is for box {plan.box_identity}, asked for {box.identity}"
@@ -235,6 +235,7 @@ def _finder(
     threads: int,
 ) -> MarginFinder:
     """Check the arguments that certificate and start check share."""
+    model.require_turning("certificates of motions and poses")
     if trajectory.n != model.n or box.n != model.n:
         raise PlanError(
             f"trajectory of {trajectory.n} joints, box of {box.n}: expected {model.n} as {model.name}"

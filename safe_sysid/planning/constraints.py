@@ -279,7 +279,7 @@ class FastConstraints:
             *kin, q, qd, qdd, model.friction_transition_velocity,
             self.box.mid, self.box.rad, self.gains.inertia_lower, effort, measure,
         )  # fmt: skip
-        kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
+        kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, q, r, p)
         inertia_share_kernel(kin.axis, r, p, self.box.mid, self.box.rad, self._spare, share)
         near = self.proximity.distances(r, p, self.gains.e_bound)
         lower, upper = self._limits[:, :, None]

@@ -24,6 +24,7 @@ def box_effort_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     qdd: FloatArray,
@@ -43,7 +44,17 @@ def box_effort_kernel(
     for k in range(q.shape[0]):
         one = slice(k, k + 1)
         slotine_li_kernel(
-            rotation, translation, axis, gravity, q[one], qd[one], qd[one], qdd[one], transition, regressor
+            rotation,
+            translation,
+            axis,
+            gravity,
+            travel,
+            q[one],
+            qd[one],
+            qd[one],
+            qdd[one],
+            transition,
+            regressor,
         )
         square = 0.0
         for j in range(n):
@@ -191,7 +202,7 @@ def share_slopes(kin: Kinematics, q: FloatArray, box: ParameterBox, spare: Float
     moved[:, 1:] += _STEP * np.eye(n)
     flat = moved.reshape(-1, n)
     r, p, share = np.empty((len(flat), n, 3, 3)), np.empty((len(flat), n, 3)), np.empty(len(flat))
-    kinematics_kernel(kin.rotation, kin.translation, kin.axis, flat, r, p)
+    kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, flat, r, p)
     inertia_share_kernel(kin.axis, r, p, box.mid, box.rad, spare, share)
     by_joint = share.reshape(count, n + 1)
     return np.asarray((by_joint[:, 1:] - by_joint[:, :1]) / _STEP, dtype=np.float64)

@@ -77,7 +77,9 @@ def goal_from_pose(
 
     Raises:
         PlanError: a malformed argument, a pose out of reach, or only solutions that may not be held; with reasons.
+        ConfigError: the arm has a prismatic joint.
     """
+    model.require_turning("inverse kinematics")
     target_p = frozen_array(xyz, (3,), "goal position")
     target_r = frozen_array(rotation, (3, 3), "goal rotation")
     if not (

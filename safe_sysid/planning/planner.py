@@ -92,7 +92,12 @@ class Planner:
         certify: Certifier | None = None,
         check_start: StartCheck | None = None,
     ) -> None:
-        """Precompute what all plans share."""
+        """Precompute what all plans share.
+
+        Raises:
+            ConfigError: the arm has a prismatic joint.
+        """
+        model.require_turning("planning")
         self.model, self.scene, self.gains = model, scene, gains
         self.settings = model.settings.planner if settings is None else settings
         self.options = PlannerOptions() if options is None else options

@@ -64,7 +64,13 @@ class Proximity:
 
     @classmethod
     def build(cls, model: RobotModel, scene: Scene) -> Proximity:
-        """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles."""
+        """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles.
+
+        Raises:
+            ConfigError: the arm has a prismatic joint.
+        """
+        if np.any(model.kinematics.sliding):
+            model.require_turning("planning")
         bodies = sorted(model.bodies, key=lambda body: body.joint)  # frames' balls are rows one after another
         balls = cover(bodies)
         frames = np.unique(balls.joint[balls.joint >= 0])

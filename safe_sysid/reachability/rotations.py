@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.errors import ModelError
 from safe_sysid.reachability.affine import add_constant, add_scaled, dot, sin_cos
 from safe_sysid.robot.model import Kinematics
 
@@ -40,7 +41,14 @@ def rotation_parts(kin: Kinematics) -> tuple[FloatArray, float, float]:
 
     Rodrigues' formula: ``F a a^T``, ``F (1 - a a^T)``, ``F [a]x`` for the fixed rotation F and the axis a. The last
     number bounds the norm of every R: 1 but for the rounding of F (``|F|^2 <= |F^T F|_inf``) and of a's length.
+
+    Raises:
+        ModelError: a prismatic joint: whoever encloses motions by these takes all joints as turning.
     """
+    if np.any(kin.sliding):
+        raise ModelError(
+            f"joint {int(np.argmax(kin.sliding))} is prismatic: expected turning joints only, to enclose motions of"
+        )
     n = len(kin.axis)
     parts = np.empty((n, 3, 3, 3))
     stretch = 0.0

@@ -307,6 +307,14 @@ def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
         start=options.start,
         end=options.end,
     )
+    if np.any(model.sliding):
+        # One unit for all joints would turn metres, too.
+        if reading.angles == "deg":
+            name = model.joint_names[int(np.argmax(model.sliding))]
+            raise LogError(
+                f"--angles deg: {name} is prismatic: expected rad and m; or a `scale` in --map for each turning joint"
+            )
+        reading = replace(reading, angles="rad")
     if options.start is not None and options.end is not None and not options.start < options.end:
         raise LogError(f"--from {options.start:g} --to {options.end:g}: expected from < to")
     with screen.progress("reading") as progress:

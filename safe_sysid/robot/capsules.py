@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.spatial import ConvexHull, QhullError
 
 from safe_sysid.robot.hulls import hull_volume, outer_hull
@@ -66,6 +65,8 @@ def capsule_around(points: FloatArray, evaluations: int = 400) -> Hull:
     frame = min((np.roll(axes, -turn, axis=0) for turn in range(3)), key=lambda frame: volume(start, frame))
     options = {"maxfev": evaluations, "xatol": 1e-4, "fatol": 1e-6}
     simplex = np.vstack([start, start + 0.15 * np.eye(5)])
+    from scipy.optimize import minimize  # a third of a node's imports, for robots with meshes alone
+
     found = minimize(
         volume, start, args=(frame,), method="Nelder-Mead", options={**options, "initial_simplex": simplex}
     )

@@ -1,6 +1,7 @@
 """The robot's YAML file as validated settings: finite, in range, known; or a ConfigError that says why not.
 
-What the guarantees rest on (limits, friction, uncertainty, noise, timing, payload prior) has no default.
+Defaults, ranges, units and meanings are in ``schema/parameters.yaml``; here are types, and the rules between keys. What
+the guarantees rest on (limits, friction, uncertainty, noise, timing, payload prior) has no default.
 """
 
 from __future__ import annotations
@@ -13,17 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
+from safe_sysid.robot.declared import Section, setting
 from safe_sysid.robot.fields import (
-    FractionPerJoint,
     Name,
     NamePair,
     NonNegative,
-    NonNegativePerJoint,
     PerJoint,
+    PerJointNumbers,
     Pose,
-    Positive,
-    PositivePerJoint,
-    Size3,
     StrictModel,
     Vector3,
     Vector10,
@@ -38,12 +36,14 @@ __all__ = [
     "ActuatorSettings",
     "ControllerSettings",
     "DriftSettings",
+    "DriverSettings",
     "EnvelopeSettings",
     "FloorSettings",
     "HullSettings",
     "IdentificationSettings",
     "JointSettings",
     "MeasurementSettings",
+    "MountingSettings",
     "PayloadSettings",
     "PlannerSettings",
     "Settings",
@@ -66,50 +66,60 @@ def _check_position(value: Any) -> Any:
     return lower, upper
 
 
-class JointSettings(StrictModel):
-    """One joint: limits (from the URDF where left out) and friction model (no default: never silently zero).
-
-    Attributes:
-        position: (lower, upper) in rad, "continuous", or None for the URDF's.
-        velocity, torque: limits, rad/s and N m; None for the URDF's.
-        rotor_inertia: kg m^2 at the joint; viscous: N m s/rad; coulomb, offset: N m.
-    """
+class JointSettings(Section):
+    """One joint: limits (from the URDF where left out) and friction model (no default: never silently zero)."""
 
     position: Annotated[
         tuple[float, float] | Literal["continuous"] | None, PlainValidator(_check_position)
-    ] = None
-    velocity: Positive | None = None
-    torque: Positive | None = None
-    rotor_inertia: NonNegative
-    viscous: NonNegative
-    coulomb: NonNegative
-    offset: float
+    ] = setting("joints.<joint>.position")
+    velocity: float | None = setting("joints.<joint>.velocity")
+    torque: float | None = setting("joints.<joint>.torque")
+    rotor_inertia: float = setting("joints.<joint>.rotor_inertia")
+    viscous: float = setting("joints.<joint>.viscous")
+    coulomb: float = setting("joints.<joint>.coulomb")
+    offset: float = setting("joints.<joint>.offset")
 
 
-class FloorSettings(StrictModel):
-    """Absolute part of the arm's parameter uncertainty, added to the relative part."""
+class MountingSettings(Section):
+    """Pose of the URDF's root link in the world, in which gravity and scenes are given."""
 
-    mass: NonNegative = 0.0
-    first_moment: NonNegative = 0.0
-    inertia: NonNegative = 0.0
-    coulomb: NonNegative = 0.0
-    viscous: NonNegative = 0.0
-    rotor_inertia: NonNegative = 0.0
-    offset: NonNegative = 0.0
+    xyz: Vector3 = setting("mounting.xyz")
+    rpy: Vector3 = setting("mounting.rpy")
 
 
-class UncertaintySettings(StrictModel):
+class FloorSettings(Section):
+    """Absolute part of the arm's parameter uncertainty, added to the relative part; of joints: one for all or each."""
+
+    mass: float = setting("uncertainty.floor.mass")
+    first_moment: float = setting("uncertainty.floor.first_moment")
+    inertia: float = setting("uncertainty.floor.inertia")
+    coulomb: PerJointNumbers = setting("uncertainty.floor.coulomb")
+    viscous: PerJointNumbers = setting("uncertainty.floor.viscous")
+    rotor_inertia: PerJointNumbers = setting("uncertainty.floor.rotor_inertia")
+    offset: PerJointNumbers = setting("uncertainty.floor.offset")
+
+
+class UncertaintySettings(Section):
     """``|theta - theta_nominal| <= relative |theta_nominal| + floor``, entry by entry."""
 
-    relative: Annotated[float, Field(ge=0.0, lt=1.0)]
+    relative: float = setting("uncertainty.relative")
     floor: FloorSettings = FloorSettings()
 
 
-class EnvelopeSettings(StrictModel):
+class EnvelopeSettings(Section):
     """Box in the tool frame that contains every payload: centre and full edge lengths, m."""
 
-    center: Vector3
-    size: Size3
+    center: Vector3 = setting("payload.envelope.center")
+    size: Vector3 = setting("payload.envelope.size")
+
+
+def _check_box(value: Any) -> Any:
+    """Of the two kinds the one that is meant: its mistakes are named, not those of the other too."""
+    if value is None or value == "envelope" or isinstance(value, EnvelopeSettings):
+        return value
+    if not isinstance(value, Mapping):
+        raise problem("{center: [x, y, z], size: [x, y, z]}, or the word `envelope`")
+    return EnvelopeSettings.model_validate(dict(value))
 
 
 def _check_density(value: Any) -> Any:
@@ -121,28 +131,18 @@ def _check_density(value: Any) -> Any:
     return lower, upper
 
 
-class PayloadSettings(StrictModel):
-    """What the last link, hand and payload together may be, and where they may reach.
+class PayloadSettings(Section):
+    """What the last link, hand and payload together may be, and where they may reach."""
 
-    Attributes:
-        prior_lower, prior_upper: (10,) bounds in the last joint's frame, order of ``PAYLOAD_NAMES``.
-        envelope: box of the payload.
-        hand_opening: (10,) largest change of the last link's parameters, last joint's frame, between any two openings
-            of the hand.
-        box: a box, in the tool frame, that holds the payload of this run; "envelope" says that the envelope is one;
-            None says that nothing is known. Makes bounds tighter, and false if it is false.
-        density: (smallest, largest) of the payload's material anywhere, kg/m^3; needs a box. Only the largest tells
-            something (docs/guarantees.md).
-        hand_links: links of the hand; None for all links that hang on the tool frame.
-    """
-
-    prior_lower: Vector10
-    prior_upper: Vector10
+    prior_lower: Vector10 = setting("payload.prior_lower")
+    prior_upper: Vector10 = setting("payload.prior_upper")
     envelope: EnvelopeSettings
-    hand_opening: Annotated[tuple[float, ...], PlainValidator(numbers(10, lowest=0.0))] = (0.0,) * 10
-    box: EnvelopeSettings | Literal["envelope"] | None = None
-    density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density)] = None
-    hand_links: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)] | None = None
+    hand_opening: Vector10 = setting("payload.hand_opening")
+    box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box)] = setting(
+        "payload.box"
+    )
+    density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density)] = setting("payload.density")
+    hand_links: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)] | None = setting("payload.hand_links")
 
     @model_validator(mode="after")
     def _ordered_and_possible(self) -> PayloadSettings:
@@ -169,41 +169,26 @@ class PayloadSettings(StrictModel):
         return self
 
 
-class MeasurementSettings(StrictModel):
-    """Declared bounds of measurement errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``.
+class MeasurementSettings(Section):
+    """Declared bounds of errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``."""
 
-    Attributes:
-        torque_source: what effort is: "command", "motor" (before friction) or "link" side.
-        rate_hz: of joint_states.
-        torque_abs, torque_drift, torque_bias: N m; errors from sample to sample, slow ones, one constant over the run.
-        torque_rel: fraction of the true torque.
-        position_error, velocity_error: rad, rad/s; an encoder's resolution included.
-        stamp_error_s: of a sample's time; the default is the resolution of a ROS stamp.
-        torque_delay_s, torque_jitter_s: of the effort against the state.
-        gravity_angle, gravity_relative: cone of gravity, rad and a fraction.
-        effort: "held" (the value in force since the last sample) or "sampled" (an instant of a smooth torque).
-        torque_rate: N m/s, bound for a sampled effort; needed then, meaningless else.
-        jerk: rad/s^3, bound for a sampled effort: sharper; a held torque jumps, and so does the acceleration.
-        max_age_s: older measurements count as stale; above timing.hold_max_s, at most 1 s.
-    """
-
-    torque_source: Literal["command", "motor", "link"]
-    rate_hz: Positive
-    torque_abs: NonNegativePerJoint
-    torque_rel: FractionPerJoint
-    position_error: NonNegativePerJoint
-    velocity_error: NonNegativePerJoint
-    stamp_error_s: NonNegative = 1e-9
-    torque_bias: NonNegativePerJoint = 0.0
-    torque_drift: NonNegativePerJoint = 0.0
-    torque_delay_s: NonNegative = 0.0
-    torque_jitter_s: NonNegative = 0.0
-    gravity_angle: NonNegative = 0.0
-    gravity_relative: NonNegative = 0.0
-    effort: Literal["held", "sampled"] = "held"
-    torque_rate: PositivePerJoint | None = None
-    jerk: PositivePerJoint | None = None
-    max_age_s: Annotated[float, Field(gt=0.0, le=1.0)] = 0.02
+    torque_source: str = setting("measurement.torque_source")
+    rate_hz: float = setting("measurement.rate_hz")
+    torque_abs: PerJointNumbers = setting("measurement.torque_abs")
+    torque_rel: PerJointNumbers = setting("measurement.torque_rel")
+    position_error: PerJointNumbers = setting("measurement.position_error")
+    velocity_error: PerJointNumbers = setting("measurement.velocity_error")
+    stamp_error_s: float = setting("measurement.stamp_error_s")
+    torque_bias: PerJointNumbers = setting("measurement.torque_bias")
+    torque_drift: PerJointNumbers = setting("measurement.torque_drift")
+    torque_delay_s: float = setting("measurement.torque_delay_s")
+    torque_jitter_s: float = setting("measurement.torque_jitter_s")
+    gravity_angle: float = setting("measurement.gravity_angle")
+    gravity_relative: float = setting("measurement.gravity_relative")
+    effort: str = setting("measurement.effort")
+    torque_rate: PerJointNumbers | None = setting("measurement.torque_rate")
+    jerk: PerJointNumbers | None = setting("measurement.jerk")
+    max_age_s: float = setting("measurement.max_age_s")
 
     @model_validator(mode="after")
     def _rules_that_are_sound(self) -> MeasurementSettings:
@@ -233,19 +218,19 @@ class MeasurementSettings(StrictModel):
         return self
 
 
-class ActuatorSettings(StrictModel):
+class ActuatorSettings(Section):
     """``|applied - commanded torque| <= torque_abs + torque_rel |commanded|``."""
 
-    torque_abs: NonNegativePerJoint
-    torque_rel: FractionPerJoint
+    torque_abs: PerJointNumbers = setting("actuator.torque_abs")
+    torque_rel: PerJointNumbers = setting("actuator.torque_rel")
 
 
-class TimingSettings(StrictModel):
+class TimingSettings(Section):
     """Declared timing: nominal period, longest action of one command (delay included), longest delay; s."""
 
-    period_s: Positive
-    hold_max_s: Positive
-    delay_max_s: NonNegative
+    period_s: float = setting("timing.period_s")
+    hold_max_s: float = setting("timing.hold_max_s")
+    delay_max_s: float = setting("timing.delay_max_s")
 
     @model_validator(mode="after")
     def _ordered(self) -> TimingSettings:
@@ -258,126 +243,74 @@ class TimingSettings(StrictModel):
         return self
 
 
-class IdentificationSettings(StrictModel):
-    """Momentum windows and the declared bound on acceleration.
+class IdentificationSettings(Section):
+    """Momentum windows and the declared bound on acceleration."""
 
-    Attributes:
-        window_s: length of a momentum window.
-        update_s: data between two updates of the bounds.
-        take_after_s: simulated time that an update takes in lock-step (in real time it takes what it takes).
-        acceleration_bound: largest |qdd| of the arm, rad/s^2.
-        method: of bounding: "lp" linear programs, "sdp" physical consistency of the payload too.
-    """
-
-    method: Literal["lp", "sdp"] = "sdp"
-    window_s: Positive = 0.1
-    update_s: Positive = 1.5
-    take_after_s: Positive = 0.5
-    acceleration_bound: PositivePerJoint
+    method: str = setting("identification.method")
+    window_s: float = setting("identification.window_s")
+    update_s: float = setting("identification.update_s")
+    take_after_s: float = setting("identification.take_after_s")
+    acceleration_bound: PerJointNumbers = setting("identification.acceleration_bound")
 
 
-class DriftSettings(StrictModel):
-    """How much the friction of a joint may change between a tare and a later run.
+class DriftSettings(Section):
+    """How much the friction of a joint may change between a tare and a later run."""
 
-    Attributes:
-        coulomb, viscous: relative to the larger of the prior's bounds.
-        offset: N m.
-    """
-
-    coulomb: NonNegative = 0.02
-    viscous: NonNegative = 0.02
-    offset: NonNegative = 0.005
+    coulomb: float = setting("tare.drift.coulomb")
+    viscous: float = setting("tare.drift.viscous")
+    offset: float = setting("tare.drift.offset")
 
 
-class TareSettings(StrictModel):
-    """Equations kept from a motion with the empty hand, and when they are too old to be used.
+class TareSettings(Section):
+    """Equations kept from a motion with the empty hand, and when they are too old to be used."""
 
-    Attributes:
-        file: written by ``safe-sysid tare``; None for none.
-        max_age_h: hours after which the file is refused.
-        max_temperature_difference: K between tare and run, judged where both temperatures are given; None: not judged.
-        drift: of the friction between tare and run.
-    """
-
-    file: Name | None = None
-    max_age_h: Positive = 24.0
-    max_temperature_difference: Positive | None = 10.0
+    file: Name | None = setting("tare.file")
+    max_age_h: float = setting("tare.max_age_h")
+    max_temperature_difference: float | None = setting("tare.max_temperature_difference")
     drift: DriftSettings = DriftSettings()
 
 
-LawName = Literal[
-    "robust",
-    "armour",
-    "passivity_adaptive",
-    "adaptive_robust",
-    "gravity_pid",
-    "computed_torque",
-    "impedance",
-]
+class ControllerSettings(Section):
+    """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md)."""
 
-
-#: N m/s; more than that limits nothing.
-_FASTEST = 1.0e6
-
-
-def _check_torque_rate(value: Any) -> Any:
-    rate = numbers(positive=True)(value)
-    for i, entry in enumerate(np.atleast_1d(rate)):
-        if entry > _FASTEST:
-            raise problem(f"at most {_FASTEST:g} N m/s", **({"index": i} if isinstance(rate, tuple) else {}))
-    return rate
-
-
-class ControllerSettings(StrictModel):
-    """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md).
-
-    Attributes:
-        K_r: slope of ``r = de + K_r e``, 1/s.
-        kappa: decay rate, 1/s.
-        inertia_lower: H >= diag of it along plans, kg m^2; None: the lower rotor inertia, which needs no check.
-        inertia_ratio: ``H <= diag(inertia_ratio * inertia_lower)`` along plans.
-        velocity, acceleration, jerk: largest |qd|, |qdd_d|, |qddd_d| along plans; rad/s, rad/s^2, rad/s^3.
-        uncertainty: largest S along plans, sqrt(W/s).
-        blend_s: duration of the blend to a new box.
-        torque_rate: largest rate of the commanded torque, N m/s; cut for longer than the theorem covers is a fault. At
-            most 1e6: 1000 N m from one millisecond to the next. The least that an arm can be run with follows from its
-            torque limits (``why_not_rate`` in ``control.checks``).
-        gravity_check: whether the effort at rest is judged at every start; an arm held by brakes has none to judge.
-        law: of control; the tracking bound is proved for ``robust`` alone.
-        laws: gains of the laws that tracking is compared with.
-    """
-
-    K_r: PositivePerJoint = 5.0
-    kappa: Positive = 12.0
-    inertia_lower: PositivePerJoint | None = None
-    inertia_ratio: PositivePerJoint = 2.4
-    velocity: PositivePerJoint = 0.6
-    acceleration: PositivePerJoint = 0.8
-    jerk: PositivePerJoint = 6.0
-    uncertainty: Positive
-    blend_s: Positive = 0.25
-    torque_rate: Annotated[PerJoint, PlainValidator(_check_torque_rate)] = 1.0e4
-    gravity_check: bool = True
-    law: LawName = "robust"
+    K_r: PerJointNumbers = setting("controller.K_r")
+    kappa: float = setting("controller.kappa")
+    inertia_lower: PerJointNumbers | None = setting("controller.inertia_lower")
+    inertia_ratio: PerJointNumbers = setting("controller.inertia_ratio")
+    velocity: PerJointNumbers = setting("controller.velocity")
+    acceleration: PerJointNumbers = setting("controller.acceleration")
+    jerk: PerJointNumbers = setting("controller.jerk")
+    uncertainty: float = setting("controller.uncertainty")
+    blend_s: float = setting("controller.blend_s")
+    torque_rate: PerJointNumbers = setting("controller.torque_rate")
+    gravity_check: bool = setting("controller.gravity_check")
+    law: str = setting("controller.law")
     laws: LawsSettings = LawsSettings()
 
 
-class PlannerSettings(StrictModel):
+class PlannerSettings(Section):
     """Exciting trajectories: times in s, ``k_range`` in rad, margin in m."""
 
-    t_f: Positive = 3.0
-    t_p: Positive = 1.5
-    intervals: Annotated[int, Field(ge=2, le=4096)] = 128
-    k_range: PositivePerJoint = 0.785
-    clearance_margin: NonNegative = 0.005
-    iteration_budget: Annotated[int, Field(ge=1)] = 72
-    plans: Annotated[int, Field(ge=1)] = 4
+    t_f: float = setting("planner.t_f")
+    t_p: float = setting("planner.t_p")
+    intervals: int = setting("planner.intervals")
+    k_range: PerJointNumbers = setting("planner.k_range")
+    clearance_margin: float = setting("planner.clearance_margin")
+    iteration_budget: int = setting("planner.iteration_budget")
+    plans: int = setting("planner.plans")
 
     @model_validator(mode="after")
     def _ordered(self) -> PlannerSettings:
         if not self.t_p < self.t_f:
             raise problem(f"t_p < t_f = {self.t_f:g}", below=("t_p",), value=self.t_p)
         return self
+
+
+class DriverSettings(Section):
+    """What the real arm's driver does."""
+
+    command_timeout_s: float | None = setting("driver.command_timeout_s")
+    wraps_continuous: bool = setting("driver.wraps_continuous")
 
 
 class HullSettings(StrictModel):
@@ -390,16 +323,18 @@ class HullSettings(StrictModel):
 Hulls = Annotated[tuple[HullSettings, ...], BeforeValidator(as_tuple)]
 
 
-class Settings(StrictModel):
+class Settings(Section):
     """Everything that a robot's YAML file says; see config/kinova_gen3.yaml for units and meaning."""
 
-    name: Name
-    urdf: Name
-    base_link: Name | None = None
-    tool_frame: Name
-    gravity: Vector3 = (0.0, 0.0, -9.81)
+    name: Name = setting("name")
+    urdf: Name = setting("urdf")
+    base_link: Name | None = setting("base_link")
+    tool_frame: Name = setting("tool_frame")
+    gravity: Vector3 = setting("gravity")
     joints: Annotated[dict[Name, JointSettings], Field(min_length=1)]
-    friction_transition_velocity: NonNegative
+    locked: dict[Name, float] = Field(default_factory=dict)
+    mounting: MountingSettings | None = None
+    friction_transition_velocity: float = setting("friction_transition_velocity")
     uncertainty: UncertaintySettings
     payload: PayloadSettings
     measurement: MeasurementSettings
@@ -409,9 +344,10 @@ class Settings(StrictModel):
     tare: TareSettings = TareSettings()
     controller: ControllerSettings
     planner: PlannerSettings = PlannerSettings()
+    driver: DriverSettings = DriverSettings()
     geometry: Annotated[dict[Name, Hulls], Field(default_factory=dict)]
-    allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = ()
-    home: Pose
+    allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = setting("allowed_pairs")
+    home: Pose = setting("home")
 
     @model_validator(mode="after")
     def _stale_is_later_than_late(self) -> Settings:
@@ -433,6 +369,8 @@ class Settings(StrictModel):
         for name, law in self.controller.laws:
             for key, value in law:
                 values["controller", "laws", name, key] = value
+        for key, value in self.uncertainty.floor:
+            values["uncertainty", "floor", key] = value
         for below, value in values.items():
             if isinstance(value, tuple) and len(value) != n:
                 raise problem(f"{n} numbers, one per joint, not {len(value)}", below=below, value=value)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 __all__ = [
-    "FractionPerJoint",
     "Name",
     "NamePair",
     "NonNegative",
-    "NonNegativePerJoint",
     "PerJoint",
+    "PerJointNumbers",
     "Pose",
     "Positive",
-    "PositivePerJoint",
     "Size3",
     "StrictModel",
     "Vector3",
@@ -75,23 +72,10 @@ Vector3 = Annotated[tuple[float, ...], PlainValidator(numbers(3))]
 Size3 = Annotated[tuple[float, ...], PlainValidator(numbers(3, positive=True))]
 Vector10 = Annotated[tuple[float, ...], PlainValidator(numbers(10))]
 Pose = Annotated[tuple[float, ...], PlainValidator(numbers(0))]
-PositivePerJoint = Annotated[PerJoint, PlainValidator(numbers(positive=True))]
-NonNegativePerJoint = Annotated[PerJoint, PlainValidator(numbers(lowest=0.0))]
+PerJointNumbers = Annotated[PerJoint, PlainValidator(numbers())]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Name = Annotated[str, Field(min_length=1)]
-
-
-def _check_fractions(value: PerJoint) -> PerJoint:
-    for i, entry in enumerate(np.atleast_1d(value)):
-        if not entry < 1.0:
-            raise problem("a number >= 0 and < 1", **({"index": i} if isinstance(value, tuple) else {}))
-    return value
-
-
-FractionPerJoint = Annotated[
-    PerJoint, PlainValidator(lambda value: _check_fractions(numbers(lowest=0.0)(value)))
-]
 
 
 NamePair = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2, max_length=2)]

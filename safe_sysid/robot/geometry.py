@@ -229,7 +229,7 @@ def allowed_pairs(
     - bodies that move with the same joint (so payload, hand and last link): their distance never changes;
     - arm or base links of neighbouring joints: the joint joins them, and its position limits keep their far ends apart;
     - arm or base links that overlap whatever the pose is, because they share a point that no joint between them moves:
-      the axes of all those joints meet in it (a wrist whose middle link is inside the others).
+      the axes of all those joints meet in it, and none slides (a wrist whose middle link is inside the others).
 
     Hand and payload against the links before the last stay checked: nothing joins them.
 
@@ -266,11 +266,14 @@ def _always_touch(a: Body, b: Body, kinematics: Kinematics) -> bool:
     """Whether all axes of the joints between two bodies meet in one point that lies in both.
 
     Turning about axes through a point moves neither the point nor the other axes off it: true at one pose, true at all.
+    A prismatic joint does move it.
     """
     low, high = sorted((a, b), key=lambda body: body.joint)
     between = range(low.joint + 1, high.joint + 1)
     n = len(kinematics.axis)
-    if not all(np.all(np.isfinite(part)) for part in kinematics):
+    if np.any(kinematics.sliding[list(between)]):
+        return False
+    if not all(np.all(np.isfinite(part)) for part in kinematics[:4]):
         return False  # the model will be refused
     rotation, origin = np.eye(3), np.zeros(3)
     frames = [(rotation, origin)]

@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
-from safe_sysid.robot.config import JointSettings, Settings, load_settings
+from safe_sysid.robot.config import JointSettings, Settings, load_settings, per_joint
 from safe_sysid.robot.geometry import allowed_pairs, build_bodies
 from safe_sysid.robot.model import MAX_JOINTS, JointLimits, Kinematics, RobotModel
+from safe_sysid.robot.packages import is_package_uri, package_file
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.urdf import UrdfChain, UrdfJoint, read_urdf
 
-__all__ = ["load_robot"]
+__all__ = ["find_urdf", "load_robot"]
 
 FloatArray = NDArray[np.float64]
+#: How far beyond its position limits a prismatic joint may be for bounds over all configurations, as a share of them:
+#: what measurement errors, and the look ahead of the control law, need. Data beyond it make no equations.
+TRAVEL_MARGIN = 0.05
 
 
 def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
@@ -33,15 +37,29 @@ def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
 
     Raises:
         ConfigError: a setting that is missing, unknown, out of range or does not fit the URDF.
-        ModelError: a URDF that is no serial arm of 1 to 9 revolute or continuous joints, or is broken.
+        ModelError: a URDF that is no serial arm of 1 to 9 moving joints, or is broken.
     """
     path = config_path(name_or_path, "config")
     settings = load_settings(path, overrides)
-    chain = read_urdf(_find_urdf(path, settings))
+    chain = read_urdf(find_urdf(path, settings), settings.locked, str(path))
     return _build(str(path), settings, chain)
 
 
-def _find_urdf(config: Path, settings: Settings) -> Path:
+def find_urdf(config: Path, settings: Settings) -> Path:
+    """The URDF that a robot's file names.
+
+    Args:
+        config: the robot's file.
+        settings: what it says.
+
+    Raises:
+        ConfigError: there is no such file, or package.
+    """
+    if is_package_uri(settings.urdf):
+        try:
+            return package_file(settings.urdf, config)
+        except ModelError as error:
+            raise ConfigError(str(config), "urdf", settings.urdf, error.expected) from error
     given = Path(settings.urdf).expanduser()
     folders = [config.parent, config.parent.parent / "urdf", share_directory() / "urdf"]
     for candidate in [folder / given for folder in folders]:  # an absolute path swallows the folder
@@ -56,10 +74,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     if n > MAX_JOINTS:
         raise ModelError(f"{chain.file}: {n} moving joints: expected 1 to {MAX_JOINTS}")
     _check_names(file, settings, chain)
-    try:
-        model = pin.buildModelFromXML(chain.text_for_pinocchio(tuple(chain.link_joint)))
-    except Exception as error:  # what Pinocchio raises differs from version to version
-        raise ModelError(f"{chain.file}: Pinocchio cannot read it ({error}): expected a URDF file") from error
+    model = _pinocchio_model(settings, chain)
     names = tuple(joint.name for joint in chain.joints)
     if tuple(model.names)[1:] != names or model.nv != n or model.nq != n:
         raise ModelError(
@@ -68,10 +83,10 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
 
     joints = [settings.joints[name] for name in names]
     limits = _limits(file, chain, joints)
-    _check_home(file, settings, names, limits)
+    _check_home(file, settings, chain, limits)
     theta = _theta_nominal(model, joints)
     bodies = build_bodies(chain, model, settings, file)
-    kinematics = _kinematics(model, settings)
+    kinematics = _kinematics(model, settings, _travel(chain, limits))
     flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
     return RobotModel(
         name=settings.name,
@@ -89,6 +104,22 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     )
 
 
+def _pinocchio_model(settings: Settings, chain: UrdfChain) -> pin.Model:
+    """Pinocchio's model of the mounted arm, links behind locked joints lumped with those that carry them."""
+    place = settings.mounting
+    mounting = None if place is None else (place.xyz, place.rpy)
+    try:
+        model = pin.buildModelFromXML(chain.text_for_pinocchio(tuple(chain.link_joint), mounting))
+        if not chain.locked:
+            return model
+        q = pin.neutral(model)
+        for name, value in chain.locked.items():
+            q[model.joints[model.getJointId(name)].idx_q] = value
+        return pin.buildReducedModel(model, [model.getJointId(name) for name in chain.locked], q)
+    except Exception as error:  # what Pinocchio raises differs from version to version
+        raise ModelError(f"{chain.file}: Pinocchio cannot read it ({error}): expected a URDF file") from error
+
+
 def _read_only(values: Any) -> FloatArray:
     array = np.array(values, dtype=float, order="C")
     array.setflags(write=False)
@@ -100,9 +131,15 @@ def _check_names(file: str, settings: Settings, chain: UrdfChain) -> None:
     for name in names:
         if name not in settings.joints:
             raise ConfigError(
-                file, f"joints.{name}", "missing", f"an entry for every moving joint of {chain.file}"
+                file,
+                f"joints.{name}",
+                "missing",
+                f"an entry for every moving joint of {chain.file}, or a position for it under `locked`",
             )
     for name in settings.joints:
+        if name in chain.locked:
+            how = "locked" if name in settings.locked else "mimicking a locked joint"
+            raise ConfigError(file, f"joints.{name}", how, "a joint of the arm, which moves by itself")
         if name not in names:
             raise ConfigError(
                 file, f"joints.{name}", name, f"only moving joints of {chain.file}: {', '.join(names)}"
@@ -146,6 +183,10 @@ def _limits(file: str, chain: UrdfChain, joints: list[JointSettings]) -> JointLi
 def _position_limits(
     file: str, chain: UrdfChain, urdf: UrdfJoint, joint: JointSettings
 ) -> tuple[float, float]:
+    sliding = urdf.kind == "prismatic"
+    if sliding and joint.position == "continuous":
+        expected = "[lower, upper] in m: a prismatic joint does not come round again"
+        raise ConfigError(file, f"joints.{urdf.name}.position", joint.position, expected)
     if joint.position == "continuous" or (joint.position is None and urdf.kind == "continuous"):
         return -np.inf, np.inf
     if joint.position is not None:
@@ -155,21 +196,34 @@ def _position_limits(
             file,
             f"joints.{urdf.name}.position",
             "missing",
-            f"[lower, upper] in rad or `continuous`, here or in {chain.file} (there: {urdf.lower}, {urdf.upper})",
+            f"[lower, upper] in {'m' if sliding else 'rad or `continuous`'}, here or in {chain.file} "
+            f"(there: {urdf.lower}, {urdf.upper})",
         )
     return urdf.lower, urdf.upper
 
 
-def _check_home(file: str, settings: Settings, names: tuple[str, ...], limits: JointLimits) -> None:
+def _check_home(file: str, settings: Settings, chain: UrdfChain, limits: JointLimits) -> None:
     for j, q in enumerate(settings.home):
         low, high = limits.position_lower[j], limits.position_upper[j]
         if not low <= q <= high:
+            name, unit = chain.joints[j].name, "m" if chain.joints[j].kind == "prismatic" else "rad"
             raise ConfigError(
-                file, f"home[{j}]", q, f"a position of {names[j]} within [{low:g}, {high:g}] rad"
+                file, f"home[{j}]", q, f"a position of {name} within [{low:g}, {high:g}] {unit}"
             )
 
 
-def _kinematics(model: pin.Model, settings: Settings) -> Kinematics:
+def _travel(chain: UrdfChain, limits: JointLimits) -> FloatArray:
+    """(n, 2): limits of prismatic joints with room for what passes them a little; infinite for the others."""
+    travel = np.tile([-np.inf, np.inf], (len(chain.joints), 1))
+    for j, joint in enumerate(chain.joints):
+        if joint.kind == "prismatic":
+            low, high = limits.position_lower[j], limits.position_upper[j]
+            room = TRAVEL_MARGIN * (high - low)
+            travel[j] = low - room, high + room
+    return travel
+
+
+def _kinematics(model: pin.Model, settings: Settings, travel: FloatArray) -> Kinematics:
     placements = [model.jointPlacements[j] for j in range(1, model.njoints)]
     data = model.createData()
     pin.computeJointJacobians(model, data, pin.neutral(model))
@@ -178,16 +232,18 @@ def _kinematics(model: pin.Model, settings: Settings) -> Kinematics:
         jacobian = np.reshape(
             pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1)
         )  # flat if there is one joint
-        turn = jacobian[3:, model.joints[j].idx_v]
-        length = float(np.linalg.norm(turn))
+        along = slice(0, 3) if np.isfinite(travel[j - 1, 0]) else slice(3, 6)
+        axis = jacobian[along, model.joints[j].idx_v]
+        length = float(np.linalg.norm(axis))
         if not length > 0.0:
             raise ModelError(f"joint {model.names[j]!r}: axis of length {length:g}: expected a direction")
-        axes.append(turn / length)
+        axes.append(axis / length)
     return Kinematics(
         np.array([placement.rotation for placement in placements]),
         np.array([placement.translation for placement in placements]),
         np.array(axes),
         np.array(settings.gravity),
+        travel,
     )
 
 
@@ -214,7 +270,7 @@ def _arm_prior(theta: FloatArray, settings: Settings) -> ParameterBox:
     floor = uncertainty.floor
     link = [floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6]
     joint = (floor.coulomb, floor.viscous, floor.rotor_inertia, floor.offset)
-    floors = np.concatenate([np.tile(link, n), np.repeat(joint, n)])
+    floors = np.concatenate([np.tile(link, n), *(per_joint(value, n) for value in joint)])
     radius = _up(_up(uncertainty.relative * np.abs(theta)) + floors)
     lower, upper = -_up(radius - theta), _up(theta + radius)
     never_negative = np.zeros(theta.size, bool)

@@ -1,12 +1,14 @@
 r"""Rigorous magnitude and Lipschitz bounds of the dynamics, over all configurations or near one.
 
-Every point x of link l moves with the joints; any derivative of x with respect to joints i, j, .. is the vector from
-the axis of the most distal of them, k = max(i, j, ..), to x, turned by cross products with unit axes (and zero if k is
-beyond the link). So in the norm of L2(dm), by Minkowski,
+Every point x of link l moves with the joints. If the most distal of joints i, j, .., k = max(i, j, ..), turns, any
+derivative of x with respect to them is the vector from its axis to x, turned by cross products with unit axes; if it
+slides, the unit vector along it, turned likewise. It is zero if k is beyond the link, or a joint before k slides, or k
+slides and is named twice. So in the norm of L2(dm), by Minkowski,
 
-``|| d_i d_j .. x ||_l <= a[l, k] = sqrt(m_l) d[l, k] + sqrt(lambda_max(I_l))``
+``|| d_i d_j .. x ||_l <= a[l, k] = sqrt(m_l) d[l, k] + sqrt(lambda_max(I_l))``, or ``sqrt(m_l)`` if k slides,
 
-with d[l, k] an upper bound of the distance between axis k and the link's origin. Since
+with d[l, k] an upper bound of the distance between axis k and the link's origin, prismatic joints between them anywhere
+in their travel. Each factor carries the units of its joints, so sums over joints need no others. Since
 ``H_ij = sum_l <d_i x, d_j x>`` and ``Gamma_ijk = sum_l <d_i x, d_j d_k x>`` exactly, Cauchy-Schwarz and Leibniz bound
 every entry and every derivative without sampling. Physical consistency of the true links is used in two places: the
 inner product exists at all, and ``lambda_max(I) <= tr(I) / 2``.
@@ -45,8 +47,8 @@ class LinkNorms:
     """Bounds per link l and joint k, zero for k > l, over a box of parameters.
 
     Attributes:
-        a: (n, n) of ``|| d_k x ||`` in L2(dm), sqrt(kg) m.
-        b: (n, n) of ``| int d_k x dm |``, kg m.
+        a: (n, n) of ``|| d_k x ||`` in L2(dm), sqrt(kg) m; sqrt(kg) if joint k slides.
+        b: (n, n) of ``| int d_k x dm |``, kg m; kg if joint k slides.
     """
 
     a: FloatArray
@@ -54,10 +56,22 @@ class LinkNorms:
 
 
 def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNorms:
-    """Bounds over all configurations and all physically consistent parameters in the box (each (14 n,))."""
+    """Bounds over all configurations and all physically consistent parameters in the box (each (14 n,)).
+
+    Prismatic joints are in their travel.
+    """
     n = len(kin.axis)
-    steps = np.linalg.norm(kin.translation, axis=1)
-    along = np.array([kin.translation[k + 1] @ kin.axis[k] for k in range(n - 1)] + [0.0])
+    # From frame to frame; convex in the position of a prismatic joint, so longest at an end of its travel.
+    ends = np.repeat(kin.translation[:, None, :], 2, axis=1)
+    for j in np.flatnonzero(kin.sliding):
+        ends[j] += np.outer(kin.travel[j], kin.rotation[j] @ kin.axis[j])
+    # Ends that cancel the step's own part are off by some units of the travel.
+    room = 1e-12 * np.where(kin.sliding, np.max(np.abs(kin.travel), axis=1), 0.0)[:, None]
+    lengths = np.linalg.norm(ends, axis=2) + room
+    steps = lengths.max(axis=1)
+    # The part along axis k of the step to the next frame does not lie between the axis and the link.
+    along = np.array([ends[k + 1] @ kin.axis[k] for k in range(n - 1)] + [np.zeros(2)])
+    across = np.sqrt(np.maximum(lengths[1:] ** 2 - along[:-1] ** 2, 0.0) + 1e-15).max(axis=1)
     a, b = np.zeros((n, n)), np.zeros((n, n))
     for link in range(n):
         lo, hi = lower[10 * link : 10 * link + 10], upper[10 * link : 10 * link + 10]
@@ -65,13 +79,10 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
         moment = np.linalg.norm(np.maximum(np.abs(lo[1:4]), np.abs(hi[1:4])))
         inertia = max(0.5 * (hi[4] + hi[6] + hi[9]), 0.0)
         for k in range(link + 1):
-            distance = 0.0
-            if k < link:
-                # The step along axis k does not lie between the axis and the link.
-                distance = (
-                    np.sqrt(max(steps[k + 1] ** 2 - along[k] ** 2, 0.0) + 1e-15)
-                    + steps[k + 2 : link + 1].sum()
-                )
+            if kin.sliding[k]:
+                a[link, k], b[link, k] = np.sqrt(mass), mass
+                continue
+            distance = across[k] + steps[k + 2 : link + 1].sum() if k < link else 0.0
             a[link, k] = np.sqrt(mass) * distance + np.sqrt(inertia)
             b[link, k] = mass * distance + moment
     return LinkNorms(a * _ROUND, b * _ROUND)
@@ -135,7 +146,10 @@ def _sensitivity_kernel(
 def torque_sensitivity(
     kin: Kinematics, norms: LinkNorms, qd: FloatArray, qd_a: FloatArray, qdd_a: FloatArray
 ) -> TorqueSensitivity:
-    """Bound the derivatives for all q and all ``|qd| <= qd`` etc., arguments (n,) >= 0 in rad/s, rad/s^2."""
+    """Bound the derivatives for all q and all ``|qd| <= qd`` etc., arguments (n,) >= 0 in rad/s, rad/s^2.
+
+    Prismatic joints are in their travel, m, m/s and m/s^2.
+    """
     n = len(kin.axis)
     outs = [np.zeros((n, n)) for _ in range(4)]
     g = float(np.linalg.norm(kin.gravity)) * _ROUND
@@ -152,7 +166,7 @@ def inertia_share(
     M is H without rotor inertia; a value up to 1 proves ``M <= D``. At q, with theta's midpoint and radius,
     ``lambda_max(M) <= lambda_max(M(mid)) + ||sum_p |dM/dtheta_p| rad_p||``. Away from q: for a unit z,
     ``sqrt(z^T M z) = (sum_l || sum_k z_k d_k x ||_l^2)^1/2`` is a norm whose derivative with respect to joint j is at
-    most ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 turns everything alike, so it does not count.
+    most ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 moves everything alike, so it does not count.
 
     Args:
         kin: of the arm.

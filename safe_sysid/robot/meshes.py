@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.collada import check_collada
+from safe_sysid.robot.packages import is_package_uri, package_file
 
 __all__ = ["mesh_path", "read_mesh"]
 
@@ -28,40 +28,27 @@ def mesh_path(name: str, beside: str | Path) -> Path:
     """Path of a mesh named by a URDF, a scene file or a marker.
 
     Args:
-        name: ``package://NAME/PATH`` (looked up as ROS does: ``share/NAME`` under ``AMENT_PREFIX_PATH``, then ``NAME``
-            under ``ROS_PACKAGE_PATH`` and under the folders above ``beside``), ``file://PATH``, or a path, relative to
-            the folder of ``beside``.
+        name: ``package://NAME/PATH`` (:mod:`safe_sysid.robot.packages`), ``file://PATH``, or a path, relative to the
+            folder of ``beside``.
         beside: file that names it.
 
     Raises:
         ModelError: no such file, or a scheme that is neither of these.
     """
+    if is_package_uri(name):
+        return package_file(name, beside)
     parsed = urlparse(name)
-    if parsed.scheme == "package":
-        tried = _package_places(parsed.netloc, unquote(parsed.path).lstrip("/"), Path(beside))
-    elif parsed.scheme == "file":
-        tried = [Path(unquote(parsed.path))]
+    if parsed.scheme == "file":
+        path = Path(unquote(parsed.path))
     elif parsed.scheme and len(parsed.scheme) > 1:
         expected = "a path, file:// or package://"
         raise ModelError(f"{beside}: mesh {name!r}: expected {expected}", name, expected)
     else:
-        tried = [Path(beside).parent / name]
-    for path in tried:
-        if path.is_file():
-            return path
-    where = ", ".join(str(path) for path in tried) or "AMENT_PREFIX_PATH, ROS_PACKAGE_PATH"
-    expected = f"a file that exists (looked for {where})"
+        path = Path(beside).parent / name
+    if path.is_file():
+        return path
+    expected = f"a file that exists (looked for {path})"
     raise ModelError(f"{beside}: mesh {name!r}: expected {expected}", name, expected)
-
-
-def _package_places(package: str, path: str, beside: Path) -> list[Path]:
-    prefixes = [Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
-    folders = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
-    above = list(beside.resolve().parents)
-    places = [prefix / "share" / package / path for prefix in prefixes]
-    places += [folder / package / path for folder in (*folders, *above)]
-    places += [folder / path for folder in above if folder.name == package]
-    return [place for place in places if place.is_file()]
 
 
 def read_mesh(

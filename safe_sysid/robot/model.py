@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.errors import ModelError
+from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 if TYPE_CHECKING:
@@ -25,20 +25,45 @@ class Kinematics(NamedTuple):
 
     Attributes:
         rotation: (n, 3, 3) joint frame j in joint frame j-1 at q = 0 (joint 0: in the world).
-        translation: (n, 3) origin of joint frame j in joint frame j-1, m.
-        axis: (n, 3) unit axis of joint j in its own frame.
+        translation: (n, 3) origin of joint frame j in joint frame j-1 at q = 0, m.
+        axis: (n, 3) unit axis of joint j in its own frame, that it turns about or slides along.
         gravity: (3,) gravitational acceleration in the world, m/s^2.
+        travel: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on;
+            infinite for a turning joint, whose frame comes round again.
     """
 
     rotation: FloatArray
     translation: FloatArray
     axis: FloatArray
     gravity: FloatArray
+    travel: FloatArray
+
+    @classmethod
+    def turning(
+        cls, rotation: FloatArray, translation: FloatArray, axis: FloatArray, gravity: FloatArray
+    ) -> Kinematics:
+        """A chain of revolute joints.
+
+        Args:
+            rotation: (n, 3, 3).
+            translation: (n, 3) m.
+            axis: (n, 3).
+            gravity: (3,) m/s^2.
+        """
+        return cls(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
+
+    @property
+    def sliding(self) -> NDArray[np.bool_]:
+        """(n,) prismatic joints: their positions are in m, their efforts in N."""
+        return np.isfinite(self.travel[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
 class JointLimits:
-    """Position (rad, infinite for continuous joints), velocity (rad/s) and torque (N m) limits, each (n,)."""
+    """Position (infinite for continuous joints), velocity and torque limits, each (n,).
+
+    In rad, rad/s and N m; of prismatic joints in m, m/s and N.
+    """
 
     position_lower: FloatArray
     position_upper: FloatArray
@@ -86,7 +111,9 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class RobotModel:
-    """A serial arm of 1 to 9 revolute or continuous joints; see DESIGN for the conventions.
+    """A serial arm of 1 to 9 revolute, continuous or prismatic joints.
+
+    Wherever the package says rad, rad/s, N m or kg m^2 of a joint, those of a prismatic one are m, m/s, N and kg.
 
     Attributes:
         name: of the robot.
@@ -96,7 +123,7 @@ class RobotModel:
         continuous: (n,) bool, joints without position limits that wrap.
         theta_nominal: (14 n,) bare arm with empty hand.
         arm_prior: box that holds the truth: arm within its declared uncertainty, theta_e the payload prior.
-        friction_transition_velocity: below it (rad/s) the sign of Coulomb friction is unknown.
+        friction_transition_velocity: below it (rad/s, m/s) the sign of Coulomb friction is unknown.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
         bodies: collision geometry.
         allowed_pairs: pairs of body names that may overlap.
@@ -129,11 +156,17 @@ class RobotModel:
             frozen_array(kin.translation, (n, 3), "kinematics.translation"),
             frozen_array(kin.axis, (n, 3), "kinematics.axis"),
             frozen_array(kin.gravity, (3,), "kinematics.gravity"),
+            frozen_array(kin.travel, (n, 2), "kinematics.travel", finite=False),
         )
         for j, name in enumerate(self.joint_names):
             # Enclosures take an axis as a unit vector but for rounding.
             if abs(np.linalg.norm(kinematics.axis[j]) - 1.0) > 1e-14:
                 raise ModelError(f"joint {name}: axis {kinematics.axis[j].tolist()}: expected a unit vector")
+            low, high = kinematics.travel[j]
+            if not (low < high and np.isfinite(low) == np.isfinite(high)):
+                raise ModelError(
+                    f"joint {name}: travel [{low}, {high}] m: expected lower < upper, both finite or none"
+                )
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(
             self, "theta_nominal", frozen_array(self.theta_nominal, (14 * n,), "theta_nominal")
@@ -151,6 +184,29 @@ class RobotModel:
     def n(self) -> int:
         """Number of joints."""
         return len(self.joint_names)
+
+    @property
+    def sliding(self) -> NDArray[np.bool_]:
+        """(n,) prismatic joints."""
+        return self.kinematics.sliding
+
+    @property
+    def position_units(self) -> tuple[str, ...]:
+        """Unit of each joint's position, "rad" or "m", for messages."""
+        return tuple("m" if slides else "rad" for slides in self.sliding)
+
+    def require_turning(self, what: str) -> None:
+        """Refuse prismatic joints where only turning ones are covered.
+
+        Args:
+            what: asks for it.
+
+        Raises:
+            ConfigError: the arm has a prismatic joint; names it.
+        """
+        for name in (name for name, slides in zip(self.joint_names, self.sliding, strict=True) if slides):
+            expected = f"only revolute or continuous joints of the arm for {what}; or a position for it under `locked`"
+            raise ConfigError(self.name, f"joints.{name}", "prismatic", expected)
 
     @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:

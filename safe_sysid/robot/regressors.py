@@ -49,6 +49,45 @@ def joint_rotation(fixed: FloatArray, axis: FloatArray, angle: float, out: Float
 
 
 @njit(cache=True)
+def joint_placement(
+    fixed: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    sliding: bool,
+    q: float,
+    rotation: FloatArray,
+    origin: FloatArray,
+) -> None:
+    """Frame of a joint in the one before it: ``rotation`` (3, 3) and ``origin`` (3,), at q rad or, if sliding, m."""
+    if sliding:
+        for i in range(3):
+            for k in range(3):
+                rotation[i, k] = fixed[i, k]
+            origin[i] = translation[i] + q * (
+                fixed[i, 0] * axis[0] + fixed[i, 1] * axis[1] + fixed[i, 2] * axis[2]
+            )
+    else:
+        joint_rotation(fixed, axis, q, rotation)
+        for i in range(3):
+            origin[i] = translation[i]
+
+
+@njit(cache=True)
+def add_velocity_product(
+    axis: FloatArray, sliding: bool, scale: float, v: FloatArray, out: FloatArray
+) -> None:
+    """``out += scale * v x S`` of motions (linear, angular); S is ``(axis, 0)`` if sliding, else ``(0, axis)``."""
+    for i in range(3):
+        a, b = (i + 1) % 3, (i + 2) % 3
+        turned = v[3 + a] * axis[b] - v[3 + b] * axis[a]
+        if sliding:
+            out[i] += scale * turned
+        else:
+            out[i] += scale * (v[a] * axis[b] - v[b] * axis[a])
+            out[3 + i] += scale * turned
+
+
+@njit(cache=True)
 def cross(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     """``out = a x b``; out must not alias."""
     out[0] = a[1] * b[2] - a[2] * b[1]
@@ -129,6 +168,7 @@ def slotine_li_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -136,37 +176,35 @@ def slotine_li_kernel(
     transition: float,
     out: FloatArray,
 ) -> None:
-    """Fill ``out`` (N, n, 14 n) with W_s at N states (N, n); the first four arguments are Kinematics' fields."""
+    """Fill ``out`` (N, n, 14 n) with W_s at N states (N, n); the first five arguments are Kinematics' fields."""
     n = axis.shape[0]
-    rot = np.empty((n, 3, 3))
+    rot, shift = np.empty((n, 3, 3)), np.empty((n, 3))
     x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
     base = np.zeros(6)
     ax, ay, force = np.empty((6, 10)), np.empty((6, 10)), np.empty((6, 10))
     for k in range(q.shape[0]):
         out[k] = 0.0
         for j in range(n):
-            joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
+            sliding = np.isfinite(travel[j, 0])
+            joint_placement(rotation[j], translation[j], axis[j], sliding, q[k, j], rot[j], shift[j])
             if j == 0:
                 base[:] = 0.0
-                to_child(rot[j], translation[j], base, x[j])
-                to_child(rot[j], translation[j], base, y[j])
+                to_child(rot[j], shift[j], base, x[j])
+                to_child(rot[j], shift[j], base, y[j])
                 base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
-                to_child(rot[j], translation[j], base, acc[j])
+                to_child(rot[j], shift[j], base, acc[j])
             else:
-                to_child(rot[j], translation[j], x[j - 1], x[j])
-                to_child(rot[j], translation[j], y[j - 1], y[j])
-                to_child(rot[j], translation[j], acc[j - 1], acc[j])
+                to_child(rot[j], shift[j], x[j - 1], x[j])
+                to_child(rot[j], shift[j], y[j - 1], y[j])
+                to_child(rot[j], shift[j], acc[j - 1], acc[j])
+            o = 0 if sliding else 3
             for i in range(3):
-                x[j, 3 + i] += axis[j, i] * qd[k, j]
-                y[j, 3 + i] += axis[j, i] * qd_a[k, j]
-                acc[j, 3 + i] += axis[j, i] * qdd_a[k, j]
-            # Polarised velocity product: (x x S y_j + y x S x_j) / 2, S = (0, axis).
-            for part in range(2):
-                for i in range(3):
-                    a, b = (i + 1) % 3, (i + 2) % 3
-                    o = 3 * part
-                    acc[j, o + i] += 0.5 * qd_a[k, j] * (x[j, o + a] * axis[j, b] - x[j, o + b] * axis[j, a])
-                    acc[j, o + i] += 0.5 * qd[k, j] * (y[j, o + a] * axis[j, b] - y[j, o + b] * axis[j, a])
+                x[j, o + i] += axis[j, i] * qd[k, j]
+                y[j, o + i] += axis[j, i] * qd_a[k, j]
+                acc[j, o + i] += axis[j, i] * qdd_a[k, j]
+            # Polarised velocity product: (x x S y_j + y x S x_j) / 2.
+            add_velocity_product(axis[j], sliding, 0.5 * qd_a[k, j], x[j], acc[j])
+            add_velocity_product(axis[j], sliding, 0.5 * qd[k, j], y[j], acc[j])
         for link in range(n):
             _momentum_columns(acc[link], force)
             _momentum_columns(x[link], ax)
@@ -174,12 +212,13 @@ def slotine_li_kernel(
             _add_force_cross(x[link], ay, 0.5, force)
             _add_force_cross(y[link], ax, 0.5, force)
             for j in range(link, -1, -1):
+                o = 0 if np.isfinite(travel[j, 0]) else 3
                 for c in range(10):
                     out[k, j, 10 * link + c] = (
-                        axis[j, 0] * force[3, c] + axis[j, 1] * force[4, c] + axis[j, 2] * force[5, c]
+                        axis[j, 0] * force[o, c] + axis[j, 1] * force[o + 1, c] + axis[j, 2] * force[o + 2, c]
                     )
                 if j > 0:
-                    _to_parent(rot[j], translation[j], force)
+                    _to_parent(rot[j], shift[j], force)
         for j in range(n):
             out[k, j, 10 * n + j] = friction_sign(qd_a[k, j], transition)
             out[k, j, 11 * n + j] = qd_a[k, j]
@@ -193,6 +232,7 @@ def momentum_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     transition: float,
@@ -203,7 +243,7 @@ def momentum_kernel(
 ) -> None:
     """Fill ``w_m`` and/or ``w_c`` (N, n, 14 n) at N states; the one not wanted may be any array of that rank."""
     n = axis.shape[0]
-    rot = np.empty((n, 3, 3))
+    rot, shift, across = np.empty((n, 3, 3)), np.empty((n, 3)), np.zeros(6)
     v, carried, weight = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
     base = np.zeros(6)
     momentum, gforce = np.empty((6, 10)), np.empty((6, 10))
@@ -213,48 +253,52 @@ def momentum_kernel(
         if want_rate:
             w_c[k] = 0.0
         for j in range(n):
-            joint_rotation(rotation[j], axis[j], q[k, j], rot[j])
+            sliding = np.isfinite(travel[j, 0])
+            joint_placement(rotation[j], translation[j], axis[j], sliding, q[k, j], rot[j], shift[j])
             if j == 0:
                 base[:] = 0.0
-                to_child(rot[j], translation[j], base, carried[j])
+                to_child(rot[j], shift[j], base, carried[j])
                 base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
-                to_child(rot[j], translation[j], base, weight[j])
+                to_child(rot[j], shift[j], base, weight[j])
             else:
-                to_child(rot[j], translation[j], v[j - 1], carried[j])
-                to_child(rot[j], translation[j], weight[j - 1], weight[j])
-            for i in range(3):
+                to_child(rot[j], shift[j], v[j - 1], carried[j])
+                to_child(rot[j], shift[j], weight[j - 1], weight[j])
+            o = 0 if sliding else 3
+            for i in range(6):
                 v[j, i] = carried[j, i]
-                v[j, 3 + i] = carried[j, 3 + i] + axis[j, i] * qd[k, j]
+            for i in range(3):
+                v[j, o + i] += axis[j, i] * qd[k, j]
         for link in range(n):
             _momentum_columns(v[link], momentum)
             if want_rate:
                 _momentum_columns(weight[link], gforce)
             for j in range(link, -1, -1):
                 a0, a1, a2 = axis[j, 0], axis[j, 1], axis[j, 2]
+                sliding = np.isfinite(travel[j, 0])
+                o = 0 if sliding else 3
                 if want_momentum:
                     for c in range(10):
                         w_m[k, j, 10 * link + c] = (
-                            a0 * momentum[3, c] + a1 * momentum[4, c] + a2 * momentum[5, c]
+                            a0 * momentum[o, c] + a1 * momentum[o + 1, c] + a2 * momentum[o + 2, c]
                         )
                 if want_rate:
                     # dv_link/dq_j, seen at joint j, is (carried x S): its product with the momentum is dT/dq_j.
-                    u = carried[j]
-                    l0, l1, l2 = u[1] * a2 - u[2] * a1, u[2] * a0 - u[0] * a2, u[0] * a1 - u[1] * a0
-                    r0, r1, r2 = u[4] * a2 - u[5] * a1, u[5] * a0 - u[3] * a2, u[3] * a1 - u[4] * a0
+                    across[:] = 0.0
+                    add_velocity_product(axis[j], sliding, 1.0, carried[j], across)
                     for c in range(10):
                         w_c[k, j, 10 * link + c] = (
-                            l0 * momentum[0, c]
-                            + l1 * momentum[1, c]
-                            + l2 * momentum[2, c]
-                            + r0 * momentum[3, c]
-                            + r1 * momentum[4, c]
-                            + r2 * momentum[5, c]
-                            - (a0 * gforce[3, c] + a1 * gforce[4, c] + a2 * gforce[5, c])
+                            across[0] * momentum[0, c]
+                            + across[1] * momentum[1, c]
+                            + across[2] * momentum[2, c]
+                            + across[3] * momentum[3, c]
+                            + across[4] * momentum[4, c]
+                            + across[5] * momentum[5, c]
+                            - (a0 * gforce[o, c] + a1 * gforce[o + 1, c] + a2 * gforce[o + 2, c])
                         )
                 if j > 0:
-                    _to_parent(rot[j], translation[j], momentum)
+                    _to_parent(rot[j], shift[j], momentum)
                     if want_rate:
-                        _to_parent(rot[j], translation[j], gforce)
+                        _to_parent(rot[j], shift[j], gforce)
         for j in range(n):
             if want_momentum:
                 w_m[k, j, 12 * n + j] = qd[k, j]
@@ -269,24 +313,26 @@ def kinematics_kernel(
     rotation: FloatArray,
     translation: FloatArray,
     axis: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     r: FloatArray,
     p: FloatArray,
 ) -> None:
     """Joint frames in the world: ``r`` (N, n, 3, 3) and ``p`` (N, n, 3)."""
     n = axis.shape[0]
-    local = np.empty((3, 3))
+    local, shift = np.empty((3, 3)), np.empty(3)
     for k in range(q.shape[0]):
         for j in range(n):
-            joint_rotation(rotation[j], axis[j], q[k, j], local)
+            sliding = np.isfinite(travel[j, 0])
+            joint_placement(rotation[j], translation[j], axis[j], sliding, q[k, j], local, shift)
             if j == 0:
                 r[k, j] = local
-                p[k, j] = translation[j]
+                p[k, j] = shift
             else:
                 for a in range(3):
                     p[k, j, a] = p[k, j - 1, a]
                     for b in range(3):
-                        p[k, j, a] += r[k, j - 1, a, b] * translation[j, b]
+                        p[k, j, a] += r[k, j - 1, a, b] * shift[b]
                         r[k, j, a, b] = 0.0
                         for c in range(3):
                             r[k, j, a, b] += r[k, j - 1, a, c] * local[c, b]
@@ -345,5 +391,5 @@ def forward_kinematics(kin: Kinematics, q: FloatArray) -> tuple[FloatArray, Floa
     (q,), single = _states(kin, q)
     n = len(kin.axis)
     r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
-    kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
+    kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, q, r, p)
     return (r[0], p[0]) if single else (r, p)

@@ -9,25 +9,39 @@ from __future__ import annotations
 import copy
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from safe_sysid.errors import ModelError
+from safe_sysid.errors import ConfigError, ModelError
 
 __all__ = ["UrdfChain", "UrdfJoint", "read_urdf"]
 
-MOVING = ("revolute", "continuous")
+TURNING = ("revolute", "continuous")
+MOVING = (*TURNING, "prismatic")
+
+
+@dataclass(frozen=True)
+class Mimic:
+    """A joint's ``<mimic>``: its position is ``multiplier * master + offset``."""
+
+    master: str
+    multiplier: float
+    offset: float
 
 
 @dataclass(frozen=True)
 class UrdfJoint:
-    """A joint element; limits are None where the URDF gives none."""
+    """A joint element; limits are None where the URDF gives none.
+
+    Positions are in rad, or in m where ``kind`` is "prismatic"; velocity per second; effort in N m or N.
+    """
 
     name: str
     kind: str
     parent: str
     child: str
+    mimic: Mimic | None
     lower: float | None
     upper: float | None
     velocity: float | None
@@ -36,12 +50,13 @@ class UrdfJoint:
 
 @dataclass(frozen=True)
 class UrdfChain:
-    """A URDF known to be one serial chain of revolute or continuous joints, with links fixed to it anywhere.
+    """A URDF known to be one serial chain of moving joints, with links fixed to it, or locked, anywhere.
 
     Attributes:
         file: for messages.
         root: name of the root link.
-        joints: the moving joints, base to tip.
+        joints: the moving joints, base to tip, without the locked ones.
+        locked: moving joint of the file -> position (rad or m) at which it is fixed, mimicking joints included.
         link_joint: link name -> index of the moving joint that carries it, -1 for the root and what is fixed to it.
         link_parent: link name -> link that it hangs on (the root has none).
         masses: link name -> mass, kg; 0 without inertial element.
@@ -51,6 +66,7 @@ class UrdfChain:
     file: str
     root: str
     joints: tuple[UrdfJoint, ...]
+    locked: Mapping[str, float]
     link_joint: Mapping[str, int]
     link_parent: Mapping[str, str]
     masses: Mapping[str, float]
@@ -66,13 +82,31 @@ class UrdfChain:
                 return found
             found |= more
 
-    def text_for_pinocchio(self, without_collision: Collection[str]) -> str:
+    def text_for_pinocchio(
+        self,
+        without_collision: Collection[str],
+        mounting: tuple[Sequence[float], Sequence[float]] | None = None,
+    ) -> str:
         """The tree reduced to links and joints, without visuals, meshes, and the collision geometry of some links.
 
-        Moving joints become plain revolute ones with stand-in limits, so that ``nq == nv == n``; limits are
-        taken from the settings, never from Pinocchio's model.
+        Moving joints, locked ones too, become plain revolute or prismatic ones with stand-in limits, so that
+        ``nq == nv``; limits are taken from the settings, never from Pinocchio's model.
+
+        Args:
+            without_collision: links that lose their collision geometry.
+            mounting: (x, y, z) in m and (roll, pitch, yaw) in rad of the root link in the world; None: its frame is it.
         """
         robot = ET.Element("robot", {"name": self.xml.get("name", "robot")})
+        if mounting is not None:
+            world = "world"
+            while world in self.link_joint:
+                world += "_"
+            ET.SubElement(robot, "link", {"name": world})
+            joint = ET.SubElement(robot, "joint", {"name": f"{world} {self.root}", "type": "fixed"})
+            ET.SubElement(joint, "parent", {"link": world})
+            ET.SubElement(joint, "child", {"link": self.root})
+            xyz, rpy = (" ".join(repr(float(x)) for x in part) for part in mounting)
+            ET.SubElement(joint, "origin", {"xyz": xyz, "rpy": rpy})
         for element in self.xml:
             if element.tag not in ("link", "joint"):
                 continue
@@ -85,7 +119,7 @@ class UrdfChain:
                     ):
                         kept.remove(child)
             elif kept.get("type") in MOVING:
-                kept.set("type", "revolute")
+                kept.set("type", "revolute" if kept.get("type") in TURNING else "prismatic")
                 for child in list(kept):
                     if child.tag not in ("parent", "child", "origin", "axis"):
                         kept.remove(child)
@@ -194,19 +228,70 @@ class _Reader:
         kind = element.get("type", "")
         if kind != "fixed" and kind not in MOVING:
             raise self.error(
-                f"{what} has type {kind!r}: expected revolute, continuous or fixed (a serial arm of turning joints)"
+                f"{what} has type {kind!r}: expected revolute, continuous, prismatic or fixed (joints of a serial arm)"
             )
         self.check_origin(element, what)
+        mimic = None
         if kind in MOVING:
-            if element.find("mimic") is not None:
-                raise self.error(f"{what} mimics another joint: expected independent joints; make it fixed")
+            mimic = self.mimic(what, element)
             axis = self.numbers(element.find("axis"), "xyz", 3, f"{what}, axis")
             if axis is not None and math.hypot(*axis) < 1e-9:
                 raise self.error(f"{what}: axis {axis}: expected a vector that is not zero")
         limit = element.find("limit")
         keys = ("lower", "upper", "velocity", "effort")
         lower, upper, velocity, effort = (self.number(limit, key, f"{what}, limit") for key in keys)
-        return UrdfJoint(name, kind, str(ends[0]), str(ends[1]), lower, upper, velocity, effort)
+        return UrdfJoint(name, kind, str(ends[0]), str(ends[1]), mimic, lower, upper, velocity, effort)
+
+    def mimic(self, what: str, element: ET.Element) -> Mimic | None:
+        """The joint's <mimic>; whether its master exists is checked by :meth:`locked_positions`."""
+        found = element.find("mimic")
+        if found is None:
+            return None
+        master = found.get("joint")
+        if not master:
+            raise self.error(f"{what}, mimic: joint={master!r}: expected the name of a joint")
+        multiplier, offset = (self.number(found, key, f"{what}, mimic") for key in ("multiplier", "offset"))
+        return Mimic(master, 1.0 if multiplier is None else multiplier, 0.0 if offset is None else offset)
+
+    def locked_positions(
+        self, moving: Mapping[str, UrdfJoint], locked: Mapping[str, float], config: str
+    ) -> dict[str, float]:
+        """Position of every joint that does not move: those given, and the joints that mimic them, at any remove."""
+        positions = {}
+        for name, value in locked.items():
+            if name not in moving:
+                expected = f"a moving joint of {self.file}: {', '.join(moving)}"
+                raise ConfigError(config, f"locked.{name}", value, expected)
+            mimic = moving[name].mimic
+            if mimic is not None:
+                expected = f"only joints that mimic no other: this one follows {mimic.master!r}, lock that"
+                raise ConfigError(config, f"locked.{name}", value, expected)
+            _check_within_limits(moving[name], value, config)
+            positions[name] = float(value)
+        followers = {name: joint.mimic for name, joint in moving.items() if joint.mimic is not None}
+        while followers:
+            ready = [name for name, mimic in followers.items() if mimic.master in positions]
+            if not ready:
+                name, mimic = next(iter(followers.items()))
+                why = "which is not locked" if mimic.master in moving else "which is no moving joint"
+                raise self.error(
+                    f"joint {name!r} mimics {mimic.master!r}, {why}: expected the joints of the arm to be independent, "
+                    f"and all others, like {mimic.master!r}, to have a position under `locked` in {config}"
+                )
+            for name in ready:
+                mimic = followers.pop(name)
+                positions[name] = mimic.multiplier * positions[mimic.master] + mimic.offset
+        return positions
+
+
+def _check_within_limits(joint: UrdfJoint, value: float, config: str) -> None:
+    """Refuse a locked position that the joint cannot have."""
+    if joint.kind == "continuous" or joint.lower is None or joint.upper is None:
+        return
+    if not joint.lower <= value <= joint.upper:
+        unit = "m" if joint.kind == "prismatic" else "rad"
+        expected = f"a position within the joint's limits [{joint.lower:g}, {joint.upper:g}] {unit}"
+        raise ConfigError(config, f"locked.{joint.name}", value, expected)
 
 
 def _parse(file: str, path: Path) -> ET.Element:
@@ -223,12 +308,21 @@ def _parse(file: str, path: Path) -> ET.Element:
     return xml
 
 
-def read_urdf(path: str | Path) -> UrdfChain:
-    """Read a URDF file and check that it is a serial arm of revolute and continuous joints.
+def read_urdf(
+    path: str | Path, locked: Mapping[str, float] | None = None, config: str = "(settings)"
+) -> UrdfChain:
+    """Read a URDF file and check that it is a serial arm of revolute, continuous and prismatic joints.
+
+    Args:
+        path: of the file.
+        locked: moving joint -> position (rad or m) at which it is fixed; joints that mimic it are fixed, too.
+        config: the file that says what is locked, for messages.
 
     Raises:
+        ConfigError: a locked joint that the URDF does not have, that follows another one, or outside its limits.
         ModelError: unreadable file, broken XML, numbers that are missing, not finite or impossible, a joint of
-            another type, a mimic joint, two moving joints on one parent, a loop, or no moving joint; names the element.
+            another type, a joint that mimics one that is not locked, two moving joints on one parent, a loop, or no
+            moving joint; names the element.
     """
     file = str(path)
     reader = _Reader(file, _parse(file, Path(path)))
@@ -248,6 +342,7 @@ def read_urdf(path: str | Path) -> UrdfChain:
     if len(roots) != 1:
         raise reader.error(f"root links {roots}: expected exactly one link that hangs on no joint")
 
+    positions = reader.locked_positions({j.name: j for j in joints if j.kind in MOVING}, locked or {}, config)
     below: dict[str, list[UrdfJoint]] = {}
     for joint in joints:
         below.setdefault(joint.parent, []).append(joint)
@@ -257,11 +352,11 @@ def read_urdf(path: str | Path) -> UrdfChain:
     while todo:  # parents before children, so a moving joint is met after all that come before it
         link = todo.pop(0)
         for joint in below.get(link, []):
-            if joint.kind in MOVING:
+            if joint.kind in MOVING and joint.name not in positions:
                 if link_joint[link] != len(moving) - 1:
                     raise reader.error(
                         f"joint {joint.name!r} branches off beside joint {moving[link_joint[link] + 1].name!r}: "
-                        "expected a serial chain; make the joints of other branches fixed"
+                        "expected a serial chain; list the joints of other branches under `locked`"
                     )
                 moving.append(joint)
                 link_joint[joint.child] = len(moving) - 1
@@ -274,6 +369,10 @@ def read_urdf(path: str | Path) -> UrdfChain:
             f"links {missing} hang on each other in a loop: expected a tree with root {roots[0]!r}"
         )
     if not moving:
-        raise reader.error("no revolute or continuous joint: expected a serial arm")
+        raise reader.error(
+            "no joint moves: expected a serial arm of revolute, continuous or prismatic joints"
+        )
     parents = {joint.child: joint.parent for joint in joints}
-    return UrdfChain(file, roots[0], tuple(moving), link_joint, parents, masses, collisions, reader.xml)
+    return UrdfChain(
+        file, roots[0], tuple(moving), positions, link_joint, parents, masses, collisions, reader.xml
+    )

@@ -1,4 +1,4 @@
-"""Ground truth of a run, step by step, in arrays that grow by doubling: no allocation in most steps."""
+"""Ground truth of a run, step by step."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from safe_sysid.logs.rows import Rows
 
 __all__ = ["TruthLog"]
 
@@ -19,16 +21,14 @@ _SCALARS = {"t": np.float64, "contacts": np.int64, "mode": np.int8}
 class TruthLog:
     """Rows of named columns; row k is the state at ``t[k]`` and the torques of the period that ended there."""
 
-    def __init__(self, n: int, capacity: int = 8192) -> None:
-        """Reserve ``capacity`` rows for ``n`` joints."""
-        self._columns: dict[str, NDArray] = {name: np.empty((capacity, n)) for name in _VECTORS}
-        self._columns |= {name: np.empty(capacity, kind) for name, kind in _SCALARS.items()}
-        self._capacity = capacity
-        self._rows = 0
+    def __init__(self, n: int) -> None:
+        """No row yet, for ``n`` joints."""
+        self._n = n
+        self._rows = Rows(n * len(_VECTORS) + len(_SCALARS))
 
     def __len__(self) -> int:
         """Number of rows."""
-        return self._rows
+        return len(self._rows)
 
     def append(
         self,
@@ -42,28 +42,21 @@ class TruthLog:
         mode: int,
     ) -> None:
         """Add one row; the arguments are copied."""
-        k = self._rows
-        if k == self._capacity:
-            for name, column in self._columns.items():
-                self._columns[name] = np.concatenate([column, np.empty_like(column)])
-            self._capacity *= 2
-        columns = self._columns
-        columns["t"][k] = t
-        columns["q"][k] = q
-        columns["qd"][k] = qd
-        columns["tau_commanded"][k] = tau_commanded
-        columns["tau_applied"][k] = tau_applied
-        columns["q_measured"][k], columns["qd_measured"][k], columns["effort"][k] = measured
-        columns["contacts"][k] = contacts
-        columns["mode"][k] = mode
-        self._rows = k + 1
+        row, n = self._rows.new(), self._n
+        for k, vector in enumerate((q, qd, tau_commanded, tau_applied, *measured)):
+            row[k * n : (k + 1) * n] = vector
+        row[-3], row[-2], row[-1] = t, contacts, mode
 
     def arrays(self) -> dict[str, NDArray]:
-        """Read-only views of all rows so far."""
-        views = {name: column[: self._rows] for name, column in self._columns.items()}
-        for view in views.values():
-            view.setflags(write=False)
-        return views
+        """All rows so far, copied; read-only."""
+        rows, n = self._rows.array(), self._n
+        columns: dict[str, NDArray] = {
+            name: rows[:, k * n : (k + 1) * n].copy() for k, name in enumerate(_VECTORS)
+        }
+        columns |= {name: rows[:, k - 3].astype(kind) for k, (name, kind) in enumerate(_SCALARS.items())}
+        for column in columns.values():
+            column.setflags(write=False)
+        return columns
 
     def save(self, path: Path, **extra: object) -> None:
         """Write all rows, and whatever else is named, to a compressed ``.npz``."""

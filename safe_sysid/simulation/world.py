@@ -194,7 +194,8 @@ def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> lis
         frame.mass, frame.ipos, frame.explicitinertial = mass, centre, True
         i = inertia
         frame.fullinertia = (i[0, 0], i[1, 1], i[2, 2], i[0, 1], i[0, 2], i[1, 2])
-        frame.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=kin.axis[j], limited=False)
+        kind = mujoco.mjtJoint.mjJNT_SLIDE if kin.sliding[j] else mujoco.mjtJoint.mjJNT_HINGE
+        frame.add_joint(name=name, type=kind, axis=kin.axis[j], limited=False)
         frames.append(frame)
     return frames
 

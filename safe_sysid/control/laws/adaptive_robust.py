@@ -31,6 +31,7 @@ def _step(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -56,7 +57,7 @@ def _step(
     scale = rho / max(norm, layer * rho)
     for j in range(n):
         a[j] += scale * z[j]
-    newton_euler(rotation, translation, axis, gravity, q, qd, qd, a, qd, transition, nominal, torque)
+    newton_euler(rotation, translation, axis, gravity, travel, q, qd, qd, a, qd, transition, nominal, torque)
     return rho + dt * rate * norm if norm > layer * rho else rho
 
 

@@ -63,6 +63,7 @@ def _step(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     weightless: FloatArray,
     still: FloatArray,
     q: FloatArray,
@@ -89,9 +90,11 @@ def _step(
         qdd_a[j] = reference[2, j] + K_r[j] * de
     for p in range(14 * n):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
-    newton_euler(rotation, translation, axis, gravity, q, qd, qd_a, qdd_a, qd_a, transition, nominal, torque)
+    newton_euler(
+        rotation, translation, axis, gravity, travel, q, qd, qd_a, qdd_a, qd_a, transition, nominal, torque
+    )
     interval_newton_euler(
-        rotation, translation, axis, gravity, q, qd, qd_a, qdd_a, qd_a, transition, True, box, bounds
+        rotation, translation, axis, gravity, travel, q, qd, qd_a, qdd_a, qd_a, transition, True, box, bounds
     )
     square, pull, length = 0.0, 0.0, 0.0
     for j in range(n):
@@ -103,7 +106,7 @@ def _step(
     if gains[3] > 0.0:
         pull = up(disturbance * up(np.sqrt(length)))
     interval_newton_euler(
-        rotation, translation, axis, weightless, q, still, still, r, still, 1.0, False, box, bounds
+        rotation, translation, axis, weightless, travel, q, still, still, r, still, 1.0, False, box, bounds
     )
     energy = 0.0
     for j in range(n):

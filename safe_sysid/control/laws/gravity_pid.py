@@ -29,6 +29,7 @@ def _step(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     still: FloatArray,
     q: FloatArray,
     qd: FloatArray,
@@ -41,7 +42,9 @@ def _step(
 ) -> None:
     """One step; ``gains`` (4, n): K_p, K_d, K_i and the limit of the integral part; ``integral`` (n,) in N m."""
     # At rest, and with a transition velocity, the sign of friction is zero.
-    newton_euler(rotation, translation, axis, gravity, q, still, still, still, still, 1.0, nominal, torque)
+    newton_euler(
+        rotation, translation, axis, gravity, travel, q, still, still, still, still, 1.0, nominal, torque
+    )
     for j in range(q.shape[0]):
         e = reference[0, j] - q[j]
         moved = integral[j] + dt * gains[2, j] * e

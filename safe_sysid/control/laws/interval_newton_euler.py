@@ -96,6 +96,30 @@ def _rotation(fixed: FloatArray, axis: FloatArray, angle: float, turn: FloatArra
 
 
 @njit(cache=True)
+def _placement(
+    fixed: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    sliding: bool,
+    q: float,
+    turn: FloatArray,
+    rotation: FloatArray,
+    shift: FloatArray,
+) -> None:
+    """Frame of a joint in the one before it, (3, 3, 2) and (3, 2); ``turn`` (3, 3, 2) is scratch."""
+    _thin(translation, shift)
+    if not sliding:
+        _rotation(fixed, axis, q, turn, rotation)
+        return
+    for i in range(3):
+        lo, hi = 0.0, 0.0
+        for k in range(3):
+            rotation[i, k, 0] = rotation[i, k, 1] = fixed[i, k]
+            lo, hi = _plus(lo, hi, fixed[i, k], fixed[i, k], axis[k], axis[k], 1.0)
+        shift[i, 0], shift[i, 1] = _plus(shift[i, 0], shift[i, 1], lo, hi, q, q, 1.0)
+
+
+@njit(cache=True)
 def _to_child(
     rotation: FloatArray, shift: FloatArray, motion: FloatArray, moved: FloatArray, out: FloatArray
 ) -> None:
@@ -144,6 +168,7 @@ def interval_newton_euler(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -157,10 +182,12 @@ def interval_newton_euler(
     """Fill ``torque`` (n, 2) with bounds, N m, of :func:`..newton_euler.newton_euler` over a box.
 
     Args:
-        rotation: (n, 3, 3), with ``translation``, ``axis`` and ``gravity``: Kinematics' fields, exact as they are.
+        rotation: (n, 3, 3), with ``translation``, ``axis``, ``gravity`` and ``travel``: Kinematics' fields, exact as
+            they are.
         translation: (n, 3) m.
         axis: (n, 3).
         gravity: (3,) m/s^2; zeros, with no velocities and no offset, leave the inertia: then ``H qdd_a``.
+        travel: (n, 2) m.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -181,28 +208,31 @@ def interval_newton_euler(
     )
     base, momentum = np.zeros((2, 3, 2)), np.empty((2, 3, 2))
     turn, part = np.empty((3, 3, 2)), np.empty((3, 2))
-    shift, unit, product = np.empty((3, 2)), np.empty((3, 2)), np.empty((3, 2))
+    shift, unit, product = np.empty((n, 3, 2)), np.empty((3, 2)), np.empty((3, 2))
     for i in range(3):
         base[0, i, 0] = base[0, i, 1] = -gravity[i]
     for j in range(n):
-        _rotation(rotation[j], axis[j], q[j], turn, rot[j])
-        _thin(translation[j], shift)
+        sliding = np.isfinite(travel[j, 0])
+        _placement(rotation[j], translation[j], axis[j], sliding, q[j], turn, rot[j], shift[j])
         _thin(axis[j], unit)
         if j == 0:
-            _to_child(rot[j], shift, base, part, acc[j])
+            _to_child(rot[j], shift[j], base, part, acc[j])
         else:
-            _to_child(rot[j], shift, x[j - 1], part, x[j])
-            _to_child(rot[j], shift, y[j - 1], part, y[j])
-            _to_child(rot[j], shift, acc[j - 1], part, acc[j])
-        _add_scaled(qd[j], qd[j], unit, x[j, 1])
-        _add_scaled(qd_a[j], qd_a[j], unit, y[j, 1])
-        _add_scaled(qdd_a[j], qdd_a[j], unit, acc[j, 1])
-        for o in range(2):
+            _to_child(rot[j], shift[j], x[j - 1], part, x[j])
+            _to_child(rot[j], shift[j], y[j - 1], part, y[j])
+            _to_child(rot[j], shift[j], acc[j - 1], part, acc[j])
+        own = 0 if sliding else 1
+        _add_scaled(qd[j], qd[j], unit, x[j, own])
+        _add_scaled(qd_a[j], qd_a[j], unit, y[j, own])
+        _add_scaled(qdd_a[j], qdd_a[j], unit, acc[j, own])
+        # v x S: the linear part from v's angular part alone if S slides.
+        for o in range(own + 1):
+            source = 1 if sliding else o
             product[:] = 0.0
-            _add_cross(x[j, o], unit, 1.0, product)
+            _add_cross(x[j, source], unit, 1.0, product)
             _add_scaled(0.5 * qd_a[j], 0.5 * qd_a[j], product, acc[j, o])
             product[:] = 0.0
-            _add_cross(y[j, o], unit, 1.0, product)
+            _add_cross(y[j, source], unit, 1.0, product)
             _add_scaled(0.5 * qd[j], 0.5 * qd[j], product, acc[j, o])
         _momentum(theta, j, acc[j], force[j])
         _momentum(theta, j, y[j], momentum)
@@ -211,8 +241,9 @@ def interval_newton_euler(
         _add_half_force_cross(y[j], momentum, part, force[j])
     for j in range(n - 1, -1, -1):
         lo, hi = 0.0, 0.0
+        own = 0 if np.isfinite(travel[j, 0]) else 1
         for i in range(3):
-            lo, hi = _plus(lo, hi, axis[j, i], axis[j, i], force[j, 1, i, 0], force[j, 1, i, 1], 1.0)
+            lo, hi = _plus(lo, hi, axis[j, i], axis[j, i], force[j, own, i, 0], force[j, own, i, 1], 1.0)
         v = friction_velocity[j]
         sign = friction_sign(v, transition)
         c, f, r, b = theta[10 * n + j], theta[11 * n + j], theta[12 * n + j], theta[13 * n + j]
@@ -223,12 +254,11 @@ def interval_newton_euler(
             lo, hi = iadd(lo, hi, b[0], b[1])
         torque[j, 0], torque[j, 1] = lo, hi
         if j > 0:
-            _thin(translation[j], shift)
             product[:] = 0.0
             _add_turned(rot[j], force[j, 0], False, product)
             for i in range(3):
                 force[j - 1, 0, i, 0], force[j - 1, 0, i, 1] = iadd(
                     force[j - 1, 0, i, 0], force[j - 1, 0, i, 1], product[i, 0], product[i, 1]
                 )
-            _add_cross(shift, product, 1.0, force[j - 1, 1])
+            _add_cross(shift[j], product, 1.0, force[j - 1, 1])
             _add_turned(rot[j], force[j, 1], False, force[j - 1, 1])

@@ -27,6 +27,7 @@ def _step(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -47,7 +48,7 @@ def _step(
             + gains[2, j] * external[j]
         )
     newton_euler(
-        rotation, translation, axis, gravity, q, qd, qd, acceleration, qd, transition, nominal, torque
+        rotation, translation, axis, gravity, travel, q, qd, qd, acceleration, qd, transition, nominal, torque
     )
     for j in range(n):
         torque[j] -= external[j]

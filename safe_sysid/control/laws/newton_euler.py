@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.regressors import friction_sign, joint_rotation, to_child
+from safe_sysid.robot.regressors import add_velocity_product, friction_sign, joint_placement, to_child
 
 __all__ = ["newton_euler"]
 
@@ -53,6 +53,7 @@ def newton_euler(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    travel: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -65,10 +66,12 @@ def newton_euler(
     """Fill ``torque`` (n,) in N m.
 
     Args:
-        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,): Kinematics' fields.
+        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,), ``travel`` (n, 2):
+            Kinematics' fields.
         translation: m.
         axis: unit vectors.
         gravity: m/s^2.
+        travel: m.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -79,29 +82,27 @@ def newton_euler(
         torque: output.
     """
     n = axis.shape[0]
-    rot = np.empty((n, 3, 3))
+    rot, shift = np.empty((n, 3, 3)), np.empty((n, 3))
     x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
     force, carried, momentum = np.empty((n, 6)), np.zeros(6), np.empty(6)
     for j in range(n):
-        joint_rotation(rotation[j], axis[j], q[j], rot[j])
+        sliding = np.isfinite(travel[j, 0])
+        joint_placement(rotation[j], translation[j], axis[j], sliding, q[j], rot[j], shift[j])
         if j == 0:
             x[j], y[j] = 0.0, 0.0
             carried[0], carried[1], carried[2] = -gravity[0], -gravity[1], -gravity[2]
-            to_child(rot[j], translation[j], carried, acc[j])
+            to_child(rot[j], shift[j], carried, acc[j])
         else:
-            to_child(rot[j], translation[j], x[j - 1], x[j])
-            to_child(rot[j], translation[j], y[j - 1], y[j])
-            to_child(rot[j], translation[j], acc[j - 1], acc[j])
+            to_child(rot[j], shift[j], x[j - 1], x[j])
+            to_child(rot[j], shift[j], y[j - 1], y[j])
+            to_child(rot[j], shift[j], acc[j - 1], acc[j])
+        o = 0 if sliding else 3
         for i in range(3):
-            x[j, 3 + i] += axis[j, i] * qd[j]
-            y[j, 3 + i] += axis[j, i] * qd_a[j]
-            acc[j, 3 + i] += axis[j, i] * qdd_a[j]
-        for part in range(2):
-            o = 3 * part
-            for i in range(3):
-                a, b = (i + 1) % 3, (i + 2) % 3
-                acc[j, o + i] += 0.5 * qd_a[j] * (x[j, o + a] * axis[j, b] - x[j, o + b] * axis[j, a])
-                acc[j, o + i] += 0.5 * qd[j] * (y[j, o + a] * axis[j, b] - y[j, o + b] * axis[j, a])
+            x[j, o + i] += axis[j, i] * qd[j]
+            y[j, o + i] += axis[j, i] * qd_a[j]
+            acc[j, o + i] += axis[j, i] * qdd_a[j]
+        add_velocity_product(axis[j], sliding, 0.5 * qd_a[j], x[j], acc[j])
+        add_velocity_product(axis[j], sliding, 0.5 * qd[j], y[j], acc[j])
         _momentum(theta, j, acc[j], force[j])
         _momentum(theta, j, y[j], momentum)
         _add_force_cross(x[j], momentum, 0.5, force[j])
@@ -110,17 +111,18 @@ def newton_euler(
     for j in range(n - 1, -1, -1):
         f = force[j]
         v = friction_velocity[j]
+        o = 0 if np.isfinite(travel[j, 0]) else 3
         torque[j] = (
-            axis[j, 0] * f[3]
-            + axis[j, 1] * f[4]
-            + axis[j, 2] * f[5]
+            axis[j, 0] * f[o]
+            + axis[j, 1] * f[o + 1]
+            + axis[j, 2] * f[o + 2]
             + theta[10 * n + j] * friction_sign(v, transition)
             + theta[11 * n + j] * v
             + theta[12 * n + j] * qdd_a[j]
             + theta[13 * n + j]
         )
         if j > 0:
-            t, r = translation[j], rot[j]
+            t, r = shift[j], rot[j]
             gx = r[0, 0] * f[0] + r[0, 1] * f[1] + r[0, 2] * f[2]
             gy = r[1, 0] * f[0] + r[1, 1] * f[1] + r[1, 2] * f[2]
             gz = r[2, 0] * f[0] + r[2, 1] * f[1] + r[2, 2] * f[2]

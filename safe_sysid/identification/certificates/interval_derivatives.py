@@ -2,8 +2,8 @@ r"""First derivatives of momentum p and its rate f at states, bounded over all p
 
 With the motions of :mod:`~safe_sysid.identification.certificates.interval_regressors`, ``S_i = (J_i, Z_i)``,
 ``V_i = (V_i, W_i)`` the sum of ``S_k qd_k`` up to i, V that of the link, ``G = (G, 0)``, the bilinear form B
-of the link and the cross product of motions, everything seen from link l: turning joint j moves what the joints up to j
-contribute,
+of the link and the cross product of motions, everything seen from link l (of a prismatic joint ``J_i`` is its axis and
+``Z_i = 0``): joint j moves what the joints up to j contribute,
 
 ``dS_i/dq_j = S_i x S_j`` for i <= j, else 0; ``dV_i/dq_j = V_min(i,j) x S_j``; ``dG/dq_j = G x S_j``.
 
@@ -28,7 +28,7 @@ from safe_sysid.identification.certificates.interval_regressors import (
     IntervalKinematics,
     add_columns,
     link_motions,
-    local_rotations,
+    local_frames,
     motion_cross,
 )
 from safe_sysid.intervals import iadd, imul
@@ -96,6 +96,7 @@ def _kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    sliding: NDArray[np.bool_],
     q: FloatArray,
     qd: FloatArray,
     theta: FloatArray,
@@ -107,20 +108,22 @@ def _kernel(
 ) -> None:
     """Fill ``out`` (N, 3, n, n, 2), p_q, and p_qd and f_q for i <= j, and ``out_gravity`` (N, n, 3, 2); signed."""
     n = axis.shape[0]
-    local = np.empty((n, 3, 3, 2))
+    local, steps = np.empty((n, 3, 3, 2)), np.empty((n, 3, 2))
     screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
     turned, unit_fall = np.empty((n, 2, 3, 2)), np.empty((3, 2, 3, 2))
     cross, unit = np.empty((2, 3, 2)), np.zeros(3)
     columns = np.empty((10, 2))
     for k in range(q.shape[0]):
-        local_rotations(rotation, axis, q[k], local)
+        local_frames(rotation, translation, axis, sliding, q[k], local, steps)
         for link in range(n):
             if wants_fall:
                 for c in range(3):
                     unit[:] = 0.0
                     unit[c] = 1.0
-                    link_motions(local, translation, axis, unit, qd[k], link, screws, motions, unit_fall[c])
-            link_motions(local, translation, axis, gravity, qd[k], link, screws, motions, fall)
+                    link_motions(
+                        local, steps, axis, unit, sliding, qd[k], link, screws, motions, unit_fall[c]
+                    )
+            link_motions(local, steps, axis, gravity, sliding, qd[k], link, screws, motions, fall)
             whole = motions[link]
             for j in range(link + 1):
                 motion_cross(motions[j], screws[j], turned[j])

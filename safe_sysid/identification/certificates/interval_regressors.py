@@ -1,12 +1,13 @@
 r"""Momentum regressors of a serial arm in outward-rounded interval arithmetic, derived from the kinetic energy.
 
-Shares nothing with :mod:`safe_sysid.robot.regressors` (a recursion of spatial forces) and needs no Pinocchio. For every
-link l by itself, everything seen in its own frame: ``Z_k`` is the axis of joint k <= l, ``J_k = Z_k x (p_l - p_k)``,
-``W_k`` and ``V_k`` are the sums of ``Z_i qd_i`` and ``J_i qd_i`` over i <= k, so that ``W = W_l`` and ``V = V_l`` are
-the velocities of the link and ``T = m V.V/2 + V.(W x mc) + W.I W/2``.
+Shares nothing with :mod:`safe_sysid.robot.regressors` (a recursion of spatial forces) and needs no Pinocchio. For
+every link l by itself, everything seen in its own frame: ``Z_k`` is the axis of joint k <= l, ``J_k = Z_k x (p_l -
+p_k)``; of a prismatic joint ``J_k`` is its axis and ``Z_k = 0``. ``W_k`` and ``V_k`` are the sums of ``Z_i qd_i`` and
+``J_i qd_i`` over i <= k, so that ``W = W_l`` and ``V = V_l`` are the velocities of the link and ``T = m V.V/2 + V.(W
+x mc) + W.I W/2``.
 
 - ``p_i = dT/dqd_i``: the derivatives of (V, W) are ``(J_i, Z_i)``.
-- ``dT/dq_i``: seen from the link, joint i turns, the other way, what the joints up to i contribute:
+- ``dT/dq_i``: seen from the link, joint i turns or shifts, the other way, what the joints up to i contribute:
   ``V' = V_i x Z_i + W_i x J_i`` and ``W' = W_i x Z_i`` (Jacobi's identity joins the motion of axes and of levers).
 - gravity G, in the link's frame: ``-dU/dq_i = m G.J_i + mc.(G x Z_i)``.
 
@@ -35,7 +36,7 @@ __all__ = [
     "interval_momentum",
     "interval_momentum_rate",
     "link_motions",
-    "local_rotations",
+    "local_frames",
     "motion_cross",
 ]
 
@@ -44,8 +45,8 @@ FloatArray = NDArray[np.float64]
 #: A float rotation matrix is orthogonal, a float axis a unit vector, only up to rounding: the true one is within this.
 PLACEMENT_ERROR = 2.0**-49
 
-#: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,); last axis: lower, upper.
-IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+#: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,), sliding (n,); last axis: lower, upper.
+IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]
 
 
 def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
@@ -78,7 +79,8 @@ def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
         lower, upper = np.nextafter(values - error, -np.inf), np.nextafter(values + error, np.inf)
         return np.ascontiguousarray(np.stack([np.maximum(lower, -1.0), np.minimum(upper, 1.0)], axis=-1))
 
-    return around(rotation), np.array(kin.translation, float), around(axis), np.array(kin.gravity, float)
+    translation, gravity = np.array(kin.translation, float), np.array(kin.gravity, float)
+    return around(rotation), translation, around(axis), gravity, np.array(kin.sliding)
 
 
 @njit(cache=True)
@@ -143,20 +145,38 @@ def _axis_turn(axis: FloatArray, ql: float, qh: float, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def local_rotations(rotation: FloatArray, axis: FloatArray, q: FloatArray, out: FloatArray) -> None:
-    """``out`` (n, 3, 3, 2): every joint frame in the one before it, at angles q (n, 2)."""
-    turn = np.empty((3, 3, 2))
+def local_frames(
+    rotation: FloatArray,
+    translation: FloatArray,
+    axis: FloatArray,
+    sliding: NDArray[np.bool_],
+    q: FloatArray,
+    local: FloatArray,
+    steps: FloatArray,
+) -> None:
+    """``local`` (n, 3, 3, 2), ``steps`` (n, 3, 2): every joint frame in the one before it, at positions q (n, 2)."""
+    turn, along = np.empty((3, 3, 2)), np.empty((3, 2))
     for j in range(axis.shape[0]):
-        _axis_turn(axis[j], q[j, 0], q[j, 1], turn)
-        _product(rotation[j], turn, out[j], False)
+        for i in range(3):
+            steps[j, i, 0] = steps[j, i, 1] = translation[j, i]
+        if not sliding[j]:
+            _axis_turn(axis[j], q[j, 0], q[j, 1], turn)
+            _product(rotation[j], turn, local[j], False)
+            continue
+        local[j] = rotation[j]
+        _turn(rotation[j], axis[j], along)
+        for i in range(3):
+            lo, hi = imul(along[i, 0], along[i, 1], q[j, 0], q[j, 1])
+            steps[j, i, 0], steps[j, i, 1] = iadd(steps[j, i, 0], steps[j, i, 1], lo, hi)
 
 
 @njit(cache=True)
 def link_motions(
     local: FloatArray,
-    translation: FloatArray,
+    steps: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    sliding: NDArray[np.bool_],
     qd: FloatArray,
     link: int,
     screws: FloatArray,
@@ -166,10 +186,11 @@ def link_motions(
     """Everything that moves a link, seen in its own frame; motions are (linear (3, 2), angular (3, 2)).
 
     Args:
-        local: of :func:`local_rotations`.
-        translation: of :func:`interval_kinematics`, as the next two.
-        axis: unit vectors.
+        local: of :func:`local_frames`, as ``steps``.
+        steps: m.
+        axis: of :func:`interval_kinematics`, as the next two.
         gravity: m/s^2.
+        sliding: (n,).
         qd: (n, 2).
         link: which.
         screws: (n, 2, 3, 2) result, ``(J_j, Z_j)`` for j up to the link.
@@ -179,8 +200,8 @@ def link_motions(
     to_link, further = np.empty((3, 3, 2)), np.empty((3, 3, 2))
     offset, step, moved = np.zeros((3, 2)), np.empty((3, 2)), np.empty((3, 2))
     # From the link inwards: to_link takes vectors of frame j to the link's frame, offset is p_l - p_j there.
-    screws[link, 0] = 0.0
-    screws[link, 1] = axis[link]
+    screws[link, 0] = axis[link] if sliding[link] else offset
+    screws[link, 1] = offset if sliding[link] else axis[link]
     for i in range(3):
         for j in range(3):
             to_link[i, j, 0] = to_link[i, j, 1] = 1.0 if i == j else 0.0
@@ -189,13 +210,15 @@ def link_motions(
         to_link[:] = further
         if j == 0:
             break
-        for i in range(3):
-            step[i, 0] = step[i, 1] = translation[j, i]
-        _turn(to_link, step, moved)
+        _turn(to_link, steps[j], moved)
         for i in range(3):
             offset[i, 0], offset[i, 1] = iadd(offset[i, 0], offset[i, 1], moved[i, 0], moved[i, 1])
-        _turn(to_link, axis[j - 1], screws[j - 1, 1])
-        _cross(screws[j - 1, 1], offset, screws[j - 1, 0])
+        if sliding[j - 1]:
+            _turn(to_link, axis[j - 1], screws[j - 1, 0])
+            screws[j - 1, 1] = 0.0
+        else:
+            _turn(to_link, axis[j - 1], screws[j - 1, 1])
+            _cross(screws[j - 1, 1], offset, screws[j - 1, 0])
     for i in range(3):
         step[i, 0] = step[i, 1] = gravity[i]
     _turn(to_link, step, fall[0])
@@ -211,7 +234,7 @@ def link_motions(
 
 @njit(cache=True)
 def motion_cross(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    """``(a_v x b_w + a_w x b_v, a_w x b_w)`` of motions (2, 3, 2): what b's turning does to a, seen from the link."""
+    """``(a_v x b_w + a_w x b_v, a_w x b_w)`` of motions (2, 3, 2): what b's motion does to a, seen from the link."""
     first, second = np.empty((3, 2)), np.empty((3, 2))
     _cross(a[0], b[1], first)
     _cross(a[1], b[0], second)
@@ -248,6 +271,7 @@ def columns_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    sliding: NDArray[np.bool_],
     q: FloatArray,
     qd: FloatArray,
     momentum: FloatArray,
@@ -256,23 +280,24 @@ def columns_kernel(
     """Rigid columns of W_m and W_c at N states; either result may be empty and is then left out.
 
     Args:
-        rotation: of :func:`interval_kinematics`, as the next three.
+        rotation: of :func:`interval_kinematics`, as the next four.
         translation: m.
         axis: unit vectors.
         gravity: m/s^2.
+        sliding: (n,).
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
         momentum: (N, n, 10 n, 2) or (0, n, 10 n, 2) result, zero at the start.
         rate: likewise.
     """
     n = axis.shape[0]
-    local = np.empty((n, 3, 3, 2))
+    local, steps = np.empty((n, 3, 3, 2)), np.empty((n, 3, 2))
     screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
     turned = np.empty((2, 3, 2))
     for k in range(q.shape[0]):
-        local_rotations(rotation, axis, q[k], local)
+        local_frames(rotation, translation, axis, sliding, q[k], local, steps)
         for link in range(n):
-            link_motions(local, translation, axis, gravity, qd[k], link, screws, motions, fall)
+            link_motions(local, steps, axis, gravity, sliding, qd[k], link, screws, motions, fall)
             for i in range(link + 1):
                 if momentum.shape[0] > 0:
                     add_columns(motions[link], screws[i], momentum[k, i, 10 * link : 10 * link + 10])

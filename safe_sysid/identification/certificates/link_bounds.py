@@ -2,12 +2,13 @@ r"""Bounds of momentum, of its rate and of their derivatives over all configurat
 
 The proof. Let x be a point of link l, ``d_i x`` its derivative with respect to joint i, ``|.|`` the norm of L2(dm).
 
-1. ``d_i d_j .. x`` is the vector from the axis of the most distal joint named, k, to x, after cross products with
-   unit axes; it is zero for k > l. So its norm is at most
-   ``a[l,k] = sqrt(m) D + sqrt(largest eigenvalue of I_l)``, D the distance of the link's origin from axis k: at
-   most the part across the axis of the step to the next frame, ``|t x axis|``, plus the lengths of the steps after
-   it. ``I = tr(S) 1 - S``, S the positive semidefinite second moments, so ``eigenvalue <= tr(S) = tr(I) / 2``.
-   Likewise ``|int d_i x dm| <= b[l,k] = m D + |m c|``.
+1. Let k be the most distal joint named. If it turns, ``d_i d_j .. x`` is the vector from its axis to x, after cross
+   products with unit axes, or zero; zero for k > l. So its norm is at most ``a[l,k] = sqrt(m) D + sqrt(largest
+   eigenvalue of I_l)``, D the distance of the link's origin from axis k: at most the part across the axis of the step
+   to the next frame, ``|t x axis|``, plus the lengths of the steps after it; a prismatic joint is at the end of its
+   travel that gives more (both are convex in its position). If k slides, it is the unit vector along it, after such
+   products, or zero: at most ``a[l,k] = sqrt(m)``, ``b[l,k] = m``. ``I = tr(S) 1 - S``, S the positive semidefinite
+   second moments, so ``eigenvalue <= tr(S) = tr(I) / 2``. Likewise ``|int d_i x dm| <= b[l,k] = m D + |m c|``.
 2. Momentum ``p_i = sum_l <d_i x, xdot>`` with ``xdot = sum_k d_k x qd_k``;
    ``f_i = d(T - U)/dq_i = sum_l <d_i xdot, xdot> + g . int d_i x dm``. Both are differentiated along (dq, dqd) by
    Leibniz' rule and bounded by Cauchy-Schwarz. Every factor is a sum over joints of
@@ -62,12 +63,23 @@ class LinkBounds:
             upper: (14 n,) likewise.
         """
         n = len(kin.axis)
-        length = inflate(np.sqrt((np.asarray(kin.translation) ** 2).sum(axis=1)))
-        across = np.zeros(n)
-        for k in range(n - 1):
-            t, axis = exactly(kin.translation[k + 1]), exactly(kin.axis[k])
-            cross = (t[[1, 2, 0]] * axis[[2, 0, 1]] - t[[2, 0, 1]] * axis[[1, 2, 0]]).size()
-            across[k] = inflate(np.sqrt((cross**2).sum()))  # the axis is a unit vector to 1e-14: see below
+        sliding = np.isfinite(kin.travel[:, 0])
+        length, across = np.zeros(n), np.zeros(n)
+        for j in range(n):
+            # An exact rotation and unit axis in place of the float ones move an end of the travel by less than this.
+            room = 1e-13 * float(np.max(np.abs(kin.travel[j]))) if sliding[j] else 0.0
+            for end in range(2) if sliding[j] else range(1):
+                t = exactly(kin.translation[j])
+                if sliding[j]:
+                    for i in range(3):
+                        slope = exactly(kin.rotation[j][:, i]) * exactly(kin.axis[j][i])
+                        t = t + slope * exactly(kin.travel[j, end])
+                length[j] = max(length[j], float(inflate(np.sqrt((t.size() ** 2).sum()) + room)))
+                if j > 0:
+                    axis = exactly(kin.axis[j - 1])
+                    cross = (t[[1, 2, 0]] * axis[[2, 0, 1]] - t[[2, 0, 1]] * axis[[1, 2, 0]]).size()
+                    # The axis is a unit vector to 1e-14: see below.
+                    across[j - 1] = max(across[j - 1], float(inflate(np.sqrt((cross**2).sum()) + room)))
         self._a, self._b = np.zeros((n, n)), np.zeros((n, n))
         for link in range(n):
             low, high = lower[10 * link : 10 * link + 10], upper[10 * link : 10 * link + 10]
@@ -77,6 +89,9 @@ class LinkBounds:
             trace = max(float(np.nextafter(np.nextafter(high[4] + high[6], np.inf) + high[9], np.inf)), 0.0)
             radius = np.sqrt(0.5 * trace)
             for k in range(link + 1):
+                if sliding[k]:
+                    self._a[link, k], self._b[link, k] = inflate(np.sqrt(mass)), mass
+                    continue
                 # 1e-13: an exact unit axis in place of the float one turns |t x axis| by less than 1e-13 |t|.
                 away = across[k] + 1e-13 * length[k + 1] + length[k + 2 : link + 1].sum() if k < link else 0.0
                 self._a[link, k] = inflate(np.sqrt(mass) * away + radius)

@@ -117,6 +117,7 @@ class RowRebuilder:
         self._log = log
         index = np.unique(np.concatenate([np.arange(w.first, w.last) for w in windows]))
         self._s = log.steps(index)
+        self._travel = kin.travel
         enclosed = interval_kinematics(kin)
         self._facts = box_facts(kin, box, log.errors)
         ramps = any(w.ramp > 0.0 for w in windows)
@@ -133,6 +134,26 @@ class RowRebuilder:
         part = self._part(window)
         wrong = np.flatnonzero(self._s.contradicted[part])
         return int(self._s.index[part][wrong[0]]) if wrong.size else None
+
+    def outside(self, window: Window) -> int | None:
+        """First sample of a step in the window on which a prismatic joint may have left its travel, or None.
+
+        The bounds over all configurations are those within the travel. Between its samples a joint is at most half
+        the longest duration times its speed away from the middle; samples themselves are off by the position error.
+
+        Args:
+            window: one of those given.
+        """
+        part, log = self._part(window), self._log
+        x = inflate(0.5 * self._s.speed[part] * self._s.longest[part] + log.errors.position)
+        middle = self._s.centre[part]
+        q = exactly(log.data.q[window.first : window.last + 1])
+        low, high = self._travel.T
+        error = exactly(np.broadcast_to(log.errors.position, q.lo.shape))
+        sample = np.any(((q - error).lo < low) | ((q + error).hi > high), axis=1)
+        step = np.any(((middle - exactly(x)).lo < low) | ((middle + exactly(x)).hi > high), axis=1)
+        wrong = np.flatnonzero(step | sample[:-1] | sample[1:])
+        return window.first + int(wrong[0]) if wrong.size else None
 
     def _part(self, window: Window) -> slice:
         at = int(np.searchsorted(self._s.index, window.first))

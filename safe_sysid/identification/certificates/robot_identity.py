@@ -90,6 +90,8 @@ def _from_urdf(model: RobotModel) -> dict[str, Any]:
             "inertia": model.theta_nominal[10 * j : 10 * j + 10].tolist(),
             "continuous": bool(model.continuous[j]),
         }
+        if kin.sliding[j]:
+            out[f"joint {name}"] |= {"prismatic": True, "travel": kin.travel[j].tolist()}
     return out
 
 

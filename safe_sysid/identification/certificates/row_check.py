@@ -323,6 +323,9 @@ class RowChecker:
         sample = rebuilder.contradiction(window)
         if sample is not None:
             raise RefusedError(f"{where}: sample {sample} contradicts the declared acceleration bound")
+        sample = rebuilder.outside(window)
+        if sample is not None:
+            raise RefusedError(f"{where}: at sample {sample} a prismatic joint may be outside its travel")
         joints = np.array([int(arrays["joint"][i]) for i in rows])
         found = rebuilder.rows(window, joints)
         if found is None:

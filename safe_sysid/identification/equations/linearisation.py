@@ -3,10 +3,13 @@ r"""First derivatives of momentum and its rate at chosen states, bounded over al
 Leibniz bounds (``remainders``) hold anywhere, but add magnitudes of terms that cancel:
 ten to twenty times too large. So derivatives are computed at one state ``(q_a, qd_a)`` for many steps; what they change
 on the way to a step's own state is bounded by second derivatives. At the anchor they are exact, without differences in
-small steps: entries of W_m and W_c are trigonometric polynomials of degree two in every q_j, for which, with
+small steps: entries of W_m and W_c are trigonometric polynomials of degree two in every q_j that turns, for which, with
 ``d(alpha) = (g(q + alpha e_j) - g(q - alpha e_j))/2``,
 
 ``dg/dq_j = 2 d(pi/4) + (1 - sqrt 2) d(pi/2)``;
+
+they are polynomials of degree two in one that slides (each of the two factors of an inner product is affine in it):
+``dg/dq_j = d(1)``;
 
 W_c is a polynomial of degree two in qd: ``dW_c/dqd_j = (W_c(qd + e_j) - W_c(qd - e_j))/2``; W_m is linear in it:
 ``W_m(q, e_j)``. Gravity enters linearly: ``W_c(q, 0)`` for each of three unit gravities. A derivative D, (n, 10 n), is
@@ -92,9 +95,12 @@ def derivative_bounds(
         for j in range(n):
             x[j], v[j] = q[k, j], qd[k, j]
         for j in range(n):
-            for part in range(2):
+            sliding = np.isfinite(kin.travel[j, 0])
+            for part in range(1 if sliding else 2):
                 alpha = np.pi / 4.0 if part == 0 else np.pi / 2.0
                 weight = 1.0 if part == 0 else 0.5 * (1.0 - np.sqrt(2.0))
+                if sliding:
+                    alpha, weight = 1.0, 0.5
                 x[j] = q[k, j] + alpha
                 momentum_columns(kin, gravity, x, v, m1, r1)
                 x[j] = q[k, j] - alpha

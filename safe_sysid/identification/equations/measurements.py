@@ -18,7 +18,7 @@ __all__ = ["REJECT_REASONS", "Measurements", "Run", "Screen"]
 FloatArray = NDArray[np.float64]
 
 #: Why a sample or a window is not used.
-REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration", "delay")
+REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration", "delay", "travel")
 
 
 @dataclass(frozen=True, eq=False)

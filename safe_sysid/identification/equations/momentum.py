@@ -30,7 +30,7 @@ from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, Rows, window_kernel
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps, step_kernel
-from safe_sysid.identification.equations.step_states import coulomb_sign, step_states
+from safe_sysid.identification.equations.step_states import coulomb_sign, outside_travel, step_states
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -62,6 +62,7 @@ class MomentumRows:
         run: (M,) index in the log of the first sample of the run of good samples that the window lies in: with it,
             every step's linearisation is known (:meth:`RowSource.anchors`).
         rejected_delay: windows left out because the torque beside them is not known.
+        rejected_travel: windows left out because a prismatic joint may have left its travel.
     """
 
     matrix: FloatArray
@@ -80,6 +81,7 @@ class MomentumRows:
     log: IntArray = field(default_factory=_no_indices)
     run: IntArray = field(default_factory=_no_indices)
     rejected_delay: int = 0
+    rejected_travel: int = 0
 
     def __post_init__(self) -> None:
         """Rows made by hand come from no log: their provenance is filled up."""
@@ -107,7 +109,7 @@ class MomentumRows:
         arrays: dict[str, Any] = {
             name: np.concatenate([getattr(p, name) for p in some]) for name in _ROW_FIELDS
         }
-        for name in ("rejected_acceleration", "rejected_delay"):
+        for name in ("rejected_acceleration", "rejected_delay", "rejected_travel"):
             arrays[name] = sum(getattr(p, name) for p in parts)
         return cls(**arrays)
 
@@ -185,7 +187,7 @@ class RowSource:
         # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
         self._means_only = errors.torque_source == "link" and errors.effort == "held"
         self._limits = limits = _limits(kin, box, errors)
-        states = step_states(data, errors)
+        states = step_states(data, errors, kin.travel)
         middle, half = torque_interval(data.effort, errors)
         torque, noise, loose = middle[1:], half[1:], half[1:]
         if errors.torque_rate is not None:
@@ -199,6 +201,9 @@ class RowSource:
         )  # fmt: skip
         m, n = states.delta.shape
         at, which = self.anchors(run, errors.linearise_every)
+        # Derivatives are carried from the anchor to the step: it must be inside the travel, too.
+        outside = states.outside | outside_travel(data.q[at], errors.position, kin.travel)[which[:-1]]
+        self._outside_before = np.concatenate([[0], np.cumsum(outside)])
         anchors = Anchors(which, data.q[at], data.qd[at], np.zeros((len(at), len(DERIVATIVES), n, max(n, 3))))
         derivative_bounds(kin, limits.mid, limits.rad, limits.gravity > 0.0, anchors)
         columns, per_step, per_sample = (n, 10 * n), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
@@ -241,7 +246,9 @@ class RowSource:
         n = self._steps.qd.shape[1]
         windows = np.asarray(windows, np.int64).reshape(-1, 2)
         good = self._wrong_before[windows[:, 0]] == self._wrong_before[windows[:, 1]]
-        rejected = int(np.sum(~good))
+        inside = self._outside_before[windows[:, 0]] == self._outside_before[windows[:, 1]]
+        rejected, beyond = int(np.sum(~good)), int(np.sum(good & ~inside))
+        good &= inside
         good &= windows[:, 1] - windows[:, 0] >= (
             2 if ramp > 0.0 else 1
         )  # up and down needs a sample in between
@@ -277,6 +284,7 @@ class RowSource:
             box_seq=np.full(m, self._box_seq, np.int64),
             log=np.full(m, self._log, np.int64),
             run=np.full(m, self._run.start, np.int64),
+            rejected_travel=beyond,
         )
         if np.all(out.valid):
             return rows
@@ -284,6 +292,7 @@ class RowSource:
             rows.take(np.repeat(out.valid, n)),
             rejected_acceleration=rejected,
             rejected_delay=int(np.sum(~out.valid)),
+            rejected_travel=beyond,
         )
 
 

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import joint_rotation
+from safe_sysid.robot.regressors import add_velocity_product, joint_placement
 
 __all__ = ["momentum_columns"]
 
@@ -66,29 +66,28 @@ def momentum_columns(
         momentum: (n, 10 n) result; only columns of links at or beyond the row's joint are written.
         rate: (n, 10 n) result, likewise.
     """
-    rotation, translation, axis = kin.rotation, kin.translation, kin.axis
+    rotation, translation, axis, travel = kin.rotation, kin.translation, kin.axis, kin.travel
     n = axis.shape[0]
-    r, g, rotated = np.empty((3, 3)), np.empty(3), np.empty(3)
+    r, p, g, rotated = np.empty((3, 3)), np.empty(3), np.empty(3), np.empty(3)
     s, t, v = np.zeros((n, 6)), np.zeros((n, 6)), np.zeros(6)
     for i in range(3):
         g[i] = gravity[i]
     for link in range(n):
-        joint_rotation(rotation[link], axis[link], q[link], r)
-        _move(r, translation[link], v)
+        sliding = np.isfinite(travel[link, 0])
+        joint_placement(rotation[link], translation[link], axis[link], sliding, q[link], r, p)
+        _move(r, p, v)
         for i in range(3):
             rotated[i] = r[0, i] * g[0] + r[1, i] * g[1] + r[2, i] * g[2]
         for i in range(3):
             g[i] = rotated[i]
         for j in range(link):
-            _move(r, translation[link], s[j])
-            _move(r, translation[link], t[j])
+            _move(r, p, s[j])
+            _move(r, p, t[j])
+        own = 0 if sliding else 3
+        add_velocity_product(axis[link], sliding, 1.0, v, t[link])
         for i in range(3):
-            a, b = (i + 1) % 3, (i + 2) % 3
-            s[link, 3 + i] = axis[link, i]
-            t[link, i] = v[a] * axis[link, b] - v[b] * axis[link, a]
-            t[link, 3 + i] = v[3 + a] * axis[link, b] - v[3 + b] * axis[link, a]
-        for i in range(3):
-            v[3 + i] += axis[link, i] * qd[link]
+            s[link, own + i] = axis[link, i]
+            v[own + i] += axis[link, i] * qd[link]
         for j in range(link + 1):
             _product(s[j], v, momentum[j, 10 * link : 10 * link + 10])
             out = rate[j, 10 * link : 10 * link + 10]

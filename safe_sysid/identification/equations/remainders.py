@@ -4,12 +4,12 @@ With ``x`` a point of link l and ``<.,.>`` the inner product of L2(dm), the iner
 
 ``p_i = (H qd)_i = sum_l <d_i x, xdot>`` and ``f_i = dL/dq_i = sum_l <d_i xdot, xdot> + g . int d_i x dm``,
 
-``xdot = sum_k d_k x qd_k``. By :mod:`safe_sysid.robot.magnitudes` every derivative of x has norm at most
-``a[l, k]``, k the most distal joint involved, and ``a[l, k]`` does not grow with k; for ``int d_i .. x dm`` it is
-``b[l, k]``. Differentiate p and f along ``z = (dq, dqd)`` with ``|dq| <= x, |dqd| <= y`` by Leibniz' rule; every term
-is a sum over joints k, m, .. of ``a[l, max(i, k, m, ..)] qd_k x_m ..``. With ``a[l, k] = sum_{j >= k} s[l, j]``, all
-``s >= 0``, such a sum equals ``sum_{j >= i} s[l, j] V_j X_j ..``, capital letters the sums up to joint j: a few
-cumulative sums instead of n^4 terms.
+``xdot = sum_k d_k x qd_k``. By :mod:`safe_sysid.robot.magnitudes` every derivative of x has norm at most ``a[l, k]``,
+k the most distal joint involved, replaced here by its smallest majorant that does not grow with k; for ``int d_i .. x
+dm`` it is ``b[l, k]``. Prismatic joints are in their travel all along (``step_states``). Differentiate p and f along
+``z = (dq, dqd)`` with ``|dq| <= x, |dqd| <= y`` by Leibniz' rule; every term is a sum over joints k, m, .. of ``a[l,
+max(i, k, m, ..)] qd_k x_m ..``. With ``a[l, k] = sum_{j >= k} s[l, j]``, all ``s >= 0``, such a sum equals ``sum_{j
+>= i} s[l, j] V_j X_j ..``, capital letters the sums up to joint j: a few cumulative sums instead of n^4 terms.
 
 With ``S_i(w) = sum_{j >= i} s_a[l, j] w_j``, ``G_i(w) = |g| sum_{j >= i} s_b[l, j] w_j``, index 0 the largest
 (``xdot`` itself):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 
-__all__ = ["StepStates", "coulomb_sign", "step_states"]
+__all__ = ["StepStates", "coulomb_sign", "outside_travel", "step_states"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
@@ -28,6 +28,7 @@ class StepStates:
         delta: (m, n) change of position as measured, rad.
         acceleration: (m, n) bound A of |qdd| on the step, rad/s^2.
         wrong: (m,) whether the measurements contradict the declared acceleration bound.
+        outside: (m,) whether a prismatic joint may have left its travel, by the measurements.
     """
 
     h: FloatArray
@@ -38,9 +39,10 @@ class StepStates:
     delta: FloatArray
     acceleration: FloatArray
     wrong: NDArray[np.bool_]
+    outside: NDArray[np.bool_]
 
 
-def step_states(data: Measurements, e: MeasurementErrors) -> StepStates:
+def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None) -> StepStates:
     """Mean velocity of each step from positions or from velocities, whichever has the smaller bound.
 
     With ``H = h + 2 sigma`` the longest that the step may have lasted:
@@ -53,9 +55,13 @@ def step_states(data: Measurements, e: MeasurementErrors) -> StepStates:
     A is the declared bound. Where jerk is bounded, qdd differs from its mean over the step by at most ``J H/2``, so
     ``(|qd1 - qd0| + 2 dv)/(h - 2 sigma) + J H/2`` is a bound too, and the smaller one is taken.
 
+    On the step ``|q(t) - c| <= V H/2 + dq``, ``V = |u| + A H/2 + rho``: with this, and its samples, inside the travel,
+    every state that a remainder is sized on is inside, as an interval holds what lies between two of its points.
+
     Args:
         data: one run of good samples.
         e: declared bounds.
+        travel: (n, 2) of prismatic joints, m, infinite for others; None: all are infinite.
     """
     h = np.diff(data.stamps)
     sigma = e.stamp + _EPS * np.abs(data.stamps[1:])
@@ -75,16 +81,37 @@ def step_states(data: Measurements, e: MeasurementErrors) -> StepStates:
     wrong = np.any(np.abs(by_q - by_v) > (rho_q + rho_v) * (1.0 + 1e-9) + 1e-12, axis=1) | np.any(
         jump > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12, axis=1
     )
+    centre, mean = 0.5 * (data.q[1:] + data.q[:-1]), np.where(use_q, by_q, by_v)
+    rho = np.where(use_q, rho_q, rho_v) * (1.0 + 1e-12)
+    outside = np.zeros(len(h), bool)
+    if travel is not None and np.any(np.isfinite(travel)):
+        reach = 0.5 * longest * (np.abs(mean) + 0.5 * acceleration * longest + rho) + e.position
+        beyond = outside_travel(data.q, e.position, travel)
+        outside = outside_travel(centre, reach, travel) | beyond[1:] | beyond[:-1]
     return StepStates(
         h=h,
         stamp=sigma,
-        centre=0.5 * (data.q[1:] + data.q[:-1]),
-        mean=np.where(use_q, by_q, by_v),
-        rho=np.where(use_q, rho_q, rho_v) * (1.0 + 1e-12),
+        centre=centre,
+        mean=mean,
+        rho=rho,
         delta=delta,
         acceleration=np.ascontiguousarray(acceleration),
         wrong=wrong | (2.0 * sigma >= h),
+        outside=outside,
     )
+
+
+def outside_travel(q: FloatArray, around: FloatArray, travel: FloatArray) -> NDArray[np.bool_]:
+    """Which of positions (N, n) may be outside the travel (n, 2) of a prismatic joint, with ``around`` on either side.
+
+    Args:
+        q: m, of prismatic joints.
+        around: broadcasts to q, >= 0.
+        travel: infinite for other joints.
+    """
+    # A checker's own bound of what is around may be a little larger; windows end well before that matters.
+    reach = around + 1e-9 * (1.0 + np.abs(q))
+    return np.any((q - reach < travel[:, 0]) | (q + reach > travel[:, 1]), axis=1)
 
 
 def coulomb_sign(data: Measurements, steps: StepStates, e: MeasurementErrors) -> FloatArray:

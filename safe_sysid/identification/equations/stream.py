@@ -86,7 +86,7 @@ class MomentumStream:
 
     @property
     def rejected(self) -> Counter[str]:
-        """Samples (windows, for "acceleration" and "delay") rejected so far, by reason."""
+        """Samples (windows, for "acceleration", "delay" and "travel") rejected so far, by reason."""
         return self._screen.rejected + self._rejected
 
     def push(self, measurements: Measurements, box: ParameterBox) -> MomentumRows | None:
@@ -100,6 +100,7 @@ class MomentumStream:
         rows = MomentumRows.concatenate(parts)
         self._rejected["acceleration"] += rows.rejected_acceleration
         self._rejected["delay"] += rows.rejected_delay
+        self._rejected["travel"] += rows.rejected_travel
         return rows if len(rows) else None
 
     def _rows(self, cut: Cut, box: ParameterBox) -> list[MomentumRows]:

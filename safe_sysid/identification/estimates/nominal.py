@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
@@ -114,6 +113,9 @@ class NominalEstimate:
         lower, upper = self.sides(box)
         body, offset = self.body()
         cuts = None if normal.knowledge is None else normal.knowledge.fixed
+        # Imported here: controller and planner never need it, and start faster without.
+        from scipy.optimize import lsq_linear
+
         # Least squares within the box alone is often consistent already, and then it is the answer.
         factor = np.linalg.cholesky(quadratic.hessian).T
         right = np.linalg.solve(factor.T, quadratic.linear)

@@ -226,16 +226,17 @@ class TareRecorder:
             )
         return Measurements.concatenate(self._parts)
 
-    def finish(self, temperature: float | None = None) -> Tare:
+    def finish(self, temperature: float | None = None, created: datetime | None = None) -> Tare:
         """The tare of all samples.
 
         Args:
             temperature: degrees Celsius, None if not known.
+            created: UTC; None for now.
 
         Raises:
             TareError: of :func:`make_tare`, or no sample.
         """
-        return make_tare(self._model, self._errors, self.log, temperature=temperature)
+        return make_tare(self._model, self._errors, self.log, temperature=temperature, created=created)
 
 
 def gained(tare: Tare) -> str:
@@ -276,7 +277,8 @@ def robot_digest(model: RobotModel) -> str:
     text = json.dumps([list(model.joint_names), model.continuous.tolist()])
     arrays = (kin.rotation, kin.translation, kin.axis, kin.gravity, box.lower, box.upper)
     digest = hashlib.sha256(b"safe_sysid arm 1\n" + text.encode() + b"\n")
-    for array in (*arrays, np.array([model.friction_transition_velocity])):
+    travel = (kin.travel,) if np.any(kin.sliding) else ()
+    for array in (*arrays, np.array([model.friction_transition_velocity]), *travel):
         digest.update(np.ascontiguousarray(array, "<f8").tobytes())
     return digest.hexdigest()
 

@@ -186,7 +186,7 @@ def adjoint_kernel(
 def _frames(kin: Kinematics, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     n = len(kin.axis)
     r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
-    kinematics_kernel(kin.rotation, kin.translation, kin.axis, q, r, p)
+    kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, q, r, p)
     return r, p
 
 

@@ -1,9 +1,13 @@
-"""What the identifier node does with samples, without ROS: identify, tare, certify, keep the log, explain trouble."""
+"""What the identifier node does with samples, without ROS: identify, tare, certify, keep the log, explain trouble.
+
+Each thing that changes its state is one entry of a journal, so that a replay (``logs.replay``) can do the same again.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.tare.file import load_tare, write_tare
 from safe_sysid.identification.tare.tare import Tare, TareRecorder, gained
 from safe_sysid.logs.certify import CertificateWriter
+from safe_sysid.logs.journal import Journal
 from safe_sysid.logs.known_bounds import AnnouncedBounds, KnownBounds
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot.model import RobotModel
@@ -46,6 +51,8 @@ class IdentifierSession:
         log_directory: Path | None = None,
         temperature: float | None = None,
         bounds_file: Path | None = None,
+        tell: Callable[[str], None] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """Start with the prior, or with what a tare or earlier bounds say.
 
@@ -57,19 +64,22 @@ class IdentifierSession:
             log_directory: where :meth:`close` writes the samples of each epoch; None for nowhere.
             temperature: degrees Celsius, None if not known.
             bounds_file: proved bounds of the payload that is in the hand at the start, None if there are none.
+            tell: is given every entry of the journal, one text each; None for no journal.
+            clock: UTC, which says how old a tare is.
 
         Raises:
             TareError: a tare that cannot be read or must not be used.
             ConfigError: an unknown method, or a bounds file that does not fit.
         """
         self.model, self.errors = model, MeasurementErrors.from_model(model)
-        self._method, self._temperature = method, temperature
+        self._method, self._temperature, self._clock = method, temperature, clock
+        self._journal = Journal(tell, clock)
         self._certificates, self._log_directory = certificates, log_directory
         configured = model.settings.tare.file
         self.tare_file = tare_file or (Path(configured) if configured else None)
         self.tare: Tare | None = None
         if self.tare_file is not None and (tare_file is None or self.tare_file.exists()):
-            self.tare = load_tare(self.tare_file, model, self.errors, temperature=temperature)
+            self.tare = load_tare(self.tare_file, model, self.errors, clock(), temperature)
         self.tare_text = "none" if self.tare is None else f"{self.tare_file}: {gained(self.tare)}"
         self.state = IDENTIFYING
         self.known: KnownBounds | None = None if bounds_file is None else KnownBounds(bounds_file, model)
@@ -80,10 +90,12 @@ class IdentifierSession:
         self.slack, self._velocity = SlackWatch(model, self.errors), ""
         self._explained = False
         self._begin(0)
+        read = self.tare_file if self.tare is not None else None
+        self._journal.begin(method, temperature, self.tare_file, read, bounds_file)
 
     def _begin(self, epoch: int) -> None:
         if self.tare is not None:  # it has aged since the node started
-            reason = self.tare.refusal(self.model, self.errors, temperature=self._temperature)
+            reason = self.tare.refusal(self.model, self.errors, self._clock(), self._temperature)
             if reason is not None:
                 self.tare, self.tare_text = None, f"not used any more: {reason}"
         options: Mapping[str, Any] = {} if self.tare is None else self.tare.options()
@@ -102,12 +114,14 @@ class IdentifierSession:
 
     # -- identification ---------------------------------------------------------------------------------------------
 
-    def add(self, measurements: Measurements) -> None:
+    def add(self, measurements: Measurements, origin_ns: int = 0) -> None:
         """Take samples in, for whatever is going on.
 
         Args:
             measurements: in order of arrival.
+            origin_ns: what stamp zero is on the clock of the messages, for the journal.
         """
+        self._journal.samples(measurements, origin_ns)
         if self.state == TARING and self._recorder is not None:
             self._recorder.add(measurements)
         if self.state != IDENTIFYING or not len(measurements):
@@ -122,16 +136,21 @@ class IdentifierSession:
         if contradictions:
             self._velocity = contradictions[0]
 
-    def update(self) -> UpdateResult:
+    def update(self, batch: int | None = None) -> UpdateResult:
         """Bounds from all samples so far; their certificate, if there is one to write.
+
+        Args:
+            batch: its number, for the journal.
 
         Raises:
             CertificateError: it cannot be written; the bounds stand.
         """
         result = self.core.update()
+        published = self.narrowed(result)
+        self._journal.update(batch, published)
         if self._writer is not None and result.status is UpdateStatus.OK:
             self._writer.write(result)
-        return self.narrowed(result)
+        return published
 
     def standing(self) -> UpdateResult:
         """What stands without anything new."""
@@ -157,6 +176,7 @@ class IdentifierSession:
         if box.epoch != self.core.box.epoch or box.seq <= self._last_seq:
             return False
         self.known, self._last_seq = AnnouncedBounds(box), box.seq
+        self._journal.resume(box)
         return True
 
     def explain(self, result: UpdateResult) -> None:
@@ -194,13 +214,15 @@ class IdentifierSession:
         Args:
             epoch: its number.
         """
-        self.close()
+        self._end_epoch()
         self._recorder = None
         self.state, self._last_seq = IDENTIFYING, 0
+        self._journal.order("reset", epoch=epoch)
         self._begin(epoch)
 
     def start(self) -> None:
         """Identify from the next sample on."""
+        self._journal.order("start")
         if self.state == WAITING:
             self.state = IDENTIFYING
 
@@ -220,7 +242,7 @@ class IdentifierSession:
             if self.samples:
                 return (
                     f"refused in epoch {self.core.box.epoch}, which has {self.samples} samples of its payload already: "
-                    "expected a new epoch (controller/reset_bounds), or autostart false"
+                    "expected a new epoch (controller/reset_bounds), or start_on_activation false"
                 )
         elif self.state != TARING:
             return f"refused while {self.state}: expected tare_start before"
@@ -228,6 +250,7 @@ class IdentifierSession:
 
     def start_tare(self) -> None:
         """From the next sample on the hand is empty."""
+        self._journal.order("tare_start")
         self._recorder, self.state = TareRecorder(self.model, self.errors), TARING
         self.tare_text = "collecting"
 
@@ -240,9 +263,10 @@ class IdentifierSession:
         recorder, self._recorder = self._recorder, None
         if recorder is None or self.tare_file is None:
             return  # another epoch began
+        self._journal.order("tare_finish")
         self.state = WAITING
         try:
-            tare = recorder.finish(self._temperature)
+            tare = recorder.finish(self._temperature, self._clock())
             write_tare(self.tare_file, tare)
         except SafeSysIdError as error:
             self.tare_text = f"failed: {error}"
@@ -256,6 +280,10 @@ class IdentifierSession:
 
     def close(self) -> None:
         """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait."""
+        self._journal.order("end")
+        self._end_epoch()
+
+    def _end_epoch(self) -> None:
         self._save_log()
         if self._writer is not None:
             with contextlib.suppress(CertificateError):  # said when it was to be written first

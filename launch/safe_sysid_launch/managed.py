@@ -1,0 +1,244 @@
+"""Planner, identifier and controller as the launch files start them, and what goes with an arm."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from launch import Event, LaunchContext, LaunchDescriptionEntity
+from launch.actions import SetEnvironmentVariable, Shutdown
+from launch_ros.actions import LifecycleNode, Node
+from launch_ros.parameter_descriptions import ParameterValue
+from safe_sysid_launch.arguments import boolean, full_name, installed, run_directory, seconds, text
+from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
+from safe_sysid_launch.bring_up import bring_up
+
+from safe_sysid.errors import ConfigError
+from safe_sysid.resources import resource_path
+
+__all__ = [
+    "MANAGED",
+    "environment",
+    "managed_nodes",
+    "node",
+    "picture",
+    "record",
+    "rviz",
+    "working_directory",
+    "write_yaml",
+]
+
+#: In the order of their activation: the controller moves the arm, so everyone else has to be there.
+MANAGED = ("planner", "identifier", "controller")
+#: In real time: the loop first, where the system allows it, thinking behind everything else.
+_REALTIME: dict[str, dict[str, Any]] = {
+    "plant": {"realtime": {"priority": 10, "lock_memory": True}},
+    "controller": {"realtime": {"priority": 11, "lock_memory": True}},
+    "planner": {"realtime": {"nice": 5}},
+    "identifier": {"realtime": {"nice": 10}},
+}
+
+
+def environment(lockstep: bool) -> list[SetEnvironmentVariable]:
+    """Each library computes in one thread; in real time no shared memory, whose locks stall a loop."""
+    values = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    values = {key: value for key, value in values.items() if key not in os.environ}
+    profiles = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+    if not lockstep and not any(key in os.environ for key in profiles):
+        if (
+            os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST"
+        ):  # that range brings shared memory with it
+            values["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "SYSTEM_DEFAULT"
+            values |= dict.fromkeys(profiles, str(resource_path("config/fastdds/real_time.xml")))
+        elif "FASTDDS_BUILTIN_TRANSPORTS" not in os.environ:
+            values["FASTDDS_BUILTIN_TRANSPORTS"] = "UDPv4"
+    return [SetEnvironmentVariable(key, value) for key, value in values.items()]
+
+
+def node(
+    context: LaunchContext,
+    name: str,
+    *,
+    lockstep: bool = False,
+    parameters: dict[str, Any] | None = None,
+    remappings: Sequence[tuple[str, str]] = (),
+    executable: str | None = None,
+) -> Node:
+    """One of this package's nodes; when it ends, all do.
+
+    Args:
+        context: of the launch.
+        name: of the node: planner, identifier, controller, plant.
+        lockstep: whether simulated time waits for all.
+        parameters: besides those that all nodes have.
+        remappings: of topics.
+        executable: where it is not called as the node.
+    """
+    namespace, directory, file = (
+        text(context, "namespace"),
+        run_directory(context),
+        text(context, "params_file"),
+    )
+    common: dict[str, Any] = {
+        "robot": text(context, "robot"),
+        "scene": text(context, "scene"),
+        "lockstep": lockstep,
+        "use_sim_time": boolean(context, "use_sim_time"),
+        **({} if directory is None else {"run_dir": str(directory)}),
+        **({} if lockstep else _REALTIME.get(name, {})),
+        **(parameters or {}),
+    }
+    if lockstep and namespace.strip("/"):
+        remappings = [*remappings, ("/clock", "clock")]  # each arm has its own time
+    logger = full_name(namespace, name).strip("/").replace("/", ".")
+    kind = LifecycleNode if name in MANAGED else Node
+    return kind(
+        package="safe_sysid",
+        executable=executable or f"{name}_node",
+        name=name,
+        namespace=namespace,
+        parameters=[common, *([file] if file else [])],
+        remappings=list(remappings),
+        ros_arguments=["--log-level", f"{logger}:={text(context, 'log_level')}"],
+        output="screen",
+        on_exit=_end(f"{full_name(namespace, name)} ended"),
+    )
+
+
+def _end(reason: str) -> Callable[[Event, LaunchContext], list[Shutdown] | None]:
+    """The launch ends with this node, once: while it ends anyway, there is nothing to say."""
+
+    def end(_: Event, context: LaunchContext) -> list[Shutdown] | None:
+        return None if context.is_shutdown else [Shutdown(reason=reason)]
+
+    return end
+
+
+def managed_nodes(
+    context: LaunchContext,
+    *,
+    lockstep: bool = False,
+    remappings: Sequence[tuple[str, str]] = (),
+    parameters: dict[str, dict[str, Any]] | None = None,
+    then: Sequence[LaunchDescriptionEntity] = (),
+) -> list[Any]:
+    """The three managed nodes, and their transitions as the arguments ``activate`` and ``patience`` say.
+
+    Args:
+        context: of the launch.
+        lockstep: whether simulated time waits for all.
+        remappings: of topics.
+        parameters: of one node, by its name.
+        then: started when all are inactive.
+    """
+    nodes = [
+        node(
+            context,
+            name,
+            lockstep=lockstep,
+            parameters=(parameters or {}).get(name),
+            remappings=remappings,
+        )
+        for name in MANAGED
+    ]
+    names = [full_name(text(context, "namespace"), name) for name in MANAGED]
+    patience = seconds(context, "patience")
+    activate = boolean(context, "activate")
+    return [*nodes, bring_up(names, activate=activate, patience=patience, then=then)]
+
+
+def picture(context: LaunchContext, arm: Arm, description: str | None = None) -> list[Any]:
+    """robot_state_publisher and rviz, as the arguments ``state_publisher`` and ``rviz`` say.
+
+    Args:
+        context: of the launch.
+        arm: whose robot description is published.
+        description: another one of it.
+    """
+    found: list[Any] = []
+    namespace = text(context, "namespace")
+    wanted = text(context, "state_publisher")
+    if wanted == "auto":
+        there, remarks = installed("robot_state_publisher", "no /tf, no robot_description")
+        found += remarks
+        wanted = "true" if there else "false"
+    if wanted == "true":
+        found.append(
+            Node(
+                package="robot_state_publisher",
+                executable="robot_state_publisher",
+                namespace=namespace,
+                parameters=[
+                    {
+                        "robot_description": ParameterValue(
+                            description or robot_description(arm), value_type=str
+                        ),
+                        "use_sim_time": boolean(context, "use_sim_time"),
+                    }
+                ],
+                output="screen",
+            )
+        )
+    if boolean(context, "rviz"):
+        found.append(rviz(context))
+    return found
+
+
+def rviz(context: LaunchContext) -> Node:
+    """The program rviz, with the packaged configuration, its topics in the namespace."""
+    namespace = text(context, "namespace")
+    inside = namespace.strip("/").replace("/", "_") or "root"
+    file = working_directory() / f"{inside}.rviz"
+    file.write_text(rviz_picture(namespace), encoding="utf-8")
+    return Node(
+        package="rviz2",
+        executable="rviz2",
+        namespace=namespace,
+        arguments=["-d", str(file)],
+        parameters=[{"use_sim_time": boolean(context, "use_sim_time")}],
+        output="log",
+    )
+
+
+def record(context: LaunchContext) -> list[Node]:
+    """The recorder, if the argument ``record`` says so."""
+    if not boolean(context, "record"):
+        return []
+    directory = run_directory(context)
+    if directory is None:
+        raise ConfigError("arguments of the launch", "run_dir", "", "a directory, for record:=true")
+    return [
+        Node(
+            package="safe_sysid",
+            executable="recorder_node",
+            name="recorder",
+            namespace=text(context, "namespace"),
+            parameters=[
+                {
+                    "bag": str(directory / time.strftime("rosbag2_%Y_%m_%d-%H_%M_%S")),
+                    "use_sim_time": boolean(context, "use_sim_time"),
+                }
+            ],
+            output="screen",
+        )
+    ]
+
+
+def working_directory() -> Path:
+    """A directory for files that only the started programs read; it goes when the launch ends."""
+    directory = Path(tempfile.mkdtemp(prefix="safe_sysid_launch_"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def write_yaml(path: Path, content: dict[str, Any]) -> Path:
+    """Write a ROS parameter file; returns its path."""
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path

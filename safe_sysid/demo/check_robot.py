@@ -1,0 +1,52 @@
+"""Gains, start pose and goal of an arm, judged as the nodes will judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from safe_sysid.control.design import ControllerGains, design_gains
+from safe_sysid.demo.options import start_reasons
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene
+
+__all__ = ["judge"]
+
+
+def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
+    """What speaks against letting an arm start in a scene.
+
+    Args:
+        model: the arm.
+        scene: around it.
+        say: gets lines about what was found.
+
+    Raises:
+        SafeSysIdError: there are no gains for it.
+    """
+    gains = design_gains(model)
+    say("proved tracking error (rad): " + " ".join(f"{bound:.4f}" for bound in gains.e_bound))
+    start = scene.start_for(model)
+    reasons = [f"start pose: {reason}" for reason in start_reasons(model, scene, gains, start)]
+    if not reasons:
+        say("start pose: can be held with every payload of the prior, clear of everything")
+    return reasons + _judge_goal(model, scene, gains, say)
+
+
+def _judge_goal(
+    model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]
+) -> list[str]:
+    if scene.goal is None:
+        return []
+    reasons = start_reasons(model, scene, gains, scene.goal)
+    # Tighter bounds lower what holding may need and the tracking theorem's terms; they move no limits, no obstacles.
+    heavy = [text for text in reasons if ": holding may need " in text or text.startswith("tracking, ")]
+    if len(heavy) < len(reasons):
+        return [f"goal pose: {reason}" for reason in reasons if reason not in heavy]
+    if heavy:
+        say(
+            "warning: goal pose: clear of everything, but it cannot be held with every payload of the prior; tighter "
+            f"bounds may allow it: {'; '.join(heavy)}"
+        )
+    else:
+        say("goal pose: can be held with every payload of the prior, clear of everything")
+    return []

@@ -1,0 +1,30 @@
+"""The recorder of ``safe-sysid demo --record``: one more process, which listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safe_sysid.demo.options import Setup
+
+__all__ = ["RECORDER", "bag_of", "recorder_parameters"]
+
+#: Module of safe_sysid.nodes.
+RECORDER = "bag_recorder"
+
+
+def bag_of(setup: Setup) -> str:
+    """Directory of the bag.
+
+    Args:
+        setup: of the run.
+    """
+    return str(setup.run_dir / "bag")
+
+
+def recorder_parameters(setup: Setup) -> dict[str, Any]:
+    """ROS parameters of the recorder; it is nicer than all who have a deadline.
+
+    Args:
+        setup: of the run.
+    """
+    return {"bag": bag_of(setup), "compression": setup.options.compression, "realtime": {"nice": 2}}

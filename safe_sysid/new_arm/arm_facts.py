@@ -1,0 +1,198 @@
+"""What a URDF says of an arm: which joints are its own, which are locked, where its tool is."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safe_sysid.errors import ConfigError, ModelError
+from safe_sysid.robot.packages import is_package_uri, package_file
+from safe_sysid.robot.urdf import UrdfChain, read_urdf
+
+__all__ = ["ArmFacts", "look_at"]
+
+_MOVING = ("revolute", "continuous", "prismatic")
+#: Names that flanges have, the most telling first: REP-style names, then those of common descriptions.
+_FLANGES = (
+    r"tool0",
+    r"(.*_)?flange",
+    r"(.*_)?tool(_frame|_link)?",
+    r"(.*_)?(end_effector|ee)(_link|_frame)?",
+)
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """The arm that a URDF describes.
+
+    Attributes:
+        urdf: path of the file.
+        chain: what moves, and what hangs on it.
+        locked: joints that the configuration must lock, without those that mimic them; rad or m.
+        tool_frame: the flange.
+        remarks: what was guessed.
+    """
+
+    urdf: Path
+    chain: UrdfChain
+    locked: Mapping[str, float]
+    tool_frame: str
+    remarks: tuple[str, ...] = ()
+
+
+def look_at(
+    urdf: str | Path,
+    tool_frame: str | None = None,
+    joints: Sequence[str] | None = None,
+    locked: Mapping[str, float] | None = None,
+    package_dirs: Sequence[str | Path] = (),
+) -> ArmFacts:
+    """Read a URDF; what is not given is guessed, and said.
+
+    Args:
+        urdf: path, or ``package://NAME/PATH``.
+        tool_frame: link that payloads are gripped at; None: guessed by its name.
+        joints: of the arm, all others are locked; None: the longest chain.
+        locked: position of joints that are not the arm's, rad or m; None or incomplete: the nearest to 0.
+        package_dirs: folders that hold packages.
+
+    Raises:
+        ConfigError: names that the URDF does not have.
+        ModelError: no such file, or not a serial arm.
+    """
+    path = (
+        package_file(str(urdf), Path.cwd() / "x", package_dirs) if is_package_uri(str(urdf)) else Path(urdf)
+    )
+    remarks: list[str] = []
+    moving, rests = _moving_joints(path)
+    ours = _own_joints(str(path), moving, joints, locked or {})
+    fixed = dict(locked or {})
+    for name in moving:
+        if name not in ours and name not in fixed and not _master(moving[name]):
+            fixed[name] = rests[name]
+            remarks.append(
+                f"locked.{name}: {rests[name]:g} is a guess: the joint is not one of the arm's chain"
+            )
+    chain = read_urdf(path, fixed, "(new configuration)")
+    tip = len(chain.joints) - 1
+    carried = [link for link, joint in chain.link_joint.items() if joint == tip]
+    if tool_frame is None:
+        tool_frame = _guess_flange(chain, carried)
+        others = ", ".join(link for link in carried if link != tool_frame)
+        remarks.append(f"tool_frame: {tool_frame} is a guess" + (f" (others: {others})" if others else ""))
+    elif tool_frame not in carried:
+        raise ConfigError(
+            str(path),
+            "tool_frame",
+            tool_frame,
+            f"a link that the last joint {chain.joints[tip].name!r} moves: {', '.join(carried)}",
+        )
+    return ArmFacts(path, chain, fixed, tool_frame, tuple(remarks))
+
+
+def _moving_joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, float]]:
+    """Moving joints by name, in the file's order, and for each the position nearest to 0 in its limits."""
+    try:
+        xml = ET.fromstring(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}): expected a URDF file") from error
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise ModelError(f"{path}: broken XML ({error}): expected a URDF file") from error
+    moving = {j.get("name", ""): j for j in xml.findall("joint") if j.get("type") in _MOVING}
+    rests = {}
+    for name, joint in moving.items():
+        limit = joint.find("limit")
+        rests[name] = 0.0
+        if limit is not None and joint.get("type") != "continuous":
+            try:
+                low, high = (float(limit.get(key, "0")) for key in ("lower", "upper"))
+            except ValueError:
+                continue  # read_urdf says what is wrong
+            if low <= high:
+                rests[name] = min(max(0.0, low), high)
+    return moving, rests
+
+
+def _own_joints(
+    file: str,
+    moving: Mapping[str, ET.Element],
+    joints: Sequence[str] | None,
+    locked: Mapping[str, float],
+) -> set[str]:
+    """Those of the arm: as given, or the longest chain of joints that are neither locked nor mimic others."""
+    if joints is not None:
+        for name in joints:
+            if name not in moving:
+                raise ConfigError(file, "joints", name, f"moving joints of the file: {', '.join(moving)}")
+            if name in locked:
+                raise ConfigError(file, f"locked.{name}", locked[name], "a joint that is not one of `joints`")
+        return set(joints)
+    every = {j.get("name", ""): j for j in ET.parse(file).getroot().findall("joint")}
+    above = {_link(joint, "child"): (name, _link(joint, "parent")) for name, joint in every.items()}
+    chains = []
+    for leaf in above:
+        chain, link, seen = [], leaf, set()
+        while link in above and link not in seen:
+            seen.add(link)
+            name, link = above[link]
+            if name in moving and name not in locked and not _master(moving[name]):
+                chain.append(name)
+        chains.append(chain)
+    # Of two that are as long, the one with more turning joints: a hand's fingers mostly slide.
+    best = max(
+        chains, key=lambda c: (len(c), -sum(moving[n].get("type") == "prismatic" for n in c)), default=[]
+    )
+    # Fingers branch, or are followed by others: neither is the arm's.
+    others = [name for name in moving if name not in best and name not in locked]
+    masters = {master for joint in moving.values() if (master := _master(joint))}
+    while best and (
+        best[0] in masters or any(_hangs_beside(best[0], other, every, above) for other in others)
+    ):
+        others.append(best.pop(0))
+    return set(best)
+
+
+def _hangs_beside(
+    name: str, other: str, every: Mapping[str, ET.Element], above: Mapping[str, tuple[str, str]]
+) -> bool:
+    """Whether two joints hang on the same link or on links fixed to each other."""
+
+    def carrier(joint: str) -> str:
+        link = _link(every[joint], "parent")
+        while link in above and every[above[link][0]].get("type") == "fixed":
+            link = above[link][1]
+        return link
+
+    return carrier(name) == carrier(other)
+
+
+def _master(joint: ET.Element) -> str:
+    """The joint that this one mimics, "" if none."""
+    mimic = joint.find("mimic")
+    return "" if mimic is None else mimic.get("joint", "")
+
+
+def _link(joint: ET.Element, tag: str) -> str:
+    end = joint.find(tag)
+    return "" if end is None else end.get("link", "")
+
+
+def _guess_flange(chain: UrdfChain, carried: Sequence[str]) -> str:
+    """By its name; else the last of the links without mass before a hand; else the link that hangs deepest."""
+    for pattern in _FLANGES:
+        for link in carried:
+            if re.fullmatch(pattern, link):
+                return link
+    first = chain.joints[-1].child
+    bare = [
+        link
+        for link in carried
+        if link != first
+        and chain.link_parent[link] == first
+        and chain.masses[link] == 0.0
+        and not chain.collisions[link]
+    ]
+    return bare[0] if bare else first

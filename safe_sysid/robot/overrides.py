@@ -1,0 +1,43 @@
+"""Settings that replace those of a robot's file, as ROS parameters have them: flat names, few types, no null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from safe_sysid.schema import Parameter, load_schema
+
+__all__ = ["NULLS", "SETTINGS", "overrides_of"]
+
+#: Below this name the robot's settings are ROS parameters.
+SETTINGS = "robot_settings"
+#: How ROS has what YAML calls null: rcl reads these as texts.
+NULLS = ("null", "~")
+#: Types of a robot file that a ROS parameter can only have as text (JSON).
+_AS_TEXT = ("box", "hulls", "pairs", "names", "range", "limits")
+
+
+def overrides_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that replace a file's, from ROS values; what is unknown stays, for the settings to refuse it by name.
+
+    Args:
+        given: values by dotted path, as they were given for ``robot_settings``.
+    """
+    return {path: _setting(load_schema().find(path), value) for path, value in given.items()}
+
+
+def _setting(parameter: Parameter | None, value: Any) -> Any:
+    if isinstance(value, str):
+        if value in NULLS:
+            return None
+        if parameter is not None and parameter.type in _AS_TEXT and value[:1] in "[{":
+            try:
+                return yaml.safe_load(value)
+            except yaml.YAMLError:
+                return value  # refused with the type that is expected
+        return value
+    if value is None:
+        return []  # an empty list, whose type rcl cannot tell
+    return value if isinstance(value, (bool, int, float)) else list(value)

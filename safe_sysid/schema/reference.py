@@ -1,0 +1,128 @@
+"""The reference page of all parameters (docs/parameters.md), made from the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from safe_sysid.schema.parameter import TYPES, Parameter
+from safe_sysid.schema.reading import Schema
+
+__all__ = ["reference"]
+
+_HEAD = """# Parameters
+
+<!-- Made by `safe-sysid config reference --out docs/parameters.md` from safe_sysid/schema/parameters.yaml. -->
+
+Everything that can be set, in two places: the **robot's YAML file** says what the arm is and what is declared about
+it (all proofs rest on that); **ROS parameters** say how the nodes work. `safe-sysid config show FILE` prints the
+values that a file comes to, `safe-sysid config check FILE` judges a robot's file, a scene, or a file of node
+parameters.
+
+Keys of the robot's file are ROS parameters too: `robot_settings.measurement.torque_abs` is the key `torque_abs` of
+section `measurement`. Given at the start of a node (`-p robot_settings.measurement.torque_abs:=0.2`, a parameter
+file, a launch file) it replaces the file's value; all nodes of one arm need the same. From configure to cleanup every
+node shows the values in force there, read-only. What has no ROS type is JSON text (`"[]"`), and no value is the text
+`null`.
+
+    ros2 param describe /controller robot_settings.controller.kappa
+    ros2 param set /planner plans 6
+
+A file of node parameters is an ordinary one; what comes later in it counts more, even where it is for all nodes:
+
+    /**:
+      ros__parameters:
+        robot: ur5e
+        robot_settings: {measurement: {torque_abs: 0.2}}
+    planner:
+      ros__parameters: {plans: 6}
+
+"""
+_WHEN = """**Changes**: *live*, at any time (`ros2 param set`); *configure*, while the node is unconfigured (nodes
+without a lifecycle, `plant` and `recorder`, take it at their start); *start*, read-only: given at the start of the
+process. Keys of the robot's file are *configure*, too: another file at the next configuration, or a restart with
+`robot_settings`.
+
+"""
+_KEYS = """A number *per joint* is one for all joints, or a list with one for each, base to tip. Where there is no
+default the key is required. Sliding joints have m and N where turning ones have rad and N m.
+"""
+_GROUPS = {
+    "process": "All nodes",
+    "common": "Controller, planner, identifier and plant",
+    "managed": "Managed nodes: controller, planner and identifier",
+}
+
+
+def reference(schema: Schema) -> str:
+    """The page, as Markdown.
+
+    Args:
+        schema: of what.
+    """
+    lines = [_HEAD + _WHEN + "## Node parameters\n"]
+    for group, parameters in schema.groups.items():
+        lines.append(f"### {_GROUPS.get(group, group.capitalize())}\n")
+        lines.extend(_table(parameters, with_when=True))
+        lines.append("")
+    lines.append("## Keys of a robot's file\n")
+    lines.append(_KEYS)
+    for title, description, below in _sections(schema.robot):
+        lines.append(f"### {title}\n")
+        if description:
+            lines.append(f"{description[0].upper()}{description[1:]}.\n")
+        if below:
+            lines.extend(_table(below, with_when=False))
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sections(keys: Sequence[Parameter]) -> Iterator[tuple[str, str, list[Parameter]]]:
+    """Top-level sections, each with all that is below it; single keys first."""
+    tops = [key for key in keys if "." not in key.path]
+    yield "Top level", "", [key for key in tops if key.type != "section"]
+    for top in tops:
+        if top.type == "section":
+            below = [key for key in keys if key.path.startswith(f"{top.path}.")]
+            yield f"`{top.path}`", top.description, below
+
+
+def _table(parameters: Iterable[Parameter], with_when: bool) -> Iterator[str]:
+    yield f"| name | type | unit | default | allowed |{' changes |' if with_when else ''} meaning |"
+    yield f"|---|---|---|---|---|{'---|' if with_when else ''}---|"
+    for parameter in parameters:
+        cells = [
+            f"`{parameter.path}`",
+            _type(parameter),
+            parameter.unit,
+            _default(parameter),
+            _allowed(parameter),
+        ]
+        cells += [parameter.when] if with_when else []
+        cells.append(parameter.description)
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _type(parameter: Parameter) -> str:
+    if parameter.type == "section":
+        return "section"
+    return {"per_joint": "per joint", "pose": "numbers", "floats": "numbers"}.get(
+        parameter.type, parameter.type
+    )
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.required:
+        return ""
+    default = parameter.default
+    text = default if isinstance(default, str) and default else json.dumps(default)
+    text = "nan" if text == "NaN" else text
+    return f"`{text}`: {parameter.unset}" if parameter.unset else f"`{text}`"
+
+
+def _allowed(parameter: Parameter) -> str:
+    if parameter.choices:
+        return ", ".join(f"`{choice}`" for choice in parameter.choices)
+    if parameter.range is not None:
+        return parameter.range.words
+    return "" if parameter.type in ("bool", "int", "float", "text", "section") else TYPES[parameter.type]

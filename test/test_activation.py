@@ -1,0 +1,223 @@
+"""Activation checks, attacked: a declared number that measurements at rest can refute is refuted, nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import torque_regressor
+
+PERIOD = 1_000_000  # ns
+BEGIN = 1_795_000_000_000_000_000
+#: Declared as on an arm with encoders: positions to 10 urad, velocities to 0.02 rad/s.
+ERRORS = {"measurement.position_error": 1e-5, "measurement.velocity_error": 0.02}
+
+
+def arm(**settings: object) -> RobotModel:
+    return load_robot("kinova_gen3", **{"driver.command_timeout_s": 0.02, **settings})
+
+
+@cache
+def gains(lockstep: bool) -> ControllerGains:
+    """Of the arm as shipped; what they allow for is a matter of their own tests."""
+    return design_gains(arm(), lockstep)
+
+
+def gravity(model: RobotModel, q: np.ndarray) -> np.ndarray:
+    zero = np.zeros(model.n)
+    return np.asarray(torque_regressor(model.kinematics, q, zero, zero) @ model.arm_prior.mid)
+
+
+def filled(
+    model: RobotModel,
+    *,
+    lockstep: bool = False,
+    count: int = 400,
+    period: int = PERIOD,
+    delay: int = 200_000,
+    q: Callable[[float], np.ndarray] | None = None,
+    qd: Callable[[float], np.ndarray] | None = None,
+    effort: Callable[[np.ndarray], np.ndarray | None] = lambda effort: effort,
+    start_check: Callable[[np.ndarray], list[str]] | None = None,
+) -> ActivationChecks:
+    """At rest in the home pose unless said otherwise; functions of time, s."""
+    home, zero = np.array(model.settings.home), np.zeros(model.n)
+    checks = ActivationChecks(model, gains(lockstep), start_check, lockstep)
+    known = effort(gravity(model, home))
+    for k in range(count):
+        stamp, t = BEGIN + k * period, 1e-9 * k * period
+        checks.add(stamp, stamp + delay, q(t) if q else home, qd(t) if qd else zero, known)
+    return checks
+
+
+def only(checks: ActivationChecks, *words: str) -> None:
+    reasons = checks.reasons()
+    assert len(reasons) >= 1
+    assert all(any(word in reason for reason in reasons) for word in words), reasons
+
+
+def test_an_arm_at_rest_as_declared_may_start() -> None:
+    for settings_ in ({}, ERRORS):
+        assert filled(arm(**settings_)).reasons() == []
+    assert filled(arm(), lockstep=True, count=1).reasons() == []
+
+
+def test_nothing_and_too_little_are_told_apart() -> None:
+    model = arm()
+    only(filled(model, count=0), "no measurement")
+    only(filled(model, count=150), "0.149 s only: expected 0.2 s")
+    checks = filled(model)
+    checks.forget()
+    only(checks, "no measurement")
+
+
+def test_a_gap_or_an_older_stamp_begins_anew() -> None:
+    model, home = arm(), np.array(arm().settings.home)
+    zero, effort = np.zeros(model.n), gravity(model, home)
+    checks = filled(model)
+    late = BEGIN + 600 * PERIOD
+    for k in range(50):
+        checks.add(late + k * PERIOD, late + k * PERIOD, home, zero, effort)
+    only(checks, "a gap of 0.201 s before")
+    checks = filled(model)
+    checks.add(BEGIN, BEGIN, home, zero, effort)
+    only(checks, "0.000 s only")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"period": 2 * PERIOD}, ("(500 Hz): expected measurement.rate_hz = 1000", "timing.hold_max_s")),
+        ({"delay": 700_000}, ("0.700 ms after their stamp: expected at most timing.delay_max_s",)),
+        ({"delay": -300_000}, ("0.300 ms before their stamp",)),
+        ({"delay": 3_600_000_000_000}, ("are all clocks the same",)),
+    ],
+)
+def test_rate_and_delay_must_be_those_of_the_gains(change: dict, words: tuple[str, ...]) -> None:
+    only(filled(arm(), **change), *words)
+    assert filled(arm(), lockstep=True, **change).reasons() == []
+
+
+def test_a_busy_machine_is_no_delay_of_the_way() -> None:
+    """Half of the measurements late: judged command by command while running, not refused here."""
+    model = arm()
+    checks, home = ActivationChecks(model, gains(False), None, False), np.array(model.settings.home)
+    zero, effort = np.zeros(model.n), gravity(model, home)
+    for k in range(400):
+        stamp = BEGIN + k * PERIOD
+        checks.add(stamp, stamp + (200_000 if k % 2 else 3_000_000), home, zero, effort)
+    assert checks.reasons() == []
+
+
+def test_the_drivers_timeout_must_be_declared_and_be_possible() -> None:
+    only(
+        filled(load_robot("kinova_gen3", **{"driver.command_timeout_s": None})),
+        "command_timeout_s is not declared",
+    )
+    only(filled(arm(**{"driver.command_timeout_s": 0.001})), "expected more than timing.hold_max_s")
+    silent = load_robot("kinova_gen3", **{"driver.command_timeout_s": None})
+    assert filled(silent, lockstep=True).reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda effort: None, "without finite efforts"),
+        (lambda effort: np.full_like(effort, np.nan), "without finite efforts"),
+        (lambda effort: -effort, "the wrong sign of"),
+        (lambda effort: 1e3 * effort, "efforts in mN m"),
+        (lambda effort: np.zeros_like(effort), "no torque at all"),
+    ],
+)
+def test_efforts_that_gravity_does_not_explain_are_refused(wrong: Callable, words: str) -> None:
+    only(filled(arm(), effort=wrong), words)
+
+
+def test_without_the_gravity_check_efforts_are_not_asked_for() -> None:
+    model = arm(**{"controller.gravity_check": False})
+    assert filled(model, effort=lambda effort: None).reasons() == []
+
+
+def test_an_arm_that_moves_is_not_at_rest() -> None:
+    model = arm(**ERRORS)
+    home, speed = np.array(model.settings.home), np.full(model.n, 0.3)
+    only(filled(model, q=lambda t: home + speed * t, qd=lambda t: speed), "not at rest")
+
+
+def test_the_start_pose_is_asked_about() -> None:
+    asked: list[np.ndarray] = []
+
+    def never(q: np.ndarray) -> list[str]:
+        asked.append(q)
+        return ["joint_2: holding may need too much"]
+
+    only(filled(arm(), start_check=never), "holding may need")
+    np.testing.assert_array_equal(asked[0], arm().settings.home)
+
+
+def sines(rng: np.random.Generator, n: int) -> tuple[Callable, Callable]:
+    """A smooth motion with |qdd| <= 15 rad/s^2, its position and velocity."""
+    rates = rng.uniform(0.5, 60.0, n)
+    size = rng.uniform(0.0, 1.0, n) * 15.0 / rates**2
+    phase = rng.uniform(0.0, 6.0, n)
+    return (
+        lambda t: size * np.sin(rates * t + phase),
+        lambda t: size * rates * np.cos(rates * t + phase),
+    )
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_no_motion_with_errors_as_declared_contradicts_them(seed: int) -> None:
+    """The law behind the check: whatever the arm does, errors inside their bounds are never called larger."""
+    rng = np.random.default_rng(seed)
+    position, velocity = 10.0 ** rng.uniform(-7, -3), 10.0 ** rng.uniform(-4, -1)
+    model = arm(**{"measurement.position_error": position, "measurement.velocity_error": velocity})
+    home, (q, qd) = np.array(model.settings.home), sines(rng, model.n)
+    checks = filled(
+        model,
+        q=lambda t: home + q(t) + position * rng.choice([-1.0, 1.0], model.n),
+        qd=lambda t: qd(t) + velocity * rng.choice([-1.0, 1.0], model.n),
+    )
+    assert [reason for reason in checks.reasons() if "differences of positions" in reason] == []
+
+
+@pytest.mark.parametrize("joint", [0, 3])
+def test_velocity_errors_beyond_the_declared_are_found(joint: int) -> None:
+    """Offset, noise, unit, sign: each on an arm that moves or stands as it may."""
+    model, rng = arm(**ERRORS), np.random.default_rng(1)
+    home, one = np.array(model.settings.home), np.eye(model.n)[joint]
+    found = f"joint_{joint + 1}: measured velocity is off"
+    only(filled(model, qd=lambda t: 0.08 * one), found)
+    only(filled(model, qd=lambda t: 0.08 * rng.uniform(-1.0, 1.0) * one), found)
+    for factor in (-1.0, 180.0 / np.pi, 0.0):
+        moving = filled(model, q=lambda t: home + 0.3 * t * one, qd=lambda t, f=factor: 0.3 * f * one)
+        only(moving, found)
+
+
+def test_a_joint_that_wraps_turns_without_a_reason() -> None:
+    """Across +-pi the difference of positions is a small one; only the driver that says it wraps is held to it."""
+    model = arm(**ERRORS, **{"driver.wraps_continuous": True})
+    home, slow = np.array(model.settings.home), 0.02 * np.eye(model.n)[0]
+
+    def turning(t: float) -> np.ndarray:
+        q = home + (np.pi - 0.005) * np.eye(model.n)[0] + slow * t
+        return np.where(model.continuous, (q + np.pi) % (2.0 * np.pi) - np.pi, q)
+
+    path = np.array([turning(1e-3 * k)[0] for k in range(400)])
+    assert path.max() > 3.0
+    assert path.min() < -3.0
+    checks = filled(model, q=turning, qd=lambda t: slow)
+    assert [reason for reason in checks.reasons() if "joint_1" in reason and "rest" not in reason] == []
+    beyond = filled(model, q=lambda t: home + 2.0 * np.pi * np.eye(model.n)[0])
+    only(beyond, "joint_1 at 6.2832 rad: expected within +-pi")

@@ -1,0 +1,131 @@
+"""Arms by configuration only: each loads, has gains, may start, and gets certified plans that identify its payload."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.cli import main
+from safe_sysid.control.design import check_acceleration, design_gains
+from safe_sysid.demo.options import start_reasons
+from safe_sysid.episode import Episode
+from safe_sysid.robot import load_robot, load_scene
+from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
+from safe_sysid.simulation import payload_from_spec
+from safe_sysid.simulation.assembly import build_plant
+
+BALL = "{m},0,0,0.12,{i},0,{i},0,0,{i}"
+#: Payloads inside each arm's prior.
+PAYLOADS = {
+    "three_joint": "4lb",
+    "three_joint_wall": "5lb",
+    "ur5e": BALL.format(m=1.2, i=0.002),
+    "franka_panda": BALL.format(m=0.5, i=0.0005),
+}
+needs_package = pytest.mark.skipif(
+    not any((Path(entry) / "cmeel.prefix/share/example-robot-data").is_dir() for entry in sys.path),
+    reason="the registry package example-robot-data is not installed",
+)
+cached_robot = functools.cache(load_robot)
+ARMS = [pytest.param(name, marks=needs_package if name == "franka_panda" else ()) for name in PAYLOADS]
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_gains_exist_and_the_home_pose_may_be_held_in_lock_step_and_in_real_time(name: str) -> None:
+    model, scene = cached_robot(name), load_scene("open")
+    for lockstep in (True, False):
+        gains = design_gains(model, lockstep)
+        check_acceleration(model, gains)
+        assert np.max(gains.e_bound) < 0.06
+        assert start_reasons(model, scene, gains, np.array(model.settings.home)) == []
+
+
+@pytest.mark.parametrize("name", ["three_joint", "three_joint_wall"])
+def test_one_certified_plan_later_the_truth_is_inside_smaller_bounds(name: str) -> None:
+    model, scene = cached_robot(name), load_scene("open")
+    plant = build_plant(model, payload_from_spec(PAYLOADS[name]), scene, seed=3)
+    result = (episode := Episode(model, plant, scene, plans=1, seed=3)).run()
+    assert [answer.status.value for answer in result.plans] == ["planned"]
+    assert result.refusals == []
+    assert float(np.max(result.energy)) < result.gains.V_max
+    box = episode.identifier.box
+    assert np.all((box.lower <= plant.theta_true) & (plant.theta_true <= box.upper))
+    prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
+    assert (box.payload_upper - box.payload_lower)[0] < 0.5 * prior[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARMS)
+def test_the_demo_holds_every_bound(name: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    arguments = [
+        "demo",
+        "--robot",
+        name,
+        "--payload",
+        PAYLOADS[name],
+        "--seed",
+        "4",
+        "--out",
+        str(run),
+        "--quiet",
+    ]
+    assert main(arguments) == 0
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert all(p["lower"] <= p["truth"] <= p["upper"] for p in summary["parameters"])
+
+
+UR5E_DH = {  # Universal Robots, "DH parameters for calculations of kinematics and dynamics": a, d in m, alpha in rad
+    "a": (0.0, -0.425, -0.3922, 0.0, 0.0, 0.0),
+    "d": (0.1625, 0.0, 0.0, 0.1333, 0.0997, 0.0996),
+    "alpha": (np.pi / 2, 0.0, 0.0, np.pi / 2, -np.pi / 2, 0.0),
+}
+
+
+def test_the_ur5e_moves_as_its_published_table_says() -> None:
+    model = cached_robot("ur5e")
+    rng = np.random.default_rng(0)
+    for q in rng.uniform(-3.0, 3.0, (20, 6)):
+        pose = np.diag(
+            [-1.0, -1.0, 1.0, 1.0]
+        )  # base_link is the table's base frame turned by half a turn about z
+        for a, d, alpha, angle in zip(*UR5E_DH.values(), q, strict=True):
+            c, s, ca, sa = np.cos(angle), np.sin(angle), np.cos(alpha), np.sin(alpha)
+            pose = pose @ np.array(
+                [[c, -s * ca, s * sa, a * c], [s, c * ca, -c * sa, a * s], [0, sa, ca, d], [0, 0, 0, 1]]
+            )
+        rotations, positions = forward_kinematics(model.kinematics, q)
+        np.testing.assert_allclose(positions[-1], pose[:3, 3], atol=1e-12)
+        np.testing.assert_allclose(rotations[-1], pose[:3, :3], atol=1e-12)
+
+
+def test_an_arm_on_a_wall_feels_gravity_from_the_side() -> None:
+    """Static torques of the mounted arm are those of the upright one with gravity turned the other way."""
+    upright, wall = cached_robot("three_joint"), cached_robot("three_joint_wall")
+    turned = upright.kinematics._replace(gravity=np.array([9.81, 0.0, 0.0]))  # world down, in the root's axes
+    zero = np.zeros(3)
+    for q in np.random.default_rng(1).uniform(-2.0, 2.0, (10, 3)):
+        expected = torque_regressor(turned, q, zero, zero) @ upright.theta_nominal
+        found = torque_regressor(wall.kinematics, q, zero, zero) @ wall.theta_nominal
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        standing = torque_regressor(upright.kinematics, q, zero, zero) @ upright.theta_nominal
+        assert abs(standing[0]) < 1e-9 < abs(found[0])  # its first axis is horizontal now
+
+
+@needs_package
+def test_the_panda_of_the_registry_has_its_mass_and_its_fingers_on_the_last_joint() -> None:
+    model = cached_robot("franka_panda")
+    assert model.n == 7
+    # link7, hand and two fingers (kg), as the package's URDF gives them
+    assert model.theta_nominal[60] == pytest.approx(0.735522 + 0.73 + 2 * 0.015)
+    fingers = [body for body in model.bodies if "finger" in body.name]
+    assert [(body.joint, body.kind) for body in fingers] == [(6, "hand")] * 8
+    rotation, position = model.flange
+    y = [np.mean((body.points - position) @ rotation, axis=0)[1] for body in fingers]
+    assert max(y) > 0.02
+    assert min(y) == pytest.approx(-max(y))  # the mimic opens as far, to the other side

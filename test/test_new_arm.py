@@ -1,0 +1,264 @@
+"""Configurations for new arms: what is written loads, has gains, and says what it does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safe_sysid.control.design import design_gains
+from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
+from safe_sysid.new_arm import write_configuration
+from safe_sysid.new_arm.arm_facts import look_at
+from safe_sysid.new_arm.home import inertia_matrices
+from safe_sysid.new_arm.hypotheses import eigenvalue_bounds
+from safe_sysid.new_arm.payload import CENTRED, PayloadGuess, prior_of
+from safe_sysid.new_arm.shapes import fit_meshes, rounded_hull
+from safe_sysid.new_arm.text import configuration_text
+from safe_sysid.planning.certificate import start_check
+from safe_sysid.robot.hulls import distance_to_hull
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import inertia_from_com
+from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.suspicious import suspicions
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tutorial_urdf() -> str:
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    return text.split("```xml\n")[1].split("```")[0]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("arm")
+    (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
+    out = folder / "my_arm.yaml"
+    return out, write_configuration(folder / "my_arm.urdf", out, payload_kg=2.0)
+
+
+@pytest.fixture(scope="module")
+def model(written: tuple[Path, list[str]]) -> RobotModel:
+    return load_robot(written[0])
+
+
+def test_gains_exist_and_home_can_be_held(model: RobotModel) -> None:
+    home = np.array(model.settings.home)
+    for lockstep in (False, True):
+        gains = design_gains(model, lockstep)
+        assert start_check(model, model.arm_prior, Scene("nothing"), gains, home) == []
+        assert np.all(gains.acceleration_bound <= model.settings.identification.acceleration_bound)
+
+
+def test_nothing_unknown_is_silently_zero(written: tuple[Path, list[str]], model: RobotModel) -> None:
+    n = model.n
+    for k in range(3):  # Coulomb and viscous friction, rotor inertia
+        block = slice((10 + k) * n, (11 + k) * n)
+        assert np.all(model.theta_nominal[block] > 0.0)
+        assert np.all(model.arm_prior.rad[block] > 0.09 * model.theta_nominal[block])
+    assert np.all(model.arm_prior.rad[13 * n :] > 0.0)
+    assert np.all(model.arm_prior.lower[12 * n : 13 * n] > 0.0)
+    (marked,) = (
+        line for line in suspicions(model, written[0]) if line.startswith("marked as to be measured")
+    )
+    for key in (
+        "joints",
+        "measurement",
+        "actuator",
+        "timing",
+        "uncertainty.relative",
+        "controller.torque_rate",
+    ):
+        assert f"{key} (line" in marked
+    assert "name (line" not in marked
+
+
+def test_guesses_are_told_in_the_file_too(written: tuple[Path, list[str]]) -> None:
+    out, remarks = written
+    assert any(remark.startswith("tool_frame: tool0 is a guess") for remark in remarks)
+    text = out.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= 130
+    unbroken = " ".join(line.removeprefix("#").strip() for line in text.splitlines())
+    assert all(remark in unbroken for remark in remarks)
+
+
+def test_limits_are_the_urdfs(model: RobotModel) -> None:
+    assert model.limits.torque.tolist() == [60.0, 60.0, 30.0]
+    assert model.limits.velocity.tolist() == [2.0, 2.0, 2.5]
+    assert model.limits.position_upper.tolist() == [2.9, 2.0, 2.4]
+
+
+def test_an_existing_file_is_not_overwritten(written: tuple[Path, list[str]]) -> None:
+    out, _ = written
+    before = out.read_bytes()
+    with pytest.raises(ConfigError, match="--overwrite"):
+        write_configuration(out.with_suffix(".urdf"), out)
+    assert out.read_bytes() == before
+
+
+def test_eigenvalue_bounds_hold_under_attack(model: RobotModel) -> None:
+    rng = np.random.default_rng(0)
+    n, home = model.n, np.array(model.settings.home)
+    everywhere, near, links = eigenvalue_bounds(model, home, 0.05)
+    assert 0.0 < everywhere <= near
+    assert links >= 0.0
+    inside = home + rng.uniform(-0.05, 0.05, (200, n))
+    anywhere = rng.uniform(-3.0, 3.0, (200, n))
+    # Physical arms: links scaled within the box, any payload scaled between none and the heaviest.
+    for scale in (0.951, 1.0, 1.049):
+        theta = scale * model.theta_nominal
+        assert np.all(theta[: 10 * n] >= model.arm_prior.lower[: 10 * n])
+        rotors = np.diag(model.arm_prior.lower[12 * n : 13 * n])
+        for q, bound in ((inside, near), (anywhere, everywhere)):
+            smallest = np.linalg.eigvalsh(inertia_matrices(model, q, theta) + rotors)[:, 0].min()
+            assert smallest >= bound * (1.0 - 1e-9)
+        assert np.linalg.eigvalsh(inertia_matrices(model, inside, theta))[:, 0].min() >= links - 1e-9
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_the_prior_holds_every_payload_in_the_box(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    guess = PayloadGuess.of(float(rng.uniform(0.2, 8.0)))
+    frame, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    shift = rng.uniform(-0.2, 0.2, 3)
+    lower, upper = prior_of(guess, (np.zeros(10), np.zeros(10)), (frame, shift))
+    half = 0.5 * np.array(guess.size)
+    # Clouds of points with mirror images: centred, then moved as far as their own size lets them.
+    points = rng.choice([-1.0, 1.0], (6, 3)) * rng.uniform(0.0, 1.0, 3) * half
+    points = np.concatenate([points, -points])
+    room = np.minimum(half - np.abs(points).max(axis=0), CENTRED * half)
+    points = points + rng.choice([-1.0, 1.0], 3) * room + np.array(guess.center)
+    placed = points @ frame.T + shift
+    mass = guess.mass * rng.choice([1.0, rng.uniform()])
+    r = placed - placed.mean(axis=0)
+    about = mass / len(r) * (np.sum(r * r) * np.eye(3) - r.T @ r)
+    theta = inertia_from_com(mass, placed.mean(axis=0), about)
+    assert np.all(theta >= lower - 1e-9)
+    assert np.all(theta <= upper + 1e-9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_rounding_a_hull_loses_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points, radius = rng.normal(scale=0.2, size=(rng.integers(1, 9), 3)), float(rng.uniform(0.0, 0.1))
+    short, grown = rounded_hull(points, radius)
+    # Each point is that near to one of the hull's: then the hulls of both are, too.
+    assert np.linalg.norm(points - np.array(short), axis=1).max() <= grown - radius
+    assert grown <= radius + 3e-4
+
+
+def test_meshes_are_found_in_package_folders_and_covered(tmp_path: Path) -> None:
+    corners = np.array([[x, y, z] for x in (0, 0.1) for y in (0, 0.2) for z in (0, 0.3)])
+    faces = [(a, b, c) for a in range(8) for b in range(a) for c in range(b)]  # any surface will do
+    mesh = tmp_path / "packages" / "my_package" / "part.obj"
+    mesh.parent.mkdir(parents=True)
+    lines = [f"v {x} {y} {z}" for x, y, z in corners] + [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in faces]
+    mesh.write_text("\n".join(lines) + "\n")
+    name = "package://my_package/part.obj"
+    collision = f'<collision><origin xyz="0 0 1"/><geometry><mesh filename="{name}"/></geometry></collision>'
+    at = tutorial_urdf().index('<link name="forearm">') + len('<link name="forearm">')
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(tutorial_urdf()[:at] + collision + tutorial_urdf()[at:])
+    chain = look_at(urdf).chain
+    hulls = fit_meshes(chain, [tmp_path / "packages"])["forearm"]
+    for corner in corners + np.array([0.0, 0.0, 1.0]):
+        assert any(distance_to_hull(corner, np.array(points)) <= radius for points, radius in hulls)
+    assert len(hulls) >= 2  # the link's cylinder as well
+    with pytest.raises(ModelError, match=r"forearm.*package://my_package"):
+        fit_meshes(chain)
+
+
+HAND = """
+<link name="palm"/><joint name="wrist_mount" type="fixed"><parent link="tool0"/><child link="palm"/></joint>
+<link name="left"/><joint name="finger" type="prismatic"><parent link="palm"/><child link="left"/><axis xyz="0 1 0"/>
+<limit lower="0.01" upper="0.04" velocity="1" effort="1"/></joint>
+<link name="right"/><joint name="other_finger" type="prismatic"><parent link="palm"/><child link="right"/>
+<axis xyz="0 -1 0"/><limit lower="0" upper="0.04" velocity="1" effort="1"/>{mimic}</joint></robot>"""
+
+
+@pytest.mark.parametrize("mimic", ["", '<mimic joint="finger"/>'])
+def test_fingers_are_locked_not_taken_for_joints_of_the_arm(tmp_path: Path, mimic: str) -> None:
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(tutorial_urdf().replace("</robot>", HAND.format(mimic=mimic)))
+    facts = look_at(urdf)
+    assert [joint.name for joint in facts.chain.joints] == ["waist", "shoulder", "elbow"]
+    assert facts.locked == {"finger": 0.01} | ({} if mimic else {"other_finger": 0.0})
+    assert any("locked.finger: 0.01 is a guess" in remark for remark in facts.remarks)
+    assert look_at(urdf, locked={"finger": 0.03}).locked["finger"] == 0.03
+    with pytest.raises(ConfigError, match="no_such"):
+        look_at(urdf, joints=["waist", "no_such"])
+    with pytest.raises(ConfigError, match="base_link"):
+        look_at(urdf, tool_frame="base_link")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('effort="30"', "", "elbow.*effort.*> 0"),
+        ('velocity="2.5"', 'velocity="0"', "elbow.*velocity.*> 0"),
+        ('lower="-2.4" upper="2.4"', "", "elbow.*lower < upper"),
+        ('<mass value="1.2"/>', '<mass value="0"/>', "elbow.*solid body"),
+        (
+            '<cylinder radius="0.035" length="0.2"/>',
+            '<mesh filename="package://x/../y.stl"/>',
+            "forearm.*without `..`",
+        ),
+        ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="gone.stl"/>', "forearm.*gone.stl"),
+        ('type="revolute"', 'type="planar"', "planar"),
+    ],
+)
+def test_bad_urdfs_are_refused_by_name(tmp_path: Path, old: str, new: str, named: str) -> None:
+    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
+    assert old in tutorial_urdf()
+    urdf.write_text(tutorial_urdf().replace(old, new))
+    with pytest.raises(SafeSysIdError, match=named):
+        write_configuration(urdf, out)
+    assert not out.exists()
+
+
+def test_impossible_payloads_are_refused(tmp_path: Path) -> None:
+    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
+    urdf.write_text(tutorial_urdf())
+    with pytest.raises(ConfigError, match="payload-kg"):
+        write_configuration(urdf, out, payload_kg=0.0)
+    with pytest.raises(ModelError, match=r"no_such\.urdf"):
+        write_configuration(tmp_path / "no_such.urdf", out)
+
+
+def test_an_arm_that_slides_gets_gains_and_a_remark(tmp_path: Path) -> None:
+    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
+    slides = tutorial_urdf().replace('name="elbow" type="revolute"', 'name="elbow" type="prismatic"')
+    slides = slides.replace(
+        '<origin xyz="0 0 0.36"/> <axis xyz="0 1 0"/>', '<origin xyz="0 0 0.3"/> <axis xyz="0 0 1"/>'
+    )
+    slides = slides.replace(
+        'lower="-2.4" upper="2.4" velocity="2.5" effort="30"',
+        'lower="0" upper="0.3" velocity="0.5" effort="200"',
+    )
+    urdf.write_text(slides)
+    remarks = write_configuration(urdf, out, payload_kg=1.0)
+    assert any("sliding joints (elbow)" in remark and "no plan was tried" in remark for remark in remarks)
+    design_gains(load_robot(out))
+
+
+def test_any_names_and_numbers_survive_the_text(written: tuple[Path, list[str]]) -> None:
+    """Names that YAML would take for something else, and numbers that it would take for words."""
+    data = yaml.safe_load(written[0].read_text(encoding="utf-8"))
+    data["joints"] = dict(zip(("on", "joint: 1", 'a "b" #c'), data["joints"].values(), strict=True))
+    data["name"] = "1e3"
+    data["joints"]["on"]["coulomb"] = 1e-7
+    data["geometry"] = {"link 1": [{"points": [[0.1 * i, 0.0, -1e-5] for i in range(40)], "radius": 0.01}]}
+    data["allowed_pairs"] = [["yes", "~"]]
+    data["locked"] = {"0": 0.5}
+    told = dict.fromkeys(
+        ("source", "drives", "payload", "inertia", "gains", "geometry", "home"), "words: # more"
+    )
+    assert yaml.safe_load(configuration_text(data, told, ["a remark: yes # no"])) == data

@@ -1,0 +1,332 @@
+"""Prismatic joints: every bound that takes a lever's length, every room that takes turning, on mixed random arms."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+import pytest
+from arm_factory import positions, random_arm
+from identification_plant import random_consistent_box
+from rigid_arm import pinocchio_model
+from sliding_support import SLIDE, write_sliding_arm
+
+from safe_sysid.campaign.summary import is_sound
+from safe_sysid.campaign.trial import run_trial
+from safe_sysid.control import design
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
+from safe_sysid.control.laws.newton_euler import newton_euler
+from safe_sysid.errors import ConfigError, ModelError, ParameterError
+from safe_sysid.identification.certificates.log_view import LogView
+from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import momentum_rows
+from safe_sysid.identification.equations.step_states import step_states
+from safe_sysid.planning.certificate import start_check
+from safe_sysid.planning.planner import Planner
+from safe_sysid.reachability.rotations import rotation_parts
+from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
+from safe_sysid.robot.magnitudes import inertia_share, link_norms, torque_sensitivity
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, slotine_li_regressor
+from safe_sysid.robot.scene import Scene
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
+from safe_sysid.simulation.plant import Plant
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import tracking
+
+SCENE = Scene("open")
+
+
+@pytest.fixture(scope="module")
+def arm_file(tmp_path_factory) -> Path:
+    return write_sliding_arm(tmp_path_factory.mktemp("sliding"), "prrp", np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def model(arm_file) -> RobotModel:
+    return load_robot(arm_file)
+
+
+@pytest.fixture(scope="module")
+def gains(model) -> ControllerGains:
+    return design_gains(model, lockstep=True)
+
+
+# --- the model ---
+
+
+def test_loaded_as_the_urdf_says(arm_file, model):
+    """Frames and torques at random states against Pinocchio reading the same file."""
+    oracle = pin.buildModelFromUrdf(str(arm_file.parent / "arm.urdf"))
+    data, rng, n = oracle.createData(), np.random.default_rng(1), model.n
+    assert model.sliding.tolist() == [True, False, False, True]
+    assert model.limits.position_lower[0] == SLIDE[0]
+    room = TRAVEL_MARGIN * (SLIDE[1] - SLIDE[0])
+    np.testing.assert_allclose(model.kinematics.travel[3], [SLIDE[0] - room, SLIDE[1] + room], rtol=1e-15)
+    theta = model.theta_nominal.copy()
+    theta[10 * n :] = 0.0
+    for q in positions(model.kinematics, rng, 20):
+        qd, qdd = rng.normal(size=(2, n))
+        ours = slotine_li_regressor(model.kinematics, q, qd, qd, qdd) @ theta
+        np.testing.assert_allclose(ours, pin.rnea(oracle, data, q, qd, qdd), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "expected"),
+    [
+        ({"joints.joint 0.position": "continuous"}, "joints.joint 0.position", "m: a prismatic joint"),
+        ({"home": [0.36, 0.1, 0.1, 0.1]}, "home[0]", "joint 0 within [-0.15, 0.35] m"),
+    ],
+)
+def test_mistakes_are_told_in_metres(arm_file, change, key, expected):
+    with pytest.raises(ConfigError) as caught:
+        load_robot(arm_file, **change)
+    assert caught.value.key == key
+    assert expected in caught.value.expected
+
+
+def test_a_prismatic_joint_without_limits_is_refused(arm_file, tmp_path):
+    path = write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(urdf.read_text().replace(f'lower="{SLIDE[0]}" upper="{SLIDE[1]}" ', ""))
+    with pytest.raises(
+        ConfigError, match=r"joints\.joint 1\.position = 'missing': expected \[lower, upper\] in m"
+    ):
+        load_robot(path)
+    assert load_robot(path, **{"joints.joint 1.position": [0.0, 0.2]}).limits.position_upper[1] == 0.2
+
+
+def test_torque_without_regressor_and_its_enclosure():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n = 1 + seed % 6
+        kin, _, theta = random_arm(n, rng, 0.5)
+        q, (qd, qd_a, qdd) = positions(kin, rng, 1)[0], rng.normal(size=(3, n))
+        expected = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01) @ theta
+        torque, bounds = np.empty(n), np.empty((n, 2))
+        newton_euler(*kin, q, qd, qd_a, qdd, qd_a, 0.01, theta, torque)
+        np.testing.assert_allclose(torque, expected, atol=1e-11)
+        box = np.stack([theta, theta + 0.1 * np.abs(theta)], axis=-1)
+        interval_newton_euler(*kin, q, qd, qd_a, qdd, qd_a, 0.01, True, box, bounds)
+        for _ in range(20):
+            inside = rng.uniform(box[:, 0], box[:, 1])
+            value = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01) @ inside
+            assert np.all((bounds[:, 0] - 1e-10 <= value) & (value <= bounds[:, 1] + 1e-10))
+
+
+def test_plant_agrees_with_pinocchio_and_a_mounted_base_is_only_another_gravity(arm_file):
+    """Forward dynamics in MuJoCo at random states; the base tilted, or gravity turned the other way."""
+    rpy = (0.4, -0.3, 1.1)
+    mounted = load_robot(arm_file, mounting={"xyz": [0.3, -0.2, 0.5], "rpy": list(rpy)})
+    turn = pin.rpy.rpyToMatrix(*rpy)
+    level = load_robot(arm_file, gravity=(turn.T @ np.array([0.0, 0.0, -9.81])).tolist())
+    rng, n = np.random.default_rng(3), mounted.n
+    theta = draw_truth(mounted, NO_PAYLOAD, 5, "corner")
+    fc, fv, rotor, beta = theta[10 * n :].reshape(4, n)
+    plants = [Plant(m, theta, NO_PAYLOAD, SCENE, 0) for m in (mounted, level)]
+    oracle = pinocchio_model(mounted, theta)
+    oracle.gravity.linear = np.array(mounted.kinematics.gravity)
+    oracle.armature = np.array(rotor)
+    data = oracle.createData()
+    for q in positions(mounted.kinematics, rng, 10):
+        qd, tau = rng.choice([-1.0, 1.0], n) * rng.uniform(0.1, 0.6, n), 20.0 * rng.normal(size=n)
+        expected = pin.aba(oracle, data, q, qd, tau - fc * np.sign(qd) - fv * qd - beta)
+        for plant in plants:
+            simulated = mujoco.MjData(plant._mj)
+            simulated.qpos[:], simulated.qvel[:], simulated.qfrc_applied[:] = q, qd, tau - beta
+            mujoco.mj_forward(plant._mj, simulated)
+            np.testing.assert_allclose(
+                simulated.qacc, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max()
+            )
+
+
+# --- bounds over all configurations ---
+
+
+def test_first_and_second_derivatives_stay_in_their_bounds_and_levers_count_the_travel():
+    """Sampled derivatives of the torque; without the travel in the levers the same samples break the bounds."""
+    broken = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 6))
+        kin, _, theta = random_arm(n, rng, 0.5)
+        if not np.any(kin.sliding):
+            continue
+        kin = kin._replace(travel=kin.travel * 6.0)  # rails of metres: what is left out shows
+        bare = theta.copy()
+        bare[10 * n :] = 0.0
+        norms = link_norms(kin, theta, theta)
+        short = link_norms(
+            kin._replace(travel=np.where(kin.sliding[:, None], kin.travel * 1e-6, kin.travel)), theta, theta
+        )
+        for q in positions(kin, rng, 6):
+            qd, qd_a, qdd = rng.uniform(-1, 1, (3, n))
+            speeds = (np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3)
+            sens, less = (torque_sensitivity(kin, x, *speeds) for x in (norms, short))
+            for i, name in enumerate(("q", "qd", "qd_a", "qdd_a")):
+                for j in range(n):
+                    shift = np.zeros((4, n))
+                    shift[i, j] = 1e-4
+                    states = np.stack([q, qd, qd_a, qdd])
+                    plus = slotine_li_regressor(kin, *(states + shift)) @ bare
+                    slope = np.abs(plus - slotine_li_regressor(kin, *(states - shift)) @ bare) / 2e-4
+                    assert np.all(slope <= getattr(sens, name)[:, j] * (1.0 + 1e-6) + 1e-8)
+                    broken += bool(np.any(slope > getattr(less, name)[:, j] * (1.0 + 1e-6) + 1e-8))
+    assert broken > 50
+
+
+def test_inertia_share_near_a_pose():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 6))
+        kin, _, theta = random_arm(n, rng, 0.5)
+        box = ParameterBox(theta - 0.05 * np.abs(theta), theta + 0.05 * np.abs(theta))
+        spare, dq = rng.uniform(1.0, 4.0, n), rng.uniform(0.0, 0.1, n)
+        low = np.where(kin.sliding, kin.travel[:, 0] + dq, -3.0)
+        high = np.where(kin.sliding, np.maximum(kin.travel[:, 1] - dq, low), 3.0)
+        dq = np.where(kin.sliding & (kin.travel[:, 1] - kin.travel[:, 0] < 2.0 * dq), 0.0, dq)
+        q = np.clip(rng.uniform(low, high), np.where(kin.sliding, kin.travel[:, 0], -3), high)
+        share = inertia_share(kin, box, spare, q, dq)[0]
+        for _ in range(10):
+            at = q + rng.choice([-1.0, 1.0], n) * dq
+            true = rng.uniform(box.lower, box.upper)
+            true[10 * n :] = 0.0
+            h = momentum_regressor(kin, np.tile(at, (n, 1)), np.eye(n)) @ true
+            assert np.linalg.eigvalsh(h / np.sqrt(spare)[:, None] / np.sqrt(spare))[-1] <= share
+
+
+def test_exact_first_derivatives_at_an_anchor():
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        n = 1 + seed % 5
+        kin, _, theta = random_arm(n, rng, 0.6)
+        mid, rad = theta[: 10 * n], np.zeros(10 * n)
+        q, qd = positions(kin, rng, 1), rng.uniform(-1, 1, (1, n))
+        anchors = Anchors(np.zeros(2, np.int64), q, qd, np.zeros((1, len(DERIVATIVES), n, max(n, 3))))
+        derivative_bounds(kin, mid, rad, False, anchors)
+        for row, function, of_q in (
+            (0, momentum_regressor, True), (1, momentum_regressor, False),
+            (2, momentum_rate_regressor, True), (3, momentum_rate_regressor, False),
+        ):  # fmt: skip
+            for j in range(n):
+                d = 1e-5 * np.eye(n)[j]
+                a, b = (function(kin, q[0] + s * d * of_q, qd[0] + s * d * (not of_q)) for s in (1.0, -1.0))
+                slope = np.abs((a - b)[:, : 10 * n] @ mid) / 2e-5
+                np.testing.assert_allclose(anchors.bounds[0, row, :, j][:n], slope, atol=1e-6)
+
+
+# --- what leaves the travel makes no equation ---
+
+
+def outside_case():
+    rng = np.random.default_rng(4)
+    kin, _, theta = random_arm(2, rng)
+    kin = kin._replace(travel=np.array([[-0.2, 0.2], [-np.inf, np.inf]]))
+    theta, box = random_consistent_box(rng, theta, 2)
+    count = 60
+    q = np.stack([np.linspace(0.0, 0.21, count), np.linspace(0.0, 0.3, count)], axis=1)
+    stamps = 1e-3 * np.arange(count)
+    qd = np.gradient(q, stamps, axis=0)
+    data = Measurements(stamps, q, qd, np.zeros((count, 2)))
+    errors = MeasurementErrors(2, "motor", 1e9, 0.0, 1e-5, 1e-3, 10.0, stamp=1e-9)
+    return kin, box, data, errors
+
+
+def test_windows_beyond_the_travel_are_left_out_and_counted():
+    kin, box, data, errors = outside_case()
+    windows = [(k, k + 5) for k in (*range(0, 55, 5), 54)]
+    rows = momentum_rows(kin, box, errors, data, windows)
+    # At sample 57 it is beyond 0.2 m.
+    assert rows.rejected_travel == 1
+    assert rows.rejected_acceleration == 0
+    assert rows.last.max() == 55
+    late = dataclasses.replace(errors, position=np.array([0.011, 0.0]))
+    assert momentum_rows(kin, box, late, data, windows).rejected_travel > 1
+    states = step_states(data, errors, kin.travel)
+    assert np.array_equal(np.flatnonzero(states.outside), np.arange(56, 59))
+
+
+def test_an_anchor_beyond_the_travel_takes_its_steps_along():
+    kin, box, data, errors = outside_case()
+    q = data.q.copy()
+    q[0, 0] = 0.3  # the only sample outside is the one that the first 32 steps are linearised at
+    spoilt = Measurements(data.stamps, q, data.qd, data.effort)
+    rows = momentum_rows(kin, box, errors, spoilt, [(5, 10), (35, 40)])
+    assert rows.rejected_travel == 1
+    assert rows.first.tolist() == [35, 35]
+
+
+def test_the_checker_says_so_too():
+    kin, box, data, errors = outside_case()
+    view = LogView(data, errors, np.zeros(2, bool), 1000.0)
+    inside, beyond = Window(20, 25, 0.0), Window(50, 58, 0.0)
+    rebuilder = RowRebuilder(kin, view, box, [inside, beyond])
+    assert rebuilder.outside(inside) is None
+    assert rebuilder.outside(beyond) == 56
+
+
+# --- identification, attacked ---
+
+
+@pytest.mark.parametrize("certified", [False, True])
+def test_nothing_gets_out_of_an_honest_identifier(certified):
+    fixed = {"prismatic": 0.6, "certified": certified, "joints": 3}
+    results = [run_trial(11, k, {"fixed": fixed}) for k in range(4 if certified else 10)]
+    assert [r for r in results if not is_sound(r)] == []
+    assert max(r["largest_row"] for r in results) > 0.5
+
+
+# --- control ---
+
+
+def test_every_claim_of_the_theorem_in_closed_loop(arm_file):
+    lines = [tracking.run(k, 2, duration=0.06, robot=str(arm_file)) for k in range(3)]
+    found = tracking.summarise(lines)
+    assert found["violated"] == 0, found
+
+
+def test_positions_that_the_law_may_take_must_be_in_the_travel(model, gains):
+    """A twentieth of half a metre: 25 mm."""
+    near, far = (
+        dataclasses.replace(
+            gains, assumptions=dataclasses.replace(gains.assumptions, position_error=np.full(model.n, error))
+        )
+        for error in (0.02, 0.026)
+    )
+    design._check_travel(model, near)
+    with pytest.raises(
+        ParameterError, match=r"joint 0: the control law may take a position 0\.02\d+ m beyond"
+    ):
+        design._check_travel(model, far)
+
+
+# --- rooms that take turning ---
+
+
+def test_planning_and_certificates_refuse_by_name(model, gains):
+    with pytest.raises(
+        ConfigError, match=r"joints\.joint 0 = 'prismatic': expected only revolute .* planning"
+    ):
+        Planner(model, SCENE, gains)
+    with pytest.raises(ConfigError, match=r"joint 0.*certificates"):
+        start_check(model, model.arm_prior, SCENE, gains, np.asarray(model.settings.home))
+    with pytest.raises(ModelError, match="joint 0 is prismatic"):
+        rotation_parts(model.kinematics)
+
+
+def test_draws_and_payloads_do_not_care(model):
+    theta = draw_truth(model, payload_from_spec("4lb"), 1, "uniform")
+    assert np.all((model.arm_prior.lower <= theta) & (theta <= model.arm_prior.upper))

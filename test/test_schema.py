@@ -1,0 +1,332 @@
+"""The schema: declared once, for ROS and for the robot's file, and nothing beside it."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import re
+import types
+import typing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from safe_sysid.control.laws import LAW_NAMES
+from safe_sysid.errors import ConfigError
+from safe_sysid.identification.identifier import METHODS
+from safe_sysid.resources import resource_path
+from safe_sysid.robot.config import Settings
+from safe_sysid.robot.declared import Section, parameter_of
+from safe_sysid.robot.effective import flat_settings
+from safe_sysid.robot.yaml_file import merge, read_yaml, validate
+from safe_sysid.schema import Parameter, Range, SchemaError, load_schema
+from safe_sysid.schema.reading import read_schema
+from safe_sysid.schema.reference import reference
+from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES
+
+DATA = read_yaml(resource_path("config/kinova_gen3.yaml"))
+SCHEMA = load_schema()
+NODE_PARAMETERS = {f"{kind}: {p.path}": p for kind in SCHEMA.kinds for p in SCHEMA.node(kind)}
+NUMBERS = [p for p in SCHEMA.robot if p.range is not None]
+
+#: What a settings class must annotate a key with, for each type of the schema.
+ANNOTATIONS = {
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "text": str,
+    "per_joint": float | tuple[float, ...],
+    "pose": tuple[float, ...],
+    "vector3": tuple[float, ...],
+    "vector10": tuple[float, ...],
+    "range": tuple[float, ...],
+}
+
+
+def _models(annotation: object) -> list[type[BaseModel]]:
+    """Classes of settings in an annotation, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in typing.get_args(annotation) for model in _models(part)]
+
+
+def _without_none(annotation: object) -> object:
+    """The type of what is not null; checks that are annotated are left out."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        kinds = [_without_none(a) for a in typing.get_args(annotation) if a is not type(None)]
+        return functools.reduce(operator.or_, kinds)  # type: ignore[arg-type]
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
+
+
+def _fields(section: type[Section], path: str = "") -> typing.Iterator[tuple[str, type[Section], str]]:
+    """Path in the schema, class and name of every key of the settings' classes."""
+    for name, field in section.model_fields.items():
+        own = f"{path}.{name}" if path else name
+        yield own, section, name
+        inner = [model for model in _models(field.annotation) if issubclass(model, Section)]
+        declared = SCHEMA.keys.get(own)
+        if declared is not None and declared.type == "section" and inner:
+            below = f"{own}.<joint>" if own == "joints" else own
+            if below != own:
+                yield below, section, name
+            yield from _fields(inner[0], below)
+
+
+def test_settings_have_exactly_the_keys_of_the_schema() -> None:
+    names = {"locked.<joint>", "geometry.<link>"}  # mappings of names to values
+    assert {path for path, _, _ in _fields(Settings)} | names == set(SCHEMA.keys)
+
+
+@pytest.mark.parametrize(
+    "path", [p.path for p in SCHEMA.robot if p.type in ANNOTATIONS and "<link>" not in p.path]
+)
+def test_settings_are_annotated_with_the_declared_type(path: str) -> None:
+    if path == "locked.<joint>":
+        assert typing.get_args(Settings.model_fields["locked"].annotation)[1] is float
+        return
+    section, name = next((c, n) for p, c, n in _fields(Settings) if p == path)
+    field = section.model_fields[name]
+    assert parameter_of(section, name) == SCHEMA.key(path), "the field says which entry it is"
+    assert _without_none(field.annotation) == ANNOTATIONS[SCHEMA.key(path).type]
+    nullable = type(None) in typing.get_args(field.annotation)
+    says_null = SCHEMA.key(path).default is None or "null:" in SCHEMA.key(path).description
+    assert nullable == says_null, "a key may be null if that is its default, or it says what null means"
+
+
+def test_no_settings_class_has_a_default_or_range_of_its_own() -> None:
+    for path, section, name in _fields(Settings):
+        field = section.model_fields[name]
+        declared = SCHEMA.keys.get(path)
+        if declared is None or declared.type == "section":
+            continue
+        assert field.is_required() == declared.required, path
+        assert not [m for m in field.metadata if hasattr(m, "gt") or hasattr(m, "ge") or hasattr(m, "le")], (
+            path
+        )
+
+
+def test_defaults_are_those_of_the_schema() -> None:
+    minimal: dict = {}
+    for path, value in _required(DATA):
+        node = minimal
+        *parents, leaf = path
+        for key in parents:
+            node = node.setdefault(key, {})
+        node[leaf] = value
+    settings = Settings.model_validate(minimal)
+    given = {".".join(path) for path, _ in _required(DATA)}
+    for key, value in flat_settings(settings):
+        declared = SCHEMA.find(key)
+        if key not in given and declared is not None and declared.type != "section":
+            default = declared.default
+            assert value == (tuple(default) if isinstance(default, list) else default), key
+
+
+def _required(data: dict, path: tuple[str, ...] = ()) -> typing.Iterator[tuple[tuple[str, ...], object]]:
+    for key, value in data.items():
+        declared = SCHEMA.find(".".join((*path, key)))
+        assert declared is not None
+        if declared.type == "section":
+            yield from _required(value, (*path, key))
+        elif declared.required:
+            yield (*path, key), value
+
+
+def test_choices_are_those_of_the_code() -> None:
+    node = {p.path: p for kind in SCHEMA.kinds for p in SCHEMA.node(kind)}
+    assert node["noise"].choices == tuple(NOISE_MODES)
+    assert node["actuator"].choices == tuple(ACTUATOR_MODES)
+    assert node["arm"].choices == (*DRAW_MODES, "random")
+    assert node["controller.law"].choices == SCHEMA.key("controller.law").choices == tuple(LAW_NAMES)
+    assert node["method"].choices == SCHEMA.key("identification.method").choices == tuple(METHODS)
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameter", NUMBERS, ids=lambda p: p.path)
+def test_a_number_outside_its_range_is_refused_by_name(parameter: Parameter) -> None:
+    path = parameter.path.replace("<joint>", "joint_4")
+    assert parameter.range is not None
+    for value in _outside(parameter.range, parameter.type == "int"):
+        wrong: object = value
+        named = path
+        if parameter.type in ("vector3", "vector10"):
+            wrong = [1.0] * (3 if parameter.type == "vector3" else 10)
+            wrong[2], named = value, f"{path}[2]"  # type: ignore[index]
+        with pytest.raises(ConfigError) as caught:
+            _settings({path: wrong})
+        assert caught.value.key == named
+        assert caught.value.value == value
+        assert parameter.range.words in caught.value.expected
+        if parameter.type == "per_joint":
+            with pytest.raises(ConfigError) as caught:
+                _settings({path: [*[_inside(parameter.range)] * 6, value]})
+            assert caught.value.key == f"{path}[6]"
+
+
+def _settings(overrides: dict[str, object]) -> Settings:
+    return validate("a file", merge(DATA, overrides), Settings)
+
+
+def _outside(interval: Range, whole: bool) -> list[float]:
+    values: list[float] = []
+    for end, closed, away in (
+        (interval.lower, interval.with_lower, -math.inf),
+        (interval.upper, interval.with_upper, math.inf),
+    ):
+        if math.isfinite(end):
+            beyond = int(math.copysign(1, away)) + int(end) if whole else math.nextafter(end, away)
+            values.append(beyond if closed else int(end) if whole else end)
+    assert values, "a range that excludes nothing"
+    return values
+
+
+def _inside(interval: Range) -> float:
+    upper = interval.upper if math.isfinite(interval.upper) else interval.lower + 2.0
+    return 0.5 * (interval.lower + upper)
+
+
+ENDS = st.floats(-1e6, 1e6) | st.sampled_from([-math.inf, math.inf, 0.0])
+
+
+@given(ENDS, ENDS, st.booleans(), st.booleans(), st.floats(allow_nan=False))
+def test_range_is_what_it_says(lower: float, upper: float, left: bool, right: bool, x: float) -> None:
+    text = f"{'[' if left else '('}{lower!r}, {upper!r}{']' if right else ')'}"
+    if not lower < upper:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            Range.parse(text)
+        return
+    interval = Range.parse(text)
+    assert (x in interval) == ((lower <= x if left else lower < x) and (x <= upper if right else x < upper))
+    assert math.nan not in interval
+    assert (lower in interval, upper in interval) == (left, right)
+
+
+# -- node parameters ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NODE_PARAMETERS)
+def test_defaults_are_allowed_and_other_types_are_not(name: str) -> None:
+    parameter = NODE_PARAMETERS[name]
+    assert parameter.why_not(parameter.default) == ""
+    right = type(parameter.default)
+    for value in (None, True, 3, 0.5, "text", [1.0], ["a"], {}, b"", math.inf, -math.inf, 10**400):
+        if type(value) is not right:
+            assert parameter.why_not(value), value
+    for value in (10**400, [10**400], -(10**400)):
+        if parameter.type != "text" or parameter.choices:
+            assert parameter.why_not(parameter.convert(value)), "too large for any of them"
+    if right in (float, int):
+        assert parameter.why_not(right(0) - 10**9) or parameter.range is None
+
+
+def test_every_parameter_is_read_by_some_node() -> None:
+    nodes = Path(__file__).parent.parent / "safe_sysid" / "nodes"
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(nodes.glob("*.py")))
+    source += "".join(f'"realtime.{name}"' for name in re.findall(r'"(priority|nice|cpus)"', source))
+    unread = [name for name, p in NODE_PARAMETERS.items() if f'"{p.path}"' not in source]
+    assert not unread
+
+
+@pytest.mark.parametrize("name", NODE_PARAMETERS)
+def test_conversion_loses_nothing(name: str) -> None:
+    parameter = NODE_PARAMETERS[name]
+    for value in (True, 3, 0.5, "text", [1, 2.0], ["a"], None):
+        converted = parameter.convert(value)
+        assert converted == value or (parameter.type == "text" and converted == str(value))
+        assert isinstance(converted, bool) == isinstance(value, bool)
+
+
+# -- the file itself ---------------------------------------------------------------------------------------------
+
+GOOD = """
+kinds: {plant: [own]}
+nodes: {own: {a: {type: int, default: 1, range: "[0, 2]", when: live, description: x}}}
+robot:
+  s: {type: section, description: x}
+  s.a: {type: float, default: 1.0, range: "(0, 2]", description: x}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("type: int", "type: integer", ["own: a", "type = 'integer'", "floats"]),
+        ("type: float", "type: real", ["robot: s.a", "type = 'real'"]),
+        ("when: live", "when: never", ["own: a", "when = 'never'", "configure"]),
+        ("when: live, ", "", ["own: a", "when = None"]),
+        (", description: x}}}", "}}}", ["own: a", "description: missing"]),
+        ("default: 1, ", "", ["own: a", "default: missing"]),
+        ("default: 1, ", "default: 3, ", ["own: a", "default = 3", "<= 2"]),
+        ("default: 1.0", "default: 0.0", ["robot: s.a", "default = 0.0", "> 0"]),
+        ("default: 1.0", "default: .nan", ["robot: s.a", "default = nan"]),
+        ('range: "[0, 2]"', "range: 0..2", ["own: a", "range = '0..2'"]),
+        ('range: "[0, 2]"', 'range: "[2, 0]"', ["own: a", "range = '[2, 0]'"]),
+        ('range: "[0, 2]"', "rage: 1", ["own: a", "rage", "expected only"]),
+        ("  s: {type: section, description: x}\n", "", ["s.a", "expected s to be declared as a section"]),
+        ("plant: [own]", "plant: [own, own]", ["plant", "a: declared twice"]),
+    ],
+)  # fmt: skip
+def test_a_damaged_schema_says_where(old: str, new: str, words: list[str]) -> None:
+    assert read_schema(GOOD).node("plant")[0].range == Range(0.0, 2.0, True, True)
+    assert GOOD.count(old) == 1
+    with pytest.raises(SchemaError) as caught:
+        read_schema(GOOD.replace(old, new))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_nothing_that_a_proof_rests_on_changes_while_a_node_works() -> None:
+    """Another live parameter must be thought over: does a certificate, a bound or the tracking theorem know of it?"""
+    live = {parameter.path for parameter in NODE_PARAMETERS.values() if parameter.when == "live"}
+    reporting = {"diagnostics_period_s", "reference_every", "markers"}
+    search_only = {
+        "plans",
+        "cost",
+        "iteration_budget",
+    }  # whatever they are, the plan that comes out is certified
+    assert live == reporting | search_only | {"payload_to_attach"}
+    assert {parameter.when for parameter in SCHEMA.robot} == {"configure"}
+
+
+def test_asking_for_what_is_not_declared_is_an_error() -> None:
+    with pytest.raises(SchemaError, match=r"timing\.period"):
+        SCHEMA.key("timing.period")
+    with pytest.raises(SchemaError, match="controller, planner"):
+        SCHEMA.node("driver")
+    assert SCHEMA.find("timing.period") is None
+
+
+def test_names_with_dots_are_names() -> None:
+    found = SCHEMA.find("joints.arm.elbow.velocity")
+    assert found is not None
+    assert found.path == "joints.<joint>.velocity"
+
+
+def test_every_entry_has_a_line_of_its_own() -> None:
+    """Descriptions go into descriptors and tables: one line, no full stop, not twice the same in one group."""
+    for parameters in (*SCHEMA.groups.values(), SCHEMA.robot):
+        for parameter in parameters:
+            assert "\n" not in parameter.description
+            assert not parameter.description.endswith(".")
+            assert len(parameter.description) < 200
+
+
+def test_reference_page_is_up_to_date() -> None:
+    page = Path(__file__).parent.parent / "docs" / "parameters.md"
+    assert page.read_text(encoding="utf-8") == reference(SCHEMA), (
+        "run: safe-sysid config reference --out docs/parameters.md"
+    )
+
+
+def test_reference_page_has_every_parameter() -> None:
+    rows = [line for line in reference(SCHEMA).splitlines() if line.startswith("| `")]
+    assert {row.split("`")[1] for row in rows} == {p.path for p in NODE_PARAMETERS.values()} | {
+        p.path for p in SCHEMA.robot if p.type != "section" or "." in p.path
+    }
+    assert len({row.replace("\\|", "").count("|") for row in rows}) == 2, "two kinds of tables, no broken row"
