@@ -6,7 +6,6 @@ ros2 launch safe_sysid gazebo.launch.py robot:=my_arm.yaml
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
@@ -30,14 +29,12 @@ from safe_sysid_launch.arm_files import (
     BROADCASTER,
     EFFORT,
     controllers,
-    expand_xacro,
+    gazebo_description,
     gazebo_differences,
     gazebo_world,
-    load_arm,
-    plain_urdf,
-    xacro_arguments,
 )
 from safe_sysid_launch.managed import (
+    arm_of,
     environment,
     managed_nodes,
     picture,
@@ -79,15 +76,13 @@ ARGUMENTS = [
 
 def start(context: LaunchContext) -> list[Any]:
     """World, arm, ros2_control's controllers one after the other, then our nodes between their topics."""
-    arm, namespace = load_arm(text(context, "robot")), text(context, "namespace").strip("/")
+    arm, namespace = arm_of(context), text(context, "namespace").strip("/")
     remarks = _judge(gazebo_differences(arm), text(context, "differences"), str(arm.file))
     directory = working_directory()
-    plain = directory / "arm.urdf"
-    plain.write_text(ET.tostring(plain_urdf(arm, declared=True), encoding="unicode"), encoding="utf-8")
     file = write_yaml(
         directory / "controllers.yaml", controllers(arm.joint_names, 1.0 / arm.settings.timing.period_s)
     )
-    description = expand_xacro(xacro_arguments(arm, plain, file, namespace))
+    description = gazebo_description(arm, file, namespace)
     command = f"{EFFORT}/commands"
     return [
         *remarks,
@@ -96,7 +91,11 @@ def start(context: LaunchContext) -> list[Any]:
         *picture(context, arm, description),
         *_arm(namespace, arm.settings.name, file),
         *record(context),
-        *managed_nodes(context, remappings=[("effort_command", command)]),
+        *managed_nodes(
+            context,
+            remappings=[("effort_command", command)],
+            parameters={"planner": {"start_on_activation": False}},
+        ),
     ]
 
 

@@ -13,14 +13,13 @@ from launch.actions import OpaqueFunction
 # launch loads this file by its path, so its neighbours are found by theirs.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from safe_sysid_launch.arguments import boolean, declare, of_node, text, value
-from safe_sysid_launch.arm_files import load_arm
-from safe_sysid_launch.managed import environment, managed_nodes, node, picture, record
+from safe_sysid_launch.arguments import boolean, declare, of_node, value
+from safe_sysid_launch.managed import arm_of, environment, managed_nodes, node, picture, record
 
 ARGUMENTS = [
     *declare("robot", "scene", "namespace", "run_dir", "params_file"),
     *declare("lockstep"),
-    *of_node("plant", "noise", "seed", payload="8lb", arm="random"),
+    *of_node("plant", "noise", "seed", payload="auto", arm="random"),
     *of_node("planner", "plans", "then_goal"),
     *declare("activate", "patience", "use_sim_time", "rviz", "state_publisher", "record", "log_level"),
 ]
@@ -28,7 +27,7 @@ ARGUMENTS = [
 
 def start(context: LaunchContext) -> list[Any]:
     """The plant comes when everyone else is configured: its clock is everyone's."""
-    arm = load_arm(text(context, "robot"))
+    arm = arm_of(context)
     lockstep = boolean(context, "lockstep")
     seed = {"seed": value(context, "plant", "seed")}
     truth = {key: value(context, "plant", key) for key in ("payload", "noise", "arm")}

@@ -21,7 +21,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.base import LATCHED, measurement_qos
-from safe_sysid.nodes.digest import configuration_digest
+from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import JointReader, plan_message, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec
@@ -70,7 +70,7 @@ class FaultBench:
 
     def __init__(self, model: RobotModel, probe: Probe, controller: NodeProcess) -> None:
         self.model, self.probe, self.controller = model, probe, controller
-        self.stamp, self.digest = 0, configuration_digest(model, lockstep=True)
+        self.stamp, self.digest = 0, configuration_digest(model, lockstep=True, scene=load_scene("open"))
         self.torque: np.ndarray | None = None
         self.answers: dict[int, np.ndarray | None] = {}
         self.hold, reader = np.zeros(model.n), JointReader(model.joint_names)
@@ -227,7 +227,7 @@ class FaultBench:
         way[2] *= -1.0  # through pi
         trajectory = QuinticTrajectory.to_rest(state, state[0] + way, 1.0)
         plan = Plan(trajectory, 0.0, 0.5, box or self.box, 0, np.zeros(self.model.n))
-        return plan_message(plan, self.model.joint_names, start)
+        return plan_message(plan, self.model.joint_names, start, plan_digest(self.digest))
 
     @property
     def box(self) -> str:

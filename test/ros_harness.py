@@ -62,7 +62,7 @@ class NodeProcess:
         """Send a signal."""
         self.process.send_signal(number)
 
-    def end(self, number: int = signal.SIGINT, timeout: float = 10.0) -> tuple[int, float]:
+    def end(self, number: int = signal.SIGINT, timeout: float = 30.0) -> tuple[int, float]:
         """Send a signal and wait; returns exit status and how long it took, s."""
         began = time.monotonic()
         if self.process.poll() is None:
@@ -117,7 +117,12 @@ def end_all(processes: dict[str, NodeProcess], number: int = signal.SIGINT) -> d
     began = time.monotonic()
     for process in processes.values():
         process.send(number)
-    return {name: (p.process.wait(20.0), time.monotonic() - began) for name, p in processes.items()}
+    return {name: (p.process.wait(60.0), time.monotonic() - began) for name, p in processes.items()}
+
+
+def busy(seconds: float) -> float:
+    """What so many seconds of a machine with nothing else to do may become on this one, now."""
+    return seconds * max(1.0, 2.0 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> None:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.checks import check_static_gravity, signs_confirmed
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.demo.options import DemoOptions
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import torque_regressor
@@ -44,7 +46,9 @@ def filled(
     lockstep: bool = False,
     count: int = 400,
     period: int = PERIOD,
-    delay: int = 200_000,
+    delay: int | tuple[int, ...] = 200_000,
+    frozen: bool = False,
+    simulated: bool = False,
     q: Callable[[float], np.ndarray] | None = None,
     qd: Callable[[float], np.ndarray] | None = None,
     effort: Callable[[np.ndarray], np.ndarray | None] = lambda effort: effort,
@@ -52,11 +56,14 @@ def filled(
 ) -> ActivationChecks:
     """At rest in the home pose unless said otherwise; functions of time, s."""
     home, zero = np.array(model.settings.home), np.zeros(model.n)
-    checks = ActivationChecks(model, gains(lockstep), start_check, lockstep)
+    checks = ActivationChecks(model, gains(lockstep), start_check, lockstep, simulated)
     known = effort(gravity(model, home))
     for k in range(count):
         stamp, t = BEGIN + k * period, 1e-9 * k * period
-        checks.add(stamp, stamp + delay, q(t) if q else home, qd(t) if qd else zero, known)
+        # A sensor's last bits change, unless it is frozen.
+        given = known if known is None else known + (0.0 if frozen else 1e-9 * (k % 2))
+        late = delay if isinstance(delay, int) else int(delay[k % len(delay)])
+        checks.add(stamp, stamp + late, q(t) if q else home, qd(t) if qd else zero, given)
     return checks
 
 
@@ -108,15 +115,89 @@ def test_rate_and_delay_must_be_those_of_the_gains(change: dict, words: tuple[st
     assert filled(arm(), lockstep=True, **change).reasons() == []
 
 
-def test_a_busy_machine_is_no_delay_of_the_way() -> None:
-    """Half of the measurements late: judged command by command while running, not refused here."""
+def test_what_run_time_judges_is_told_and_not_refused() -> None:
+    """A third of measurements later than declared, by less than a hold: told in numbers, and judged one by one."""
+    assert not [text for text in filled(arm()).warnings() if "later" in text]
+    checks = filled(arm(), delay=(100_000, 200_000, 1_000_000))
+    assert checks.reasons() == []
+    (text,) = [text for text in checks.warnings() if "later" in text]
+    assert "33 % of measurements come later than declared" in text
+    assert "1.000 ms" in text
+    assert "timing.delay_max_s = 0.5 ms" in text
+    assert filled(arm(), lockstep=True, delay=(100_000, 1_000_000)).warnings() == []
+
+
+def feed(stamps: np.ndarray, delays: np.ndarray) -> ActivationChecks:
+    """At rest in the home pose, measured then."""
     model = arm()
     checks, home = ActivationChecks(model, gains(False), None, False), np.array(model.settings.home)
-    zero, effort = np.zeros(model.n), gravity(model, home)
-    for k in range(400):
-        stamp = BEGIN + k * PERIOD
-        checks.add(stamp, stamp + (200_000 if k % 2 else 3_000_000), home, zero, effort)
-    assert checks.reasons() == []
+    effort = gravity(model, home)
+    for k, (stamp, delay) in enumerate(zip(stamps, delays, strict=True)):
+        checks.add(int(stamp), int(stamp + delay), home, np.zeros(model.n), effort + 1e-9 * (k % 2))
+    return checks
+
+
+def test_no_more_than_rare_measurements_may_be_beyond_what_run_time_covers() -> None:
+    """Reviewed: whatever most measurements are, the others decide."""
+    rng, grid = np.random.default_rng(0), BEGIN + PERIOD * np.arange(600)
+    for share in (0.1, 0.5, 0.7):
+        for late in (2_000_000, 15_000_000):
+            checks = feed(grid, np.where(rng.random(600) < share, late, 100_000))
+            only(checks, "after their stamp", *(["would be in force for"] if late > 10_000_000 else []))
+    assert feed(grid, np.where(rng.random(600) < 0.02, 15_000_000, 100_000)).reasons() == []
+    lost = grid[np.arange(600) % 3 != 0]
+    only(feed(lost, np.full(lost.size, 100_000)), "33 % of measurements are missing")
+    few = grid[np.arange(600) % 25 != 0]
+    assert feed(few, np.full(few.size, 100_000)).reasons() == []
+    bursts = BEGIN + np.cumsum(np.where(rng.random(600) < 0.45, 15 * PERIOD, PERIOD))
+    only(feed(bursts, np.full(600, 100_000)), "are missing", "would be in force for 15.1")
+
+
+def test_a_frozen_sensor_is_refused_unless_it_may_repeat() -> None:
+    only(filled(arm(), frozen=True), "are the same numbers in")
+    assert filled(arm(**{"driver.may_repeat": True}), frozen=True).reasons() == []
+    assert filled(arm(), frozen=True, lockstep=True).reasons() == []
+    assert filled(arm(), frozen=True, simulated=True).reasons() == []
+    for noise, repeats in (("uniform", False), ("none", True), ("adversarial", True)):
+        model = arm(**DemoOptions(noise=noise, lockstep=False).overrides)
+        assert (filled(model, frozen=True).reasons() == []) == repeats
+        assert DemoOptions(noise=noise).overrides == {}
+
+
+@pytest.mark.parametrize("name", ["kinova_gen3", "ur5e", "three_joint_wall"])
+def test_joints_that_gravity_does_not_load_are_named_and_one_loaded_is_needed(name: str) -> None:
+    """The check is asked about its own power: a sign that is not confirmed may be wrong, a confirmed one may not."""
+    model, rng = load_robot(name, **{"driver.command_timeout_s": 0.1}), np.random.default_rng(0)
+    bound, zero, box = design_gains(model), np.zeros(model.n), model.arm_prior
+
+    def checked(q: np.ndarray, effort: np.ndarray) -> ActivationChecks:
+        checks = ActivationChecks(model, bound, None, False)
+        for k in range(400):
+            stamp = BEGIN + k * PERIOD
+            checks.add(stamp, stamp + 100_000, q, zero, effort + 1e-9 * (k % 2))
+        return checks
+
+    home = np.array(model.settings.home)
+    assert checked(home, gravity(model, home)).reasons() == []
+    loaded = 0
+    lower, upper = np.maximum(model.limits.position_lower, -2.0), np.minimum(model.limits.position_upper, 2.0)
+    for q in [home, zero, *rng.uniform(lower, upper, (20, model.n))]:
+        effort = gravity(model, q)
+        seen = signs_confirmed(model, box, q, zero, effort)
+        told = " ".join(text for text in checked(q, effort).warnings() if "not confirmed" in text)
+        assert [name in told for name in model.joint_names] == [not confirmed for confirmed in seen]
+        for j in range(model.n):
+            wrong = np.where(np.arange(model.n) == j, -effort, effort)
+            assert (check_static_gravity(model, box, q, zero, wrong) != []) == seen[j]
+        if seen.any():
+            loaded += 1
+            assert check_static_gravity(model, box, q, zero, -effort)
+    assert loaded > 15
+    # Efforts that are zero, or all of the wrong sign, are refused at every pose, whether or not gravity loads it.
+    for q in (home, zero):
+        for factor in (0.0, -1.0):
+            reasons = checked(q, factor * gravity(model, q)).reasons()
+            assert [text for text in reasons if "effort" in text], (name, q, factor)
 
 
 def test_the_drivers_timeout_must_be_declared_and_be_possible() -> None:

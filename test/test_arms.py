@@ -14,9 +14,10 @@ from safe_sysid.cli import main
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.demo.options import start_reasons
 from safe_sysid.episode import Episode
+from safe_sysid.errors import ParameterError
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
-from safe_sysid.simulation import payload_from_spec
+from safe_sysid.simulation import DUMBBELLS, draw_truth, payload_from_spec, payload_in_hand
 from safe_sysid.simulation.assembly import build_plant
 
 BALL = "{m},0,0,0.12,{i},0,{i},0,0,{i}"
@@ -45,7 +46,7 @@ def test_gains_exist_and_the_home_pose_may_be_held_in_lock_step_and_in_real_time
         assert start_reasons(model, scene, gains, np.array(model.settings.home)) == []
 
 
-@pytest.mark.parametrize("name", ["three_joint", "three_joint_wall"])
+@pytest.mark.parametrize("name", ["three_joint", pytest.param("three_joint_wall", marks=pytest.mark.slow)])
 def test_one_certified_plan_later_the_truth_is_inside_smaller_bounds(name: str) -> None:
     model, scene = cached_robot(name), load_scene("open")
     plant = build_plant(model, payload_from_spec(PAYLOADS[name]), scene, seed=3)
@@ -78,6 +79,51 @@ def test_the_demo_holds_every_bound(name: str, tmp_path: Path) -> None:
     assert main(arguments) == 0
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert all(p["lower"] <= p["truth"] <= p["upper"] for p in summary["parameters"])
+
+
+HELD = {
+    "kinova_gen3": "8lb",
+    "three_joint": "5lb",
+    "ur5e": "ball of 1.19 kg",
+    "franka_panda": "ball of 0.226 kg",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_package if name == "franka_panda" else ()) for name in HELD]
+)
+@pytest.mark.parametrize("mode", ["uniform", "corner"])
+def test_what_the_hand_holds_unasked_fits_every_true_arm(name: str, mode: str) -> None:
+    model = cached_robot(name)
+    held = payload_in_hand(model, "auto")
+    assert held.name == HELD[name]
+    centre = held.theta[1:4] / held.theta[0]
+    np.testing.assert_allclose(centre, model.settings.payload.envelope.center, atol=1e-9)
+    for seed in range(5):
+        draw_truth(model, held, seed, mode)
+    if held.name in DUMBBELLS[:-1]:
+        heavier = payload_in_hand(model, DUMBBELLS[DUMBBELLS.index(held.name) + 1])
+        with pytest.raises(ParameterError, match="outside the prior"):
+            draw_truth(model, heavier, 0)
+
+
+def test_dumbbells_are_gripped_where_the_robots_file_says() -> None:
+    envelope = {"center": [0.0, 0.01, 0.2], "size": [0.085, 0.21, 0.085]}
+    model = load_robot("three_joint", **{"payload.envelope": envelope})
+    held = payload_in_hand(model, "4lb")
+    np.testing.assert_allclose(held.theta[1:4] / held.theta[0], envelope["center"], atol=1e-9)
+
+
+def test_a_prior_that_nothing_suits_is_told() -> None:
+    lower = load_robot("three_joint").settings.payload.prior_upper
+    upper = np.array(lower) + 1e-6
+    with pytest.raises(ParameterError, match=r"three_joint.*expected numbers or a URDF"):
+        payload_in_hand(
+            load_robot(
+                "three_joint", **{"payload.prior_lower": lower, "payload.prior_upper": upper.tolist()}
+            ),
+            "auto",
+        )
 
 
 UR5E_DH = {  # Universal Robots, "DH parameters for calculations of kinematics and dynamics": a, d in m, alpha in rad

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sliding_support
 from test_controller import PERIOD
 
 from safe_sysid.control import Controller
@@ -193,3 +195,32 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
         log.command_sent(stamp, stamp, out.torque is not None)
         log.add(stamp, out)
     assert log.covered + log.late == 2
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_sliding_joint_held_beyond_the_travel_of_the_proof_is_not_called_proved(
+    tmp_path: Path, lockstep: bool
+) -> None:
+    """Reviewed: near a limit the tube of a hold leaves the travel that bounds of the dynamics rest on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sliding_support, "SLIDE", (0.05, 0.15))
+        path = sliding_support.write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
+    timing = {} if lockstep else {"timing.hold_max_s": 0.0011, "timing.delay_max_s": 0.0001}
+    model = load_robot(path, **timing)
+    gains = design_gains(model, lockstep)
+    a, (low, high) = gains.assumptions, model.kinematics.travel[1]
+    # Of the arm itself, and of what is measured and led to where the arm will be.
+    far = gains.e_bound + a.position_error + gains.lead * (a.velocity + a.velocity_error)
+    ends = np.array([low + far[1], high - far[1]])
+    assert model.limits.position_lower[1] < ends[0] < ends[1] < model.limits.position_upper[1]
+    inward = np.array([1e-6, -1e-6])
+    for at, proved in zip((*(ends - inward), *(ends + inward)), (0, 0, 1, 1), strict=True):
+        controller, q, zero = Controller(model, gains), np.array([0.1, at]), np.zeros(2)
+        assert controller.start(0.0, q, zero) == []
+        assert controller.proved == bool(proved), controller.claim.why_not
+        for k in range(1, 4):
+            controller.step(k * PERIOD, q, zero)
+            assert controller.proved == bool(proved)
+        if not proved:
+            assert "joint 1 is held at" in controller.claim.why_not
+            assert "expected it within the travel [0.0450, 0.1550] m" in controller.claim.why_not

@@ -6,7 +6,9 @@ import asyncio
 import importlib.util
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,10 +32,12 @@ if _missing():
     )
 
 from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
-from launch.actions import DeclareLaunchArgument, OpaqueFunction  # noqa: E402
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, LogInfo, OpaqueFunction  # noqa: E402
 from launch.launch_description_sources import get_launch_description_from_python_launch_file  # noqa: E402
 from launch_ros.actions import LifecycleNode, Node  # noqa: E402
 
+#: What real_arm.launch.py asks for before it starts anything.
+REAL = {"robot": "kinova_gen3", "simulated_declarations": "accept", "driver_stops_without_commands": "yes"}
 LAUNCH = Path(__file__).resolve().parent.parent / "launch"
 FILES = sorted(path.name for path in LAUNCH.glob("*.launch.py"))
 sys.path.insert(0, str(LAUNCH))
@@ -98,6 +102,9 @@ def test_every_argument_has_a_description_and_a_default_among_its_choices(name: 
     for argument in arguments:
         assert len(argument.description) > 5
         assert "no description" not in argument.description.lower()
+        if argument.default_value is None:
+            assert (name, argument.name) == ("real_arm.launch.py", "robot"), "nothing else has to be given"
+            continue
         default = "".join(part.perform(context) for part in argument.default_value)
         if argument.choices is not None:
             assert default in argument.choices
@@ -107,7 +114,7 @@ def test_every_argument_has_a_description_and_a_default_among_its_choices(name: 
 def test_a_value_that_is_no_choice_is_refused(name: str) -> None:
     choosy = next(a for a in described(name).entities if isinstance(a, DeclareLaunchArgument) and a.choices)
     with pytest.raises(RuntimeError, match=choosy.name):
-        actions(name, **{choosy.name: "neither"})
+        actions(name, **{"robot": "kinova_gen3", choosy.name: "neither"})
 
 
 def test_sim_starts_three_managed_nodes_and_the_plant_after_them() -> None:
@@ -180,6 +187,7 @@ def test_a_real_arm_is_met_on_its_own_topics(arguments: dict[str, str], command:
     found = nodes(
         actions(
             "real_arm.launch.py",
+            **REAL,
             namespace="left",
             joint_states="/left/driver/joint_states",
             run_dir=str(tmp_path),
@@ -193,7 +201,81 @@ def test_a_real_arm_is_met_on_its_own_topics(arguments: dict[str, str], command:
         assert values["lockstep"] is False
         assert values["run_dir"] == str(tmp_path / "left")
         assert values["use_sim_time"] is False
+    assert parameters(found["/left/planner"])["start_on_activation"] is False, "motion is asked for by itself"
     assert (tmp_path / "left").is_dir()
+
+
+def started(found: list[Any]) -> list[str]:
+    """Words of the programs that are no ROS nodes of a package."""
+    context = LaunchContext()
+    plain = [a for a in found if isinstance(a, ExecuteProcess) and not isinstance(a, Node)]
+    return [
+        part for action in plain for word in action.cmd for part in [context.perform_substitution(word[0])]
+    ]
+
+
+def told(found: list[Any]) -> str:
+    context = LaunchContext()
+    return "\n".join(
+        "".join(context.perform_substitution(part) for part in action.msg)
+        for action in found
+        if isinstance(action, LogInfo)
+    )
+
+
+def test_a_real_arm_has_to_be_named_and_be_none_of_the_simulation() -> None:
+    with pytest.raises(RuntimeError, match="robot"):
+        actions("real_arm.launch.py", driver_stops_without_commands="yes")
+    with pytest.raises(Exception, match="copy it and declare"):
+        actions("real_arm.launch.py", robot="kinova_gen3", driver_stops_without_commands="yes")
+
+
+def test_a_real_arm_is_not_commanded_before_somebody_says_that_it_stops(tmp_path: Path) -> None:
+    unsaid = {**REAL, "driver_stops_without_commands": "no"}
+    with pytest.raises(Exception, match="driver_stops_without_commands"):
+        actions("real_arm.launch.py", **unsaid, activate="true")
+    file = tmp_path / "over.yaml"
+    file.write_text("/**:\n  ros__parameters: {robot_settings.driver.command_timeout_s: 0.3}\n")
+    found = actions("real_arm.launch.py", **unsaid, params_file=str(file))
+    assert "will refuse to become active" in told(found)
+    for node in nodes(found).values():
+        value = parameters(node)["robot_settings.driver.command_timeout_s"]
+        assert (value, type(value)) == ("null", str), "whatever the parameter file says"
+    found = actions("real_arm.launch.py", **REAL, params_file=str(file))
+    assert "refuse" not in told(found)
+    for node in nodes(found).values():
+        assert parameters(node)["robot_settings.driver.command_timeout_s"] == 0.3
+
+
+def test_a_real_arm_has_a_guard_where_ros2_control_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("controller_manager_msgs") is None:
+        found = actions("real_arm.launch.py", **REAL)
+        assert "nobody deactivates effort_controller" in told(found)
+        assert started(found) == []
+    monkeypatch.setitem(sys.modules, "controller_manager_msgs", ModuleType("controller_manager_msgs"))
+    sys.modules["controller_manager_msgs"].__spec__ = ModuleSpec("controller_manager_msgs", None)
+    words = started(actions("real_arm.launch.py", **REAL, namespace="left", effort_controller="arm_effort"))
+    assert words[0] == sys.executable
+    assert Path(words[1]).is_file()
+    assert dict(zip(words[2:10:2], words[3:10:2], strict=True)) == {
+        "--topic": "arm_effort/commands",
+        "--controller": "arm_effort",
+        "--manager": "controller_manager",
+        "--silence": "0.02",
+    }
+    assert words[10:] == ["--ros-args", "-r", "__ns:=/left"]
+    assert started(actions("real_arm.launch.py", **REAL, effort_command="/torques")) == [], (
+        "no controller to stop"
+    )
+
+
+def test_launch_files_have_the_arm_that_the_parameter_file_makes(tmp_path: Path) -> None:
+    file = tmp_path / "over.yaml"
+    file.write_text("/**:\n  ros__parameters: {robot_settings.no_such.key: 0.3}\n")
+    for name in ("sim.launch.py", "gazebo.launch.py", "real_arm.launch.py"):
+        more = REAL if name == "real_arm.launch.py" else {}
+        with pytest.raises(Exception, match="no_such"):
+            actions(name, **more, params_file=str(file))
 
 
 def test_gazebo_refuses_an_arm_that_it_cannot_simulate() -> None:

@@ -203,12 +203,14 @@ def test_the_example_of_the_docs_is_what_is_written() -> None:
 def test_what_gazebo_cannot_simulate_is_named() -> None:
     kinova = arm_files.load_arm("kinova_gen3")
     found = arm_files.gazebo_differences(kinova)
-    assert len(found) == 7
-    assert all("rotor_inertia" in line for line in found)
+    assert len(found) == 8
+    assert "torque_source motor" in found[0]
+    assert all("rotor_inertia" in line for line in found[1:])
     joint = {"rotor_inertia": 0.0}
     without = arm_files.load_arm(
         "kinova_gen3",
-        {f"joints.{name}.{key}": value for name in kinova.joint_names for key, value in joint.items()},
+        {"measurement.torque_source": "link"}
+        | {f"joints.{name}.{key}": value for name in kinova.joint_names for key, value in joint.items()},
     )
     assert arm_files.gazebo_differences(without) == []
     offset = arm_files.load_arm(
@@ -225,10 +227,7 @@ def expanded(arm: arm_files.Arm, folder: Path, namespace: str = "") -> ET.Elemen
         if os.environ.get("CI"):
             pytest.fail("xacro is not installed: in CI nothing is skipped")
         pytest.skip("xacro is not installed (pip install xacro)")
-    plain = folder / "arm file.urdf"
-    plain.write_text(ET.tostring(arm_files.plain_urdf(arm, declared=True), encoding="unicode"))
-    arguments = arm_files.xacro_arguments(arm, plain, folder / "controllers.yaml", namespace)
-    return ET.fromstring(arm_files.expand_xacro(arguments))
+    return ET.fromstring(arm_files.gazebo_description(arm, folder / "controllers.yaml", namespace))
 
 
 def test_xacro_gives_every_joint_its_interfaces(arm: arm_files.Arm, tmp_path: Path) -> None:
@@ -249,12 +248,56 @@ def test_xacro_gives_every_joint_its_interfaces(arm: arm_files.Arm, tmp_path: Pa
     assert set(arm.chain.link_joint) <= {link.get("name") for link in robot.findall("link")}
 
 
-def test_xacro_says_what_it_does_not_like(tmp_path: Path) -> None:
-    kinova = arm_files.load_arm("kinova_gen3")
-    expanded(kinova, tmp_path)
-    arguments = arm_files.xacro_arguments(kinova, tmp_path / "missing.urdf", tmp_path / "c.yaml")
-    with pytest.raises(SafeSysIdError, match=r"missing\.urdf"):
-        arm_files.expand_xacro(arguments)
+def with_urdf(folder: Path, old: str, new: str) -> arm_files.Arm:
+    """The three joints, their URDF and robot file changed alike."""
+    for source in (ROOT / "urdf" / "three_joint.urdf", ROOT / "config" / "three_joint.yaml"):
+        text = source.read_text().replace("urdf: three_joint.urdf", f"urdf: {folder}/three_joint.urdf")
+        (folder / source.name).write_text(text.replace(old, new))
+    return arm_files.load_arm(str(folder / "three_joint.yaml"))
+
+
+def test_a_urdf_is_no_program(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("TOPSECRET")
+    link = f"<link name=\"${{xacro.load_yaml('{secret}')}}\"/>"
+    fixed = (
+        '<joint name="$(env HOME)" type="fixed"><parent link="pedestal"/>'
+        f"<child link=\"${{xacro.load_yaml('{secret}')}}\"/></joint>"
+    )
+    evil = with_urdf(tmp_path, "</robot>", f"{link}{fixed}</robot>")
+    robot = expanded(evil, tmp_path)
+    assert "TOPSECRET" not in ET.tostring(robot, encoding="unicode")
+    assert f"${{xacro.load_yaml('{secret}')}}" in {link.get("name") for link in robot.findall("link")}
+    assert "$(env HOME)" in {joint.get("name") for joint in robot.findall("joint")}
+
+
+@pytest.mark.parametrize("name", ["the elbow", "$(env HOME)", "${1 + 1}", "a'] + ['b"])
+def test_joints_that_xacro_would_take_apart_are_refused(tmp_path: Path, name: str) -> None:
+    expanded(arm_files.load_arm("three_joint"), tmp_path)
+    made = hand(tmp_path, {"finger_joint": 0.0})
+    broken = arm_files.Arm(
+        made.file, made.urdf, made.settings, read_urdf(_renamed(made.urdf, name), {"finger_joint": 0.0})
+    )
+    with pytest.raises(SafeSysIdError, match="letters, digits") as refused:
+        arm_files.gazebo_description(broken, tmp_path / "c.yaml")
+    assert refused.value.value == name
+
+
+def _renamed(urdf: Path, name: str) -> Path:
+    urdf.write_text(urdf.read_text().replace("shoulder", name))
+    return urdf
+
+
+def test_a_namespace_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SafeSysIdError, match="namespace"):
+        arm_files.gazebo_description(arm_files.load_arm("three_joint"), tmp_path / "c.yaml", "x' or 'y")
+
+
+def test_an_arm_whose_root_is_the_world_is_not_fastened_twice(tmp_path: Path) -> None:
+    rooted = expanded(with_urdf(tmp_path, "pedestal", "world"), tmp_path)
+    names = [link.get("name") for link in rooted.findall("link")]
+    assert names.count("world") == 1
+    assert not [joint for joint in rooted.findall("joint") if joint.find("child").get("link") == "world"]  # type: ignore[union-attr]
 
 
 def sdf(file: Path, *arguments: str) -> str:

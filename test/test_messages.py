@@ -215,6 +215,29 @@ def test_a_plan_that_no_message_can_carry_exactly_is_not_sent() -> None:
         m.plan_message(plan, JOINTS, 1)
 
 
+def test_a_plan_says_what_it_was_certified_with() -> None:
+    digest = f"{'0a' * 16},scene={'1f' * 8}"
+    for message in (
+        m.plan_message(some_plan(1, 2), JOINTS, 10, digest),
+        m.empty_plan_message(10, "3:14", JOINTS, digest=digest),
+        m.empty_plan_message(10, "3:14", JOINTS, 20, digest),
+    ):
+        answer = m.read_plan(over_the_wire(message), JOINTS)
+        assert (answer.box_identity, answer.digest) == ("3:14", digest)
+        for bad in (
+            " ",
+            f"  {digest}",
+            f" {digest} ",
+            f" {digest}0",
+            f" {digest.upper()}",
+            " " + digest[:32],
+        ):
+            message.header.frame_id = f"3:14{bad}"
+            with pytest.raises(m.RefusedError, match="bad digest"):
+                m.read_plan(message, JOINTS)
+    assert m.read_plan(m.plan_message(some_plan(1, 2), JOINTS, 10), JOINTS).digest == ""
+
+
 def test_no_plan_is_an_answer() -> None:
     answer = m.read_plan(over_the_wire(m.empty_plan_message(5, "0:1", JOINTS)), JOINTS)
     assert (answer.start_ns, answer.box_identity, answer.trajectory) == (5, "0:1", None)

@@ -94,6 +94,16 @@ def test_limits_are_the_urdfs(model: RobotModel) -> None:
     assert model.limits.position_upper.tolist() == [2.9, 2.0, 2.4]
 
 
+@pytest.mark.parametrize("name", ["../victim", "/tmp/victim", "a b", "", ".", "a\n", "é"])
+def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, name: str) -> None:
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(tutorial_urdf())
+    with pytest.raises(ConfigError, match="--name") as refused:
+        write_configuration(urdf, tmp_path / "in" / "out.yaml", name=name)
+    assert refused.value.value == name
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["arm.urdf"]
+
+
 def test_an_existing_file_is_not_overwritten(written: tuple[Path, list[str]]) -> None:
     out, _ = written
     before = out.read_bytes()

@@ -11,14 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from safe_sysid.cli import main
+
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", TEXT, re.S) for line in block.splitlines()]
 
 
+def write_urdf(folder: Path) -> None:
+    """The arm of the tutorial."""
+    (folder / "my_arm.urdf").write_text(TEXT.split("```xml\n")[1].split("```")[0], encoding="utf-8")
+
+
 def follow(folder: Path, commands: list[str]) -> list[str]:
     """What the commands print, each with status 0."""
-    (folder / "my_arm.urdf").write_text(TEXT.split("```xml\n")[1].split("```")[0], encoding="utf-8")
+    write_urdf(folder)
     told = []
     for command in commands:
         program, *words = shlex.split(command)
@@ -41,9 +48,16 @@ def shown(command: str) -> list[str]:
     return [line for line in after.splitlines() if "..." not in line]
 
 
-def test_the_tutorial_writes_and_checks_a_configuration(tmp_path: Path) -> None:
+def test_the_tutorial_writes_and_checks_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert [shlex.split(command)[1] for command in COMMANDS] == ["config", "config", "demo", "verify"]
-    told = follow(tmp_path, COMMANDS[:2])
+    write_urdf(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told = []
+    for command in COMMANDS[:2]:
+        assert main(shlex.split(command)[1:]) == 0
+        told.append(capsys.readouterr().out)
     for command, text in zip(COMMANDS[:2], told, strict=True):
         for line in shown(command):
             assert line in text.splitlines(), line

@@ -143,6 +143,8 @@ def test_values_are_the_defaults(make: Make, kind: str) -> None:
         ("controller", "seed", -1, ["seed = -1"]),
         ("controller", "lockstep_patience", 3.0, ["lockstep_patience = 3.0", "as lockstep_patience_s"]),
         ("controller", "refrence_every", 3, ["refrence_every", "as reference_every"]),
+        ("controller", "robot_setings__timing__hold_max_s", 0.002, ["as robot_settings.timing.hold_max_s"]),
+        ("planner", "robotsettings__home", [0.0], ["as robot_settings.home"]),
         ("identifier", "temperature", -300.0, ["temperature = -300.0", "> -273.15"]),
         ("identifier", "method", "guess", ["method = 'guess'", "one of lp, sdp, or nothing"]),
     ],
@@ -154,7 +156,7 @@ def test_what_is_wrong_at_the_start_is_refused_by_name(
         make(kind, **{name: value})
     for word in words:
         assert word in str(caught.value)
-    assert caught.value.key == name
+    assert caught.value.key == name.replace("__", ".")
 
 
 def test_what_others_have_is_ignored(make: Make) -> None:

@@ -109,6 +109,30 @@ def test_any_markers_make_a_scene_of_finite_obstacles_or_are_refused_together(ro
     assert len(scene.obstacles) <= sum(action == 0 for _, action, _, _ in rows)
 
 
+@pytest.mark.parametrize(
+    ("mounting", "known"),
+    [
+        (None, True),
+        ({"xyz": [0.0, 0.0, 0.0]}, True),
+        ({"xyz": [0.0, 0.0, 0.5]}, False),
+        ({"rpy": [3.14, 0, 0]}, False),
+    ],
+)
+def test_the_root_s_frame_is_the_world_s_only_where_it_stands_in_its_origin(
+    mounting: Any, known: bool
+) -> None:
+    model = load_robot("kinova_gen3", **({} if mounting is None else {"mounting": mounting}))
+    marker = Marker(type=Marker.CUBE, action=Marker.ADD)
+    marker.header.frame_id = "base_link"
+    array, goal = MarkerArray(markers=[marker]), pose([0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 1.0], "base_link")
+    for reader, message in ((read_markers, array), (read_goal_pose, goal)):
+        if known:
+            reader(message, model)
+            continue
+        with pytest.raises(RefusedError, match=r"unknown frame: frame_id = 'base_link': expected world$"):
+            reader(message, model)
+
+
 def test_a_flood_of_markers_is_refused_unread() -> None:
     with pytest.raises(RefusedError, match="too long: 201 markers: expected at most 200"):
         read_markers(MarkerArray(markers=[Marker()] * 201), MODEL)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("rclpy")
 
 from safe_sysid.nodes import horizon as module
+from safe_sysid.nodes.goal_desk import GoalDesk
+from safe_sysid.nodes.goals import Goal
 from safe_sysid.nodes.horizon import Horizon
 from safe_sysid.nodes.horizon_parts import HorizonSettings
 from safe_sysid.nodes.messages import JointSample
@@ -32,10 +34,10 @@ HOME = np.zeros(2)
 
 
 class World:
-    """Clock, solver and controller in one; ``now`` in s, wall and monotonic alike."""
+    """Clock, solver and controller in one; ``now`` in s, monotonic; stamps are later by ``ahead``."""
 
-    def __init__(self, lockstep: bool, **changes: Any) -> None:
-        self.now, self.ready = 1000.0, True
+    def __init__(self, lockstep: bool, ahead: float = 0.0, **changes: Any) -> None:
+        self.now, self.ready, self.ahead = 1000.0, True, ahead
         self.jobs: list[tuple[Callable[[Event], None], Any, float]] = []
         self.published: list[tuple[int, Plan]] = []
         self.nothing: list[tuple[int, int | None]] = []
@@ -46,10 +48,14 @@ class World:
             lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
         )
         self.horizon = Horizon(settings, self, self, TimeBase(lockstep))  # type: ignore[arg-type]
+        self.horizon.activate()
         assert self.horizon.start() is None
         self.horizon.on_box(BOX)
 
     # the outlet
+    def now_ns(self) -> int:
+        return round((self.now + self.ahead) * S)
+
     def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
         assert result.plan is not None
         assert result.plan.start_time == pytest.approx(self.seconds(start_ns), abs=1e-9)
@@ -111,8 +117,10 @@ class World:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], World]:
     def use(world: World) -> World:
-        fake = SimpleNamespace(monotonic=lambda: world.now, time_ns=lambda: round(world.now * S))
+        fake = SimpleNamespace(monotonic=lambda: world.now)
         monkeypatch.setattr(module, "time", fake)
+        for patience in ("_SILENT", "_UNHEARD"):  # references are sparse here
+            monkeypatch.setattr(module, patience, 1e6)
         return world
 
     return use
@@ -170,6 +178,22 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
     world.horizon.watch()
     assert [start for start, _ in world.published] == [round(1007.12 * S)]
     assert world.nothing == []
+
+
+@pytest.mark.parametrize("ahead", [-990.0, 1e9])
+def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(
+    clock: Any, ahead: float
+) -> None:
+    """Simulated time begins anywhere."""
+    world = clock(World(lockstep=False, ahead=ahead))
+    world.reference(world.now_ns())
+    world.say_event("done")
+    start = world.published[0][0]
+    assert start == world.now_ns() + S // 10
+    world.now += 0.1
+    world.follow(start)
+    deadline = world.jobs[-1][1].keywords["request"].deadline
+    assert deadline == pytest.approx(world.now + 1.0 - 0.1 - 0.05, abs=1e-6)
 
 
 def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(clock: Any) -> None:
@@ -326,3 +350,70 @@ def test_stop_answers_who_waits_and_lets_time_go_on() -> None:
     assert world.published == []
     assert world.horizon.start() is None
     assert world.horizon.start() == "planning already"
+
+
+def steady(world: World, begin: int, end: int) -> None:
+    """References at rest every 10 ms, and the clock with them, ns."""
+    for stamp in range(begin, end, S // 100):
+        world.now = stamp / S
+        world.reference(stamp)
+        world.horizon.watch()
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_controller_that_began_anew_is_not_moved_by_what_was_asked_before(
+    clock: Any, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """After a fault, an emergency stop or a deactivation; whether the silence or only its end is noticed."""
+    silent, unheard = module._SILENT, module._UNHEARD
+    world = clock(World(lockstep=False))
+    monkeypatch.setattr(module, "_SILENT", silent)
+    monkeypatch.setattr(module, "_UNHEARD", unheard)
+    world.now = 1020.0
+    world.horizon.watch()
+    assert world.horizon.phase == "excitation", "the controller may begin later"
+    steady(world, 1020 * S, 1020 * S + S // 5)
+    assert len(world.jobs) == 1
+    if seen:
+        world.now += 1.5
+        world.horizon.watch()
+        assert world.horizon.phase == "over"
+        assert "expected a controller that commands" in world.horizon.not_ready()
+    steady(world, 1020 * S + S // 2, 1023 * S)
+    assert world.horizon.phase == "over"
+    assert "commanded nothing" in world.horizon.text
+    world.say_event("done")
+    assert (world.published, len(world.jobs), world.cancelled) == ([], 1, 1)
+    assert world.horizon.start() is None
+    steady(world, 1023 * S, 1023 * S + S // 10)
+    assert len(world.jobs) == 2, "whoever asks again is obeyed"
+
+
+def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
+    world = clock(World(lockstep=False))
+    world.horizon.stop()
+    world.reference(1000 * S)
+    assert world.horizon.not_ready() == ""
+    told: list[tuple[bool, str]] = []
+    world.horizon.deactivate()
+    assert "not active" in world.horizon.not_ready()
+    assert "not active" in str(world.horizon.start())
+    world.horizon.go(np.zeros((1, 2)), lambda *answer: told.append(answer))
+    world.reference(1000 * S + S // 100)
+    assert [success for success, _ in told] == [False]
+    assert (world.jobs, world.published, world.horizon.phase) == ([], [], "over")
+    # Of two goals that are asked for one after the other, both wait for their angles when it is deactivated.
+    world.horizon.activate()
+    node: Any = SimpleNamespace(listen=lambda *_: None, serve_later=lambda *_: None)
+    desk = GoalDesk(node, world.horizon, world)  # type: ignore[arg-type]
+    desk._goal = Goal("a pose", pose=(np.zeros(3), np.eye(3)))
+    for _ in range(2):
+        desk._plan(lambda *answer: told.append(answer))
+    assert len(world.jobs) == 2
+    world.horizon.deactivate()
+    desk.drop("deactivated")
+    assert told[1:] == [(False, "deactivated")] * 2
+    world.horizon.activate()
+    for handler, _, _ in world.jobs:
+        handler(Event("done", 1, np.full(2, 0.1)))
+    assert (len(told), world.horizon.phase) == (3, "over")

@@ -20,6 +20,7 @@ from lifecycle_msgs.srv import ChangeState, GetAvailableTransitions, GetState
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from ros_harness import NodeProcess, Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
@@ -84,10 +85,13 @@ class Manager:
         return self.call(Trigger, service, Trigger.Request())
 
     def topics(self, name: str) -> set[str]:
-        """That the node publishes or listens to, without those that all nodes have."""
+        """That the node publishes or listens to; none while discovery knows its services, but not yet its name."""
         node = self.probe.node
-        found = [*node.get_publisher_names_and_types_by_node(name, "/")]
-        found += node.get_subscriber_names_and_types_by_node(name, "/")
+        try:
+            found = [*node.get_publisher_names_and_types_by_node(name, "/")]
+            found += node.get_subscriber_names_and_types_by_node(name, "/")
+        except rclpy_implementation.NodeNameNonExistentError:
+            return set()
         return {topic for topic, _ in found}
 
 

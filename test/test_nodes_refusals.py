@@ -28,7 +28,7 @@ from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.identification import Identifier, Measurements
 from safe_sysid.nodes.base import LATCHED, measurement_qos
-from safe_sysid.nodes.digest import configuration_digest
+from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import (
     BoundsAnswer,
     RefusedError,
@@ -90,7 +90,7 @@ class Bench:
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED)
         self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED)
         self.order = np.random.default_rng(0).permutation(n + 2)
-        self.tick, self.digest = 0, configuration_digest(model, lockstep=True)
+        self.tick, self.digest = 0, configuration_digest(model, lockstep=True, scene=load_scene("open"))
 
     def _on_command(self, message: Float64MultiArray) -> None:
         stamp, torque = read_command(message, self.model.n)
@@ -219,14 +219,21 @@ def bad_plans(bench: Bench, hand_over: int) -> list[tuple[str, JointTrajectory]]
         row: int = -1,
         at: int = hand_over,
         box: str = "0:0",
+        digest: str = plan_digest(bench.digest),
     ) -> JointTrajectory:
         start = state.copy()
         start[max(row, 0), 4] += 1e-6 * (row >= 0)
         trajectory = QuinticTrajectory.to_rest(start, start[0] + 0.01, 1.0)
         plan = Plan(trajectory, 0.0, 0.5, box, 0, np.zeros(len(names)))
-        return edited(plan_message(plan, names, at * MS), change)
+        return edited(plan_message(plan, names, at * MS, digest), change)
 
     return [
+        ("bad digest", message(digest="base_link")),
+        *[("other configuration", message(digest=text)) for text in ("", f"{'0' * 32},scene={'0' * 16}")],
+        (
+            "other configuration",
+            message(digest=plan_digest(bench.digest)[:-16] + "0" * 16),
+        ),  # of another scene
         *[("not accepted", message(row=row)) for row in (0, 1, 2)],  # does not connect
         *[("not accepted", message(at=at)) for at in (1, hand_over - 1, hand_over + 1, 10**6)],
         *[("not accepted", message(box=box)) for box in ("0:55", "4:0")],  # certified for nobody's box
@@ -270,7 +277,8 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
                 still = np.stack([bench.samples[0].q, np.zeros(7), np.zeros(7)])
                 trajectory = QuinticTrajectory.to_rest(still, still[0] + 0.08, 1.0)
                 plan = Plan(trajectory, START / 1e3, 0.5, "0:0", 0, np.zeros(7))
-                bench.plans.publish(plan_message(plan, model.joint_names, START * MS))
+                digest = plan_digest(bench.digest)
+                bench.plans.publish(plan_message(plan, model.joint_names, START * MS, digest))
                 assert bench.oracle.offer_plan(plan, k / 1e3) is None
             if k in (50, 500, 1000):
                 send("joint_states", bench.states, bad_states(bench))

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
-from ros_harness import NodeProcess, Probe, running
+from ros_harness import COMPILATION, NodeProcess, Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
@@ -69,8 +69,13 @@ class Lab:
             "run_dir": str(directory),
             **NODES[name],
         }
-        self.processes[f"{name} again"] = NodeProcess(name, parameters, directory)
-        self.probe.wait(lambda: name in self.probe.diagnostics, f"the new {name}")
+        process = self.processes[f"{name} again"] = NodeProcess(name, parameters, directory)
+        self.probe.wait(
+            lambda: name in self.probe.diagnostics or process.process.poll() is not None,
+            f"the new {name}",
+            COMPILATION,
+        )
+        assert process.process.poll() is None, process.log
 
     def call(self, name: str) -> Trigger.Response:
         """A service."""

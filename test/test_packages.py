@@ -31,6 +31,12 @@ def put(folder: Path, text: str = "x") -> Path:
     return path
 
 
+def declare(folder: Path) -> None:
+    """Say that a folder is a package."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "package.xml").write_text("<package/>", encoding="utf-8")
+
+
 URI = "package://an_arm/meshes/a%20b.stl"
 
 
@@ -41,6 +47,7 @@ def test_every_place_where_packages_lie_is_looked_at_the_most_specific_first(
         tmp_path / name for name in ("given", "ament", "ros", "above", "prefix", "wheel")
     )
     beside = above / "an_arm" / "urdf" / "a.urdf"
+    declare(above / "an_arm")
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sys, "path", ["", str(wheel)])
     monkeypatch.setenv("AMENT_PREFIX_PATH", f"{tmp_path / 'nothing'}:{ament}")
@@ -64,7 +71,19 @@ def test_every_place_where_packages_lie_is_looked_at_the_most_specific_first(
 def test_a_folder_that_is_the_package_itself_is_one(tmp_path: Path) -> None:
     path = put(tmp_path / "an_arm")
     assert package_file(URI, tmp_path / "x.yaml", [tmp_path / "an_arm"]) == path
+    assert package_directories("an_arm", path) == [], "nobody said that it is a package"
+    declare(tmp_path / "an_arm")
     assert package_directories("an_arm", path) == [tmp_path / "an_arm"]
+
+
+@pytest.mark.parametrize("uri", ["package://etc/passwd", "package://secret/key", "package://home/a.stl"])
+def test_a_folder_above_that_is_no_package_is_not_searched(tmp_path: Path, uri: str) -> None:
+    beside = tmp_path / "home" / "user" / "robots" / "arm.yaml"
+    for file in (tmp_path / "secret" / "key", tmp_path / "home" / "a.stl", beside.parent / "secret" / "key"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x", encoding="utf-8")
+    with pytest.raises(ModelError, match="no package"):
+        package_file(uri, beside)
 
 
 def test_a_link_inside_a_package_is_followed(tmp_path: Path) -> None:

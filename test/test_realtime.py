@@ -154,6 +154,7 @@ from numba.core.dispatcher import Dispatcher
 from safe_sysid.control.activation import ActivationChecks
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.controller import ControllerNode
+from safe_sysid.nodes.digest import plan_digest
 from safe_sysid.nodes.wire import JointBytesWriter
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import torque_regressor
@@ -191,7 +192,7 @@ for k in range(1500):
     if k == 900:
         knots = np.array([[q, zero, zero], [q + 1e-4, zero, zero]])
         plan = Plan(QuinticTrajectory(np.array([0.0, 1.0]), knots), 0.0, 0.5, node._core.box.identity, 0, zero)
-        node._on_plan(messages.plan_message(plan, model.joint_names, stamp + 300_000_000))
+        node._on_plan(messages.plan_message(plan, model.joint_names, stamp + 300_000_000, plan_digest(node.digest)))
 now = kernels()
 new = [name for name in now if now[name] != before.get(name) and now[name] != after_regressor.get(name)]
 print(node._core.box.identity, sorted(states), new, node.refusals)
@@ -252,6 +253,7 @@ def test_a_process_that_takes_a_whole_core_gives_its_priority_back(monkeypatch: 
     clock = {"wall": 0.0, "cpu": 0.0}
     monkeypatch.setattr(os, "sched_setscheduler", lambda _, policy, __: policies.append(policy))
     monkeypatch.setattr(realtime, "_bound_computation", lambda _: None)
+    monkeypatch.setattr(realtime, "_name", lambda _: "python")
     monkeypatch.setattr(realtime.time, "monotonic", lambda: clock["wall"])
     monkeypatch.setattr(realtime.time, "process_time", lambda: clock["cpu"])
     told: list[str] = []
@@ -268,6 +270,17 @@ def test_a_process_that_takes_a_whole_core_gives_its_priority_back(monkeypatch: 
     assert set(policies) == {os.SCHED_OTHER}
     assert "no longer scheduled in real time" in told[0]
     assert "given back" in scheduling.text
+
+
+def test_shared_memory_between_processes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its locks are held by ordinary processes: the loop would wait for those."""
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
+    monkeypatch.setattr(realtime, "_bound_computation", lambda _: None)
+    for transport, count in (("dds.udp.7411", 0), ("dds.shm.7411", 1)):
+        told: list[str] = []
+        monkeypatch.setattr(realtime, "_name", lambda _, transport=transport: transport)
+        Scheduling(RealtimeOptions(priority=10), told.append).engage(threading.get_native_id())
+        assert sum("shared memory" in text for text in told) == count, told
 
 
 _RUNAWAY = """

@@ -168,6 +168,8 @@ def test_the_digest_of_what_proofs_rest_on_changes_with_every_setting_that_they_
     digest = proof_digest(model, True)
     assert digest == proof_digest(load_robot("three_joint"), True)
     assert digest != proof_digest(model, False)
+    assert digest != proof_digest(model, True, "another version")
+    assert digest != proof_digest(load_robot("three_joint", **{"controller.law": "armour"}), True)
     for change in (
         {"measurement.torque_abs": 0.06}, {"measurement.torque_source": "link"}, {"controller.K_r": 5.1},
         {"timing.delay_max_s": 0.0001}, {"planner.k_range": 0.5}, {"gravity": [0.0, 0.1, -9.81]},

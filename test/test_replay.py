@@ -121,6 +121,8 @@ def test_a_second_life_goes_on_from_the_box_that_is_in_force(tmp_path):
     second.update(2)
     (result,) = replay_bag(write(tmp_path / "bag", [second.configuration(), *second.messages]))
     assert result.problems == ()
+    (gap,) = result.gaps  # the first life had no end: it may have done more
+    assert "a session begins after entry 3 (update) of the one before, which has no end" in gap
     assert result.updates[-1].identity == "0:2"
     assert np.all(result.updates[1].lower >= result.updates[0].lower)
 
@@ -335,6 +337,45 @@ def test_what_was_flushed_before_a_kill_is_run_again(two, tmp_path):
     assert [update.identity for update in result.updates] == ["0:1", "0:2"]
     assert "box 0:2 of batch 2 was being published when the recording ended" in result.notes
     assert "the recording ends before the identifier does" in result.notes
+
+
+def _incomplete(kind, messages):
+    """(messages, words of the first gap)."""
+    states = [message for message in messages if message.kind == STATE]
+    cut = job(messages, "update") + 2  # after the first update and its message on bounds
+    if kind == "only a beginning":
+        return [
+            *messages[: job(messages, "begin") + 1],
+            *states,
+        ], "no update is in the journal: nothing was compared"
+    if kind == "nothing but the joint states after an update":
+        rest = [message for message in messages[cut:] if message.kind == STATE]
+        return [*messages[:cut], *rest], "the journal has no end and joint_states go on for 1.000 s after"
+    assert kind == "a session that ends after one that was cut"
+    return [
+        *messages[:cut],
+        *messages,
+    ], "a session begins after entry 3 (update) of the one before, which has no end"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "only a beginning", "nothing but the joint states after an update",
+        "a session that ends after one that was cut",
+    ],
+)  # fmt: skip
+def test_a_bag_that_lacks_what_was_done_is_not_called_the_same(two, tmp_path, capsys, kind):
+    messages, words = _incomplete(kind, two[1])
+    path = write(tmp_path / "bag", messages)
+    assert run_replay(path, "--json", tmp_path / "result.json") == 1
+    (result,) = json.loads((tmp_path / "result.json").read_text())
+    assert not result["identical"]
+    assert result["problems"] == []
+    assert words in result["gaps"][0]
+    shown = capsys.readouterr()
+    assert f"INCOMPLETE: /identifier: {result['gaps'][0]}" in shown.err
+    assert "bit for bit the same" not in shown.out
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ All of it is made from the robot file and its URDF, so that nothing is said twic
 from __future__ import annotations
 
 import copy
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,17 +34,18 @@ from safe_sysid.robot.urdf import UrdfChain, read_urdf
 __all__ = [
     "Arm",
     "controllers",
-    "expand_xacro",
+    "gazebo_description",
     "gazebo_differences",
     "gazebo_world",
     "load_arm",
     "plain_urdf",
     "robot_description",
     "rviz_picture",
-    "xacro_arguments",
 ]
 
 WORLD = "world"
+#: Names that xacro takes for texts and nothing else: no $, no quotes, no spaces.
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]*")
 #: Names of the ros2_control controllers that the launch files start or expect.
 BROADCASTER, EFFORT = "joint_state_broadcaster", "effort_controller"
 
@@ -169,10 +171,7 @@ def robot_description(arm: Arm) -> str:
     robot = plain_urdf(arm)
     if arm.chain.root == WORLD:
         return ET.tostring(robot, encoding="unicode")
-    if WORLD in arm.chain.link_joint:
-        raise ConfigError(
-            str(arm.urdf), "link", WORLD, f"no link of this name but the root: the root is {arm.chain.root}"
-        )
+    _refuse_other_world(arm)
     xyz, rpy = arm.mounting
     joint = ET.Element("joint", {"name": f"{WORLD}_to_{arm.chain.root}", "type": "fixed"})
     ET.SubElement(joint, "parent", {"link": WORLD})
@@ -183,41 +182,56 @@ def robot_description(arm: Arm) -> str:
     return ET.tostring(robot, encoding="unicode")
 
 
-def xacro_arguments(
-    arm: Arm, urdf: Path, controllers_file: Path, namespace: str = "", start: Sequence[float] | None = None
-) -> dict[str, str]:
-    """Arguments of ``urdf/gazebo.urdf.xacro``.
+def _refuse_other_world(arm: Arm) -> None:
+    if arm.chain.root != WORLD and WORLD in arm.chain.link_joint:
+        raise ConfigError(
+            str(arm.urdf), "link", WORLD, f"no link of this name but the root: the root is {arm.chain.root}"
+        )
+
+
+def gazebo_description(arm: Arm, controllers_file: Path, namespace: str = "") -> str:
+    """URDF text for Gazebo: the plain URDF, and what ``urdf/gazebo.urdf.xacro`` adds to it.
+
+    The URDF does not go through xacro, which would evaluate what its names say.
 
     Args:
-        arm: the arm.
-        urdf: where :func:`plain_urdf` was written.
+        arm: the arm; its joints start at the robot file's home.
         controllers_file: where :func:`controllers` was written.
         namespace: of the controller manager.
-        start: position of the joints, rad or m; None: the robot file's home.
+
+    Raises:
+        ConfigError: a name that ros2_control, or xacro, would not take for a name; another link called ``world``.
+        SafeSysIdError: xacro is not there, or does not like what it is given.
     """
+    _refuse_other_world(arm)
+    expected = "letters, digits, _, -, . and / only: xacro evaluates $ and quotes, and spaces part names"
+    names = [("joint", name) for name in arm.joint_names]
+    for key, name in (*names, ("root link", arm.chain.root), ("namespace", namespace)):
+        if not _PLAIN.fullmatch(name):
+            raise ConfigError(str(arm.urdf), key, name, expected)
+    robot = ET.fromstring(_expand_xacro(_xacro_arguments(arm, controllers_file, namespace)))
+    if arm.chain.root == WORLD:  # nothing to fasten
+        for added in [child for child in robot if child.tag in ("link", "joint")]:
+            robot.remove(added)
+    robot.extend(plain_urdf(arm, declared=True))
+    return ET.tostring(robot, encoding="unicode")
+
+
+def _xacro_arguments(arm: Arm, controllers_file: Path, namespace: str) -> dict[str, str]:
     xyz, rpy = arm.mounting
     return {
         "name": arm.settings.name,
-        "urdf": str(urdf),
         "root": arm.chain.root,
         "xyz": _text(xyz),
         "rpy": _text(rpy),
         "joints": " ".join(arm.joint_names),
-        "start": _text(arm.settings.home if start is None else start),
+        "start": _text(arm.settings.home),
         "controllers": str(controllers_file),
         "namespace": namespace,
     }
 
 
-def expand_xacro(arguments: Mapping[str, str]) -> str:
-    """URDF text for Gazebo: ``urdf/gazebo.urdf.xacro`` expanded.
-
-    Args:
-        arguments: of :func:`xacro_arguments`.
-
-    Raises:
-        SafeSysIdError: xacro is not there, or does not like what it is given.
-    """
+def _expand_xacro(arguments: Mapping[str, str]) -> str:
     try:
         import xacro
     except ImportError as error:
@@ -256,9 +270,12 @@ def controllers(joint_names: Sequence[str], rate: float) -> dict[str, Any]:
 def gazebo_differences(arm: Arm) -> list[str]:
     """What the robot file declares and Gazebo's arm does not have: bounds and tracking are proved for the declared arm.
 
-    SDF has no rotor inertia and no constant offset of a joint's torque.
+    SDF has no rotor inertia and no constant offset of a joint's torque, and the effort that gz_ros2_control publishes
+    is what the link feels.
     """
     found = []
+    if (source := arm.settings.measurement.torque_source) != "link":
+        found.append(f"measurement.torque_source {source}, in Gazebo link")
     for name, joint in arm.settings.joints.items():
         unit = "kg" if name in _prismatic(arm.chain) else "kg m^2"
         relative, floor = arm.settings.uncertainty.relative, arm.settings.uncertainty.floor

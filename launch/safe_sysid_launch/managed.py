@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from launch import Event, LaunchContext, LaunchDescriptionEntity
-from launch.actions import SetEnvironmentVariable, Shutdown
+from launch.actions import ExecuteProcess, LogInfo, SetEnvironmentVariable, Shutdown
 from launch_ros.actions import LifecycleNode, Node
 from launch_ros.parameter_descriptions import ParameterValue
 from safe_sysid_launch.arguments import boolean, full_name, installed, run_directory, seconds, text
 from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
+from safe_sysid_launch.declarations import declared_arm
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.resources import resource_path
 
 __all__ = [
     "MANAGED",
+    "arm_of",
+    "command_guard",
     "environment",
     "managed_nodes",
     "node",
@@ -62,6 +67,48 @@ def environment(lockstep: bool) -> list[SetEnvironmentVariable]:
     return [SetEnvironmentVariable(key, value) for key, value in values.items()]
 
 
+def arm_of(context: LaunchContext) -> Arm:
+    """The arm as the nodes will have it, by the arguments ``robot``, ``params_file`` and ``namespace``."""
+    return declared_arm(text(context, "robot"), text(context, "params_file"), text(context, "namespace"))
+
+
+def command_guard(context: LaunchContext, arm: Arm, topic: str, controller: str) -> list[Any]:
+    """A program that deactivates the effort controller when commands cease, where ros2_control is installed.
+
+    Args:
+        context: of the launch.
+        arm: declares the time without commands.
+        topic: of the commands.
+        controller: that takes them.
+    """
+    if importlib.util.find_spec("controller_manager_msgs") is None:
+        return [
+            LogInfo(
+                msg=f"controller_manager_msgs is not installed: nobody deactivates {controller} when commands cease"
+            )
+        ]
+    namespace = text(context, "namespace")
+    name = full_name(namespace, "command_guard")
+    words = [
+        *("--topic", topic, "--controller", controller, "--manager", text(context, "controller_manager")),
+        *("--silence", str(arm.settings.driver.command_timeout_s or 0.0)),
+        *("--ros-args", "-r", f"__ns:={name.rpartition('/')[0] or '/'}"),
+    ]
+    program = Path(__file__).with_name("command_guard.py")
+    return [
+        ExecuteProcess(
+            cmd=[sys.executable, str(program), *words],
+            name="command_guard",
+            output="screen",
+            on_exit=lambda _, context: (
+                None
+                if context.is_shutdown
+                else [LogInfo(msg=f"{name} ended: nobody deactivates {controller} when commands cease")]
+            ),
+        )
+    ]
+
+
 def node(
     context: LaunchContext,
     name: str,
@@ -70,6 +117,7 @@ def node(
     parameters: dict[str, Any] | None = None,
     remappings: Sequence[tuple[str, str]] = (),
     executable: str | None = None,
+    enforced: Mapping[str, Any] | None = None,
 ) -> Node:
     """One of this package's nodes; when it ends, all do.
 
@@ -80,6 +128,7 @@ def node(
         parameters: besides those that all nodes have.
         remappings: of topics.
         executable: where it is not called as the node.
+        enforced: parameters that go before the parameter file's, too.
     """
     namespace, directory, file = (
         text(context, "namespace"),
@@ -98,13 +147,18 @@ def node(
     if lockstep and namespace.strip("/"):
         remappings = [*remappings, ("/clock", "clock")]  # each arm has its own time
     logger = full_name(namespace, name).strip("/").replace("/", ".")
+    # Texts stay texts: launch would take "null" for none.
+    last = {
+        key: ParameterValue(value, value_type=str) if isinstance(value, str) else value
+        for key, value in (enforced or {}).items()
+    }
     kind = LifecycleNode if name in MANAGED else Node
     return kind(
         package="safe_sysid",
         executable=executable or f"{name}_node",
         name=name,
         namespace=namespace,
-        parameters=[common, *([file] if file else [])],
+        parameters=[common, *([file] if file else []), *([last] if last else [])],
         remappings=list(remappings),
         ros_arguments=["--log-level", f"{logger}:={text(context, 'log_level')}"],
         output="screen",
@@ -128,6 +182,7 @@ def managed_nodes(
     remappings: Sequence[tuple[str, str]] = (),
     parameters: dict[str, dict[str, Any]] | None = None,
     then: Sequence[LaunchDescriptionEntity] = (),
+    enforced: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """The three managed nodes, and their transitions as the arguments ``activate`` and ``patience`` say.
 
@@ -137,6 +192,7 @@ def managed_nodes(
         remappings: of topics.
         parameters: of one node, by its name.
         then: started when all are inactive.
+        enforced: parameters of all that go before the parameter file's, too.
     """
     nodes = [
         node(
@@ -145,6 +201,7 @@ def managed_nodes(
             lockstep=lockstep,
             parameters=(parameters or {}).get(name),
             remappings=remappings,
+            enforced=enforced,
         )
         for name in MANAGED
     ]

@@ -21,10 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     task = parser.add_argument_group("task")
     task.add_argument(
         "--payload",
-        default="8lb",
+        default="auto",
         metavar='NAME|URDF|"NUMBERS"',
         help="4lb to 8lb, none, a URDF file, or ten numbers m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz: centre in the tool "
-        "flange frame, inertia about that centre, same axes (default: %(default)s)",
+        "flange frame, inertia about that centre, same axes; auto: the heaviest dumbbell that the robot's prior holds, "
+        "else a ball in the middle of it (default: auto, 8lb for kinova_gen3)",
     )
     task.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
     task.add_argument(
@@ -96,9 +97,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run it; the first line comes before anything heavy is imported."""
     mode = "lock-step" if options.lockstep else "real time"
+    grips = "what suits it" if options.payload == "auto" else repr(options.payload)
     if not options.quiet:
         print(
-            f"safe-sysid demo: {options.robot} grips {options.payload!r} in scene {options.scene}; "
+            f"safe-sysid demo: {options.robot} grips {grips} in scene {options.scene}; "
             f"{options.noise if options.noise != 'none' else 'no'} noise, seed {options.seed}, {mode}",
             flush=True,
         )

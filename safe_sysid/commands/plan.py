@@ -92,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--payload",
         metavar="SPEC",
-        help="in the simulated hand: 4lb to 8lb, none, a URDF file (default: 8lb)",
+        help="in the simulated hand: as of `safe-sysid demo` (default: auto)",
     )
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-plan-<scene>)")
@@ -219,7 +219,7 @@ def _simulate(motion: Motion, box: ParameterBox, options: argparse.Namespace, sa
         return
     chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
     known = None if options.bounds is None else box
-    drive(motion, known, options.payload or "8lb", options.excite or 0, chosen, options.seed, say)
+    drive(motion, known, options.payload or "auto", options.excite or 0, chosen, options.seed, say)
 
 
 def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:

@@ -16,8 +16,8 @@ DESCRIPTION = """Reads a bag that recorder_node (or `ros2 bag record`) made of a
 the identifier's journal says, and compares: every piece of samples, every update and every message on `bounds` must
 come out again bit for bit. Robot and settings come from the identifier's `configuration` in the bag.
 
-Exit status: 0 bit for bit the same; 1 something differs (said what); 2 a bag, file or option cannot be used; 130
-interrupted.
+Exit status: 0 bit for bit the same; 1 something differs, or the bag is incomplete (said what); 2 a bag, file or option
+cannot be used; 130 interrupted.
 
 examples:
   safe-sysid replay runs/20260504-101500-8lb-0/bag

@@ -8,32 +8,71 @@ the effort, the pose. What they cannot show is declared: see docs/arms/.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.checks import check_static_gravity, why_not_rate
+from safe_sysid.control.checks import check_static_gravity, signs_confirmed, why_not_rate
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.start_checks import judge_rest
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["ActivationChecks"]
+__all__ = ["ActivationChecks", "Judgement"]
 
 FloatArray = NDArray[np.float64]
 
 #: So long measurements must have come without a gap, s; what is older than the second is forgotten.
 _NEEDED, _KEPT = 0.2, 0.5
-#: Slower or faster than declared by more than this share: another rate.
-_RATE = 0.05
-#: Delay of the faster measurements: what way and clocks add to all of them. What a busy machine adds to some is judged
-#: while running, command by command ("Late commands" in docs/guarantees.md).
+#: Slower or faster than declared by more than this share: another rate. A larger share missing: too many lost.
+_RATE, _LOST = 0.05, 0.1
+#: Delay of the faster measurements: what way and clocks add to all of them.
 _TYPICAL = 0.25
+#: What may be later is a rare exception; what is later than declared is judged while running, command by command
+#: ("Late commands" in docs/guarantees.md), as long as there is anything to judge.
+_HIGH, _FEW = 0.95, "5 %"
 _ROUND = 1e-9  # rad and rad/s, what messages and unwrapping may round
+#: So far may drives let a pose sag between its judgement and the take-over, rad or m, beyond the measurement errors.
+_SAG = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What was found out about a pose, which takes long, for a take-over that comes a little later.
+
+    Attributes:
+        q: (n,) measured, that was judged, rad; None: there was no measurement.
+        reasons: why control may not begin there.
+    """
+
+    q: FloatArray | None
+    reasons: tuple[str, ...]
+
+    def why_not(self, model: RobotModel, q: FloatArray) -> list[str]:
+        """Why control may not begin at a pose: the judged one's reasons, or that this is another pose.
+
+        Args:
+            model: of the arm.
+            q: (n,) measured at the take-over, continuous joints on any branch, rad.
+        """
+        if self.reasons or self.q is None:
+            return list(self.reasons) or ["no pose was judged: expected a measurement"]
+        off = np.asarray(q, float) - self.q
+        off -= 2.0 * np.pi * np.where(model.continuous, np.round(off / (2.0 * np.pi)), 0.0)
+        allowed = 2.0 * per_joint(model.settings.measurement.position_error, model.n) + _SAG + _ROUND
+        return [
+            f"{model.joint_names[j]} is {off[j]:.3g} {model.position_units[j]} off the pose that was judged: expected "
+            f"at most {allowed[j]:.3g} (twice measurement.position_error and {_SAG:g} that drives may sag)"
+            for j in np.flatnonzero(~(np.abs(off) <= allowed))
+        ]
 
 
 class ActivationChecks:
     """Remembers the last half second of measurements; :meth:`reasons` says why control may not begin.
+
+    :meth:`warnings` says what does not speak against it, and that people should know.
 
     In real time all of it is judged. In lock-step, in simulation, stamps are not wall time and there is no driver: one
     measurement is enough, and only what a start needs is judged.
@@ -45,6 +84,7 @@ class ActivationChecks:
         gains: ControllerGains,
         start_check: Callable[[FloatArray], list[str]] | None,
         lockstep: bool,
+        simulated: bool = False,
     ) -> None:
         """No measurement yet.
 
@@ -53,16 +93,19 @@ class ActivationChecks:
             gains: of its controller.
             start_check: reasons why a pose (n,) rad may not be held, as ``planning.certificate.start_check`` gives
                 them; None: not judged.
-            lockstep: whether time is the simulation's.
+            lockstep: whether the simulation waits for commands.
+            simulated: whether stamps are a simulation's, which goes on by itself: such an arm may repeat its numbers.
         """
         self.model, self.gains, self.lockstep = model, gains, lockstep
         self._start_check, n = start_check, model.n
+        self._may_repeat = simulated or model.settings.driver.may_repeat
         kept = 2 if lockstep else max(round(_KEPT * model.settings.measurement.rate_hz), 4)
         self._stamps, self._delays = np.zeros(kept, np.int64), np.zeros(kept)
         self._q, self._qd, self._effort = np.zeros((kept, n)), np.zeros((kept, n)), np.zeros((kept, n))
         self._count = 0
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
         self._noise = np.array(np.broadcast_to(noise, (n,)))
+        self._covered = max(gains.longest_covered_gap(self._noise), gains.assumptions.hold_max)
 
     def forget(self) -> None:
         """Begin again: measurements of another session, or before a clock was set."""
@@ -88,6 +131,20 @@ class ActivationChecks:
         self._effort[k] = np.nan if effort is None else effort
         self._count += 1
 
+    def snapshot(self) -> ActivationChecks:
+        """The same measurements, to be judged while others go on coming to this one."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(other, name, value.copy())
+        return other
+
+    def judge(self) -> Judgement:
+        """:meth:`reasons`, and the pose that they are about."""
+        if not self._count:
+            return Judgement(None, tuple(self.reasons()))
+        return Judgement(self._q[(self._count - 1) % self._stamps.size].copy(), tuple(self.reasons()))
+
     def reasons(self) -> list[str]:
         """Why control may not begin with the last measurement, in words; empty if it may."""
         if not self._count:
@@ -96,7 +153,9 @@ class ActivationChecks:
         q, qd, effort = self._q[rows[-1]], self._qd[rows[-1]], self._effort[rows[-1]]
         if not (np.isfinite(q).all() and np.isfinite(qd).all()):
             return ["measurement is not finite"]
-        reasons = [] if self.lockstep else [*self._driver(), *self._times(rows), *self._errors(rows)]
+        reasons: list[str] = []
+        if not self.lockstep:
+            reasons += [*self._driver(), *self._times(rows), *self._frozen(rows), *self._errors(rows)]
         reasons += [reason] if (reason := why_not_rate(self.model)) else []
         at_rest, _ = judge_rest(self.model, self.gains, self._noise, q, qd)
         reasons += at_rest
@@ -105,6 +164,23 @@ class ActivationChecks:
         if self._start_check is not None and not at_rest:
             reasons += self._start_check(q)
         return reasons
+
+    def warnings(self) -> list[str]:
+        """What is worse than declared, or was not seen, where :meth:`reasons` has none; in lock-step nothing."""
+        if self.lockstep or self._count < 2:
+            return []
+        rows, names = self._rows(), self.model.joint_names
+        found = self._late(rows)
+        q, qd, effort = self._q[rows[-1]], self._qd[rows[-1]], self._effort[rows[-1]]
+        if self.model.settings.controller.gravity_check:
+            seen = signs_confirmed(self.model, self.model.arm_prior, q, qd, effort)
+            if not seen.all():
+                unseen = ", ".join(names[j] for j in np.flatnonzero(~seen))
+                found.append(
+                    f"the sign of the effort of {unseen} is not confirmed: gravity loads too little of it at this "
+                    "pose, the opposite would be explained as well"
+                )
+        return found
 
     # -- the parts ----------------------------------------------------------------------------------------------
 
@@ -132,21 +208,22 @@ class ActivationChecks:
     def _times(self, rows: NDArray[np.intp]) -> list[str]:
         """Rate, gaps and delay."""
         measurement, timing = self.model.settings.measurement, self.model.settings.timing
-        stamps, delays = self._stamps[rows], self._delays[rows]
-        periods = 1e-9 * np.diff(stamps)
-        # Only what came without a gap up to now counts.
-        gaps = np.flatnonzero(periods > measurement.max_age_s)
-        begin = int(gaps[-1]) + 1 if gaps.size else 0
-        span = 1e-9 * float(stamps[-1] - stamps[begin])
+        periods, delays, ages, gap = self._ages(rows)
+        span = float(np.sum(periods))
         if span < _NEEDED:
-            gap = f", a gap of {periods[gaps[-1]]:.3f} s before" if gaps.size else ""
-            return [f"measurements for {span:.3f} s only{gap}: expected {_NEEDED:g} s of them without a gap"]
+            before = f", a gap of {gap:.3f} s before" if gap else ""
+            return [f"measurements for {span:.3f} s only{before}: expected {_NEEDED:g} s without a gap"]
         reasons = []
-        period, delay = float(np.median(periods[begin:])), float(np.quantile(delays[begin:], _TYPICAL))
+        period, delay = float(np.median(periods)), float(np.quantile(delays, _TYPICAL))
         if abs(period - 1.0 / measurement.rate_hz) > _RATE / measurement.rate_hz:
             reasons.append(
                 f"measurements come every {1e3 * period:.3f} ms ({1.0 / max(period, 1e-9):.0f} Hz): expected "
                 f"measurement.rate_hz = {measurement.rate_hz:g} Hz"
+            )
+        elif (lost := 1.0 - periods.size / (span * measurement.rate_hz)) > _LOST:
+            reasons.append(
+                f"{100.0 * lost:.0f} % of measurements are missing in {span:.3f} s: expected at most {100 * _LOST:g} % "
+                f"of measurement.rate_hz = {measurement.rate_hz:g} Hz"
             )
         if period + max(delay, 0.0) > timing.hold_max_s:
             reasons.append(
@@ -158,12 +235,62 @@ class ActivationChecks:
                 f"measurements come {1e3 * delay:.3f} ms after their stamp: expected at most timing.delay_max_s "
                 f"= {1e3 * timing.delay_max_s:g} ms, computing included (are all clocks the same?)"
             )
+        elif (late := float(np.quantile(delays, _HIGH))) > timing.hold_max_s:
+            reasons.append(
+                f"{_FEW} of measurements come {1e3 * late:.3f} ms or more after their stamp: expected at most "
+                f"timing.hold_max_s = {1e3 * timing.hold_max_s:g} ms, beyond which a command is old before it acts"
+            )
+        if (oldest := float(np.quantile(ages, _HIGH))) > self._covered:
+            reasons.append(
+                f"{_FEW} of commands would be in force for {1e3 * oldest:.3f} ms or more (period and delay): expected "
+                f"at most {1e3 * self._covered:.3g} ms, the longest that is covered of an arm at rest"
+            )
         if delay < -measurement.stamp_error_s:
             reasons.append(
                 f"measurements come {-1e3 * delay:.3f} ms before their stamp: expected clocks that agree to "
                 f"measurement.stamp_error_s = {measurement.stamp_error_s:g} s"
             )
         return reasons
+
+    def _ages(self, rows: NDArray[np.intp]) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+        """Of what came without a gap up to now: periods, delays and ages of commands; and the gap before, all in s.
+
+        A measurement's command is in force until the next one's: for a period and the next delay, at least.
+        """
+        periods = 1e-9 * np.diff(self._stamps[rows])
+        gaps = np.flatnonzero(periods > self.model.settings.measurement.max_age_s)
+        begin = int(gaps[-1]) + 1 if gaps.size else 0
+        delays = self._delays[rows][begin:]
+        gap = float(periods[gaps[-1]]) if gaps.size else 0.0
+        return periods[begin:], delays, periods[begin:] + np.maximum(delays[1:], 0.0), gap
+
+    def _late(self, rows: NDArray[np.intp]) -> list[str]:
+        """Late as run time will judge it, measurement by measurement."""
+        timing = self.model.settings.timing
+        _, delays, ages, _ = self._ages(rows)
+        late, oldest = float(np.quantile(delays, _HIGH)), float(np.quantile(ages, _HIGH))
+        if late <= timing.delay_max_s and oldest <= timing.hold_max_s:
+            return []
+        share = np.mean((delays[1:] > timing.delay_max_s) | (ages > timing.hold_max_s))
+        return [
+            f"{100 * share:.0f} % of measurements come later than declared, {_FEW} of all {1e3 * late:.3f} ms or more "
+            f"after their stamp, and {1e3 * oldest:.3f} ms or more after that of the one before: expected at most "
+            f"timing.delay_max_s = {1e3 * timing.delay_max_s:g} ms and timing.hold_max_s = "
+            f"{1e3 * timing.hold_max_s:g} ms; there the tracking bound is proved while the arm is quiet enough (see "
+            "the count of commands late, not covered)"
+        ]
+
+    def _frozen(self, rows: NDArray[np.intp]) -> list[str]:
+        """A sensor that lives differs from itself by its last bits sooner or later."""
+        if self._may_repeat:
+            return []
+        if any(np.any(values[rows] != values[rows[0]]) for values in (self._q, self._qd, self._effort)):
+            return []
+        return [
+            f"positions, velocities and efforts of all joints are the same numbers in {rows.size} measurements: "
+            "expected a sensor's last bits to change (a driver that repeats its last reading?); "
+            "driver.may_repeat: true says that they need not"
+        ]
 
     def _errors(self, rows: NDArray[np.intp]) -> list[str]:
         """Velocities against differences of positions: a contradiction to the declared errors, for any motion.
@@ -191,10 +318,11 @@ class ActivationChecks:
             slack = 2.0 * position[j] / duration + 0.5 * bend[j] * duration + _ROUND
             excess = np.abs(qd[:-lag, j] - mean) - slack
             if (worst := float(np.max(excess, initial=-np.inf))) > declared[j]:
+                unit = model.position_units[j]
                 reasons.append(
                     f"{names[j]}: measured velocity is off the differences of positions by at least {worst:.3g} "
-                    f"rad/s: expected at most measurement.velocity_error = {declared[j]:g} rad/s, which gains and "
-                    "proofs rest on"
+                    f"{unit}/s: expected at most measurement.velocity_error = {declared[j]:g} {unit}/s, which gains "
+                    "and proofs rest on"
                 )
         if settings.driver.wraps_continuous:
             beyond = model.continuous & (np.abs(self._q[rows]).max(axis=0) > np.pi + _ROUND)
@@ -206,7 +334,15 @@ class ActivationChecks:
 
     def _gravity(self, q: FloatArray, qd: FloatArray, effort: FloatArray) -> list[str]:
         if np.isfinite(effort).all():
-            return check_static_gravity(self.model, self.model.arm_prior, q, qd, effort)
+            box = self.model.arm_prior
+            reasons = check_static_gravity(self.model, box, q, qd, effort)
+            if reasons or self.lockstep or signs_confirmed(self.model, box, q, qd, effort).any():
+                return reasons
+            return [
+                "efforts agree with gravity at this pose, and would if they were zero or all of the opposite sign: "
+                "expected a pose where gravity loads joints; move the arm there (an arm that gravity never loads: "
+                "controller.gravity_check: false)"
+            ]
         if self.lockstep:
             return []
         return [

@@ -18,7 +18,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import torque_regressor
 
-__all__ = ["check_static_gravity", "static_effort_range", "why_not_rate"]
+__all__ = ["check_static_gravity", "signs_confirmed", "static_effort_range", "why_not_rate"]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1e-9
@@ -113,12 +113,30 @@ def check_static_gravity(
     if not bad.any():
         return []
     reasons = [
-        f"{model.joint_names[j]}: effort {effort[j]:.4g} N m at rest, expected within "
+        f"{model.joint_names[j]}: effort {effort[j]:.4g} {model.torque_units[j]} at rest, expected within "
         f"[{lower[j]:.4g}, {upper[j]:.4g}] for the parameters in box {box.identity}"
         for j in np.flatnonzero(bad)
     ]
     found = _explanations(model, box, q, qd, effort, bad)
     return [*reasons, "this would be explained by " + ", or ".join(found)] if found else reasons
+
+
+def signs_confirmed(
+    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray
+) -> NDArray[np.bool_]:
+    """(n,) whether the effort at rest could not as well be the opposite: no parameters in the box explain ``-effort``.
+
+    An effort of zero is its own opposite: where zero may be, a sensor that gives nothing else is not confirmed either.
+
+    Args:
+        model: of the arm.
+        box: that holds the parameters.
+        q: (n,) measured, rad or m.
+        qd: (n,) measured, rad/s or m/s.
+        effort: (n,) measured and explained by the box, N m or N.
+    """
+    lower, upper = static_effort_range(model, box, q, qd)
+    return np.asarray((-effort < lower) | (-effort > upper))
 
 
 def _explanations(
@@ -153,7 +171,7 @@ def _explanations(
         sides = ("motor", "command") if source == "motor" else ("link",)
         if declared not in sides and fits(effort, static_effort_range(model, box, q, qd, source)):
             found.append(f"measurement.torque_source: {source} (declared is {declared})")
-    if fits(effort, static_effort_range(model, box, np.deg2rad(q), qd)):
+    if fits(effort, static_effort_range(model, box, np.where(model.sliding, q, np.deg2rad(q)), qd)):
         found.append("positions in degrees")
     kin = model.kinematics
     turned = replace(model, kinematics=kin._replace(gravity=-kin.gravity))
@@ -174,7 +192,8 @@ def why_not_rate(model: RobotModel) -> str:
     if (rate >= least * (1.0 - 1e-9)).all():
         return ""
     j = int(np.argmin(rate / least))
+    name, unit = model.joint_names[j], model.torque_units[j]
     return (
-        f"controller.torque_rate is {rate[j]:g} N m/s for {model.joint_names[j]}: expected at least {least[j]:g}, "
-        f"its torque limit of {model.limits.torque[j]:g} N m within the {TAKE_OVER:g} s of a take-over"
+        f"controller.torque_rate is {rate[j]:g} {unit}/s for {name}: expected at least {least[j]:g}, "
+        f"its torque limit of {model.limits.torque[j]:g} {unit} within the {TAKE_OVER:g} s of a take-over"
     )

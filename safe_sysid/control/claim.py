@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.robust import RobustLaw
@@ -87,6 +88,14 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
         q: (n,) held, rad.
     """
     n, a, reach = model.n, gains.assumptions, gains.e_bound + gains.assumptions.position_error
+    # The bounds of the dynamics are those within the travel: the arm must be in it, and the state that the law takes.
+    far = gains.e_bound + law_offset(gains)
+    for j in np.flatnonzero(model.sliding & ~_within(q - far, q + far, model.kinematics.travel)):
+        low, high = model.kinematics.travel[j]
+        return (
+            f"{model.joint_names[j]} is held at {q[j]:.4f} m and the control law may take a position {far[j]:.4g} m "
+            f"away: expected it within the travel [{low:.4f}, {high:.4f}] m that bounds of the dynamics rest on"
+        )
     spare = a.inertia_upper - box.upper[12 * n : 13 * n]
     share = np.inf
     if np.all(spare > 0.0):
@@ -99,3 +108,7 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
     if floor >= 1.0:
         return ""
     return f"inertia may be below controller.inertia_lower at this pose ({floor:.3g} of it)"
+
+
+def _within(lower: FloatArray, upper: FloatArray, travel: FloatArray) -> NDArray[np.bool_]:
+    return (lower >= travel[:, 0]) & (upper <= travel[:, 1])

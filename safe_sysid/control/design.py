@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of, torque_of
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
@@ -14,7 +14,9 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["STIFFEST", "check_acceleration", "design_gains", "gains_for_motion"]
+__all__ = ["STIFFEST", "check_acceleration", "design_gains", "gains_for_motion", "law_offset"]
+
+FloatArray = NDArray[np.float64]
 
 #: The stiffest gains that a search considers, 1/s: K_r and kappa. No theorem's bound: that of a rigid arm would have
 #: them far higher, a real one's joints and gears bend (their first resonances are at some 10 Hz).
@@ -95,8 +97,7 @@ def _check_travel(model: RobotModel, gains: ControllerGains) -> None:
 
     Plans keep the true positions of prismatic joints within their limits; the law works at what is measured, ahead.
     """
-    a, limits, travel = gains.assumptions, model.limits, model.kinematics.travel
-    off = a.position_error + gains.lead * (a.velocity + a.velocity_error)
+    limits, travel, off = model.limits, model.kinematics.travel, law_offset(gains)
     for j in np.flatnonzero(model.sliding):
         room = min(limits.position_lower[j] - travel[j, 0], travel[j, 1] - limits.position_upper[j])
         if not off[j] <= room:
@@ -104,6 +105,16 @@ def _check_travel(model: RobotModel, gains: ControllerGains) -> None:
                 f"{model.joint_names[j]}: the control law may take a position {off[j]:.4g} m beyond the limits: "
                 f"expected at most {room:.4g} m, a share of the range; widen it, or lower measurement.position_error"
             )
+
+
+def law_offset(gains: ControllerGains) -> FloatArray:
+    """(n,) how far the position that the law takes may be off the true one, m or rad: measured, and ahead by the lead.
+
+    Args:
+        gains: of the controller.
+    """
+    a = gains.assumptions
+    return np.asarray(a.position_error + gains.lead * (a.velocity + a.velocity_error))
 
 
 def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:

@@ -16,7 +16,7 @@ from safe_sysid.robot.model import RobotModel
 __all__ = ["MeasurementWatch", "Verdict"]
 
 FloatArray = NDArray[np.float64]
-_ROUND = 1e-9  # rad and rad/s: what unwrapping and messages may round
+_ROUND = 1e-9  # rad and rad/s, or m and m/s: what unwrapping and messages may round
 
 
 class Verdict(Enum):
@@ -34,7 +34,7 @@ class MeasurementWatch:
     Attributes:
         stamp: of the last good one, s; -inf before the first.
         elapsed: from the last but one to the last, s.
-        q: (n,) of the last good one, unwrapped, rad.
+        q: (n,) of the last good one, unwrapped, rad or m.
         reason: why the last one was not good.
     """
 
@@ -42,6 +42,7 @@ class MeasurementWatch:
         """Nothing is known yet; what is declared comes from the model's settings."""
         measurement, n = model.settings.measurement, model.n
         self._names, self._continuous = model.joint_names, model.continuous
+        self._units = model.position_units
         self._max_age = measurement.max_age_s
         self._position = 2.0 * per_joint(measurement.position_error, n) + _ROUND
         self._rate = model.limits.velocity
@@ -81,14 +82,15 @@ class MeasurementWatch:
         if (np.abs(moved) > self._rate * elapsed + self._position).any():
             j = int(np.argmax(np.abs(moved) - self._rate * elapsed - self._position))
             self.reason = (
-                f"measured position of {self._names[j]} jumped by {moved[j]:.3g} rad in {elapsed:.4f} s: "
-                f"its velocity limit is {self._rate[j]:g} rad/s"
+                f"measured position of {self._names[j]} jumped by {moved[j]:.3g} {self._units[j]} in {elapsed:.4f} s: "
+                f"its velocity limit is {self._rate[j]:g} {self._units[j]}/s"
             )
             return Verdict.BAD
         if (np.abs(qd) > self._velocity).any():
             j = int(np.argmax(np.abs(qd) - self._velocity))
             self.reason = (
-                f"measured velocity of {self._names[j]} is {qd[j]:.3g} rad/s: its limit is {self._rate[j]:g}"
+                f"measured velocity of {self._names[j]} is {qd[j]:.3g} {self._units[j]}/s: "
+                f"its limit is {self._rate[j]:g}"
             )
             return Verdict.BAD
         self.stamp, self.elapsed, self.q = stamp, elapsed, q

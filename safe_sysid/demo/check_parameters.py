@@ -12,7 +12,7 @@ from safe_sysid.robot.overrides import SETTINGS, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.schema import Parameter, Schema, load_schema
 
-__all__ = ["check_parameters", "is_parameter_file"]
+__all__ = ["check_parameters", "given_to_nodes", "is_parameter_file"]
 
 _SECTION = "ros__parameters"
 #: Nodes that must agree about the arm.
@@ -68,6 +68,19 @@ def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> lis
         for given in arms.values():
             reasons.extend(_judge_arm(given["controller"] or given["planner"], say))
     return reasons
+
+
+def given_to_nodes(data: Mapping[str, Any], namespace: str = "") -> dict[str, dict[str, Any]]:
+    """Parameters by kind of node and dotted name, as a file gives them in a namespace; nothing is judged.
+
+    Args:
+        data: what the file holds.
+        namespace: of the nodes, without slashes around it.
+    """
+    nodes = [
+        (name, dict(_flat("", body))) for name, body in _nodes("", data) if isinstance(body, Mapping) and body
+    ]
+    return _given(namespace, nodes)
 
 
 def _namespaces(nodes: Iterable[tuple[str, Any]]) -> list[str]:

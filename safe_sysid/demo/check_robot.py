@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import ControllerGains, design_gains
-from safe_sysid.demo.options import start_reasons
+from safe_sysid.demo.options import start_reasons, why_no_plans
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 
@@ -24,7 +25,13 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
         SafeSysIdError: there are no gains for it.
     """
     gains = design_gains(model)
-    say("proved tracking error (rad): " + " ".join(f"{bound:.4f}" for bound in gains.e_bound))
+    units = [f" {unit}" if model.sliding.any() else "" for unit in model.position_units]
+    bounds = (f"{bound:.4f}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))
+    where = "" if model.sliding.any() else " (rad)"
+    say(f"proved tracking error{where}: " + " ".join(bounds))
+    if told := why_no_plans(model):
+        say(f"warning: {told}; the start pose was not judged")
+        return [reason] if (reason := why_not_rate(model)) else []
     start = scene.start_for(model)
     reasons = [f"start pose: {reason}" for reason in start_reasons(model, scene, gains, start)]
     if not reasons:

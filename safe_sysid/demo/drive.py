@@ -18,7 +18,7 @@ from safe_sysid.report.planning import Motion
 from safe_sysid.report.summary import VIOLATION_KINDS
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 from safe_sysid.simulation.assembly import build_plant
-from safe_sysid.simulation.payloads import payload_from_spec
+from safe_sysid.simulation.hand import payload_in_hand
 
 __all__ = ["drive"]
 
@@ -37,7 +37,7 @@ def drive(
     Args:
         motion: what to do; gets the steps and what the simulation found.
         box: that is known to hold the truth; None for the prior.
-        payload: in the hand, see :func:`~safe_sysid.simulation.payloads.payload_from_spec`.
+        payload: in the hand, see :func:`~safe_sysid.simulation.hand.payload_in_hand`.
         plans: exciting trajectories before the waypoints; the payload is identified with them.
         options: of the planner.
         seed: of everything random.
@@ -48,7 +48,8 @@ def drive(
         PlanError: the start is refused.
     """
     model = motion.model
-    held = payload_from_spec(payload, grip=model.settings.payload.envelope.center)
+    held = payload_in_hand(model, payload)
+    say(f"the simulated hand holds: {held.name}")
     plant = build_plant(model, held, motion.scene, seed, q0=motion.start)
     known = None if box is None else replace(box, seq=1)
     if known is not None and not known.contains(plant.theta_true):

@@ -71,6 +71,8 @@ def run_demo(options: DemoOptions) -> int:
                 _speaker(options, console), "reading the robot, computing gains, checking the start pose"
             ):
                 setup = prepare(options)
+            if options.payload == "auto":
+                _speaker(options, console)(f"the hand holds: {setup.payload_name}")
             return _run(setup, console)
     except KeyboardInterrupt:
         print("safe-sysid demo: interrupted; all processes have been ended", file=sys.stderr)
@@ -147,10 +149,10 @@ def _oracle(setup: Setup, logs: RunLogs) -> Oracle | None:
     """MuJoCo's distances for the true arm and payload; they share no code with the planner's certificate."""
     if logs.plant is None or not logs.plant.time.size:
         return None
-    from safe_sysid.simulation import Plant, payload_from_spec
+    from safe_sysid.simulation import Plant, payload_in_hand
 
     try:
-        payload = payload_from_spec(setup.options.payload)
+        payload = payload_in_hand(setup.model, setup.options.payload)
         return Plant(setup.model, logs.plant.theta_true, payload, setup.scene, q0=logs.plant.q[0]).clearance
     except SafeSysIdError:
         return None

@@ -28,6 +28,7 @@ MANAGED = ("planner", "identifier", "controller")
 _AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
 _SILENCE = 120.0  # s of wall time without any news: something hangs
+_LISTENS = 20.0  # s for the recorder to find the commands
 _ARMS = {"random": "uniform"}
 
 
@@ -116,6 +117,8 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
             lead(MANAGED, "configure")
             start(NODES[-1:])
             _await_ready(group, progress, deadline)
+            if options.record:
+                _await_recorder(watcher, group, progress)
             for name in MANAGED:
                 lead((name,), "activate", insist=_INSIST)
             clock.startup = time.monotonic() - began
@@ -173,6 +176,17 @@ def _lead(
         if time.monotonic() > end:
             raise RunFailedError(f"time-out: {', '.join(waiting)} asked to {transition} in vain; {told}")
         notice.tell(f"waiting for {', '.join(waiting)} to {transition}")
+
+
+def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress) -> None:
+    """Commands are told once: nobody commands before the recorder listens. A run without it is a run all the same."""
+    end = time.monotonic() + _LISTENS
+    while not watcher.heard_by("effort_command", "recorder"):
+        if time.monotonic() > end:
+            progress.say(f"the recorder does not listen after {_LISTENS:g} s; going on")
+            return
+        watcher.spin(_POLL)
+        group.check()
 
 
 def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> None:

@@ -64,6 +64,12 @@ class Watcher:
         """To lead managed nodes with; spin meanwhile."""
         return Transitions(self._node, names)
 
+    def heard_by(self, topic: str, listener: str) -> bool:
+        """Whether a node called ``listener`` subscribes to ``topic``."""
+        return any(
+            info.node_name == listener for info in self._node.get_subscriptions_info_by_topic(f"/{topic}")
+        )
+
     def close(self) -> None:
         """Leave the network."""
         self._executor.shutdown(timeout_sec=0.5)
@@ -129,4 +135,4 @@ class Watcher:
         if len(message.points) > 1:  # a single one announces when the next plan will begin
             last = message.points[-1].time_from_start
             end = start + last.sec + 1e-9 * last.nanosec
-        self.state.plans.append(PlanSeen(start, end, message.header.frame_id))
+        self.state.plans.append(PlanSeen(start, end, message.header.frame_id.partition(" ")[0]))

@@ -25,7 +25,7 @@ from safe_sysid.identification.certificates.robot_identity import robot_to_json
 from safe_sysid.logs.journal import file_digest
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import config_path
+from safe_sysid.robot.scene import Scene, config_path
 
 __all__ = [
     "Configuration",
@@ -34,6 +34,7 @@ __all__ = [
     "machine",
     "proof_digest",
     "read_configuration",
+    "scene_digest",
 ]
 
 FORMAT = 1
@@ -57,14 +58,17 @@ def settings_of(model: RobotModel) -> dict[str, Any]:
     return {name: _plain(value) for name, value in model.settings}
 
 
-def proof_digest(model: RobotModel, lockstep: bool) -> str:
+def proof_digest(model: RobotModel, lockstep: bool, release: str = __version__) -> str:
     """SHA-256 of all that proofs of bounds, tracking and plans rest on: two nodes that differ must not work together.
 
-    Not in it: names and paths of files (what they say is), the home pose, and how long a planner searches.
+    Not in it: names and paths of files (what they say is), the home pose, and how long a planner searches. Nor the
+    controller's gains, which an identifier never computes: they are a function of what is in it, this package's version
+    included. Nor the scene, which bounds do not rest on (:func:`scene_digest`).
 
     Args:
-        model: the arm, overrides applied.
+        model: the arm, overrides applied; its ``controller.law`` is the law in force.
         lockstep: whether the gains are those of a simulation that waits for every command.
+        release: version of this package that proves.
     """
     settings = settings_of(model)
     for path in _FREE:
@@ -79,7 +83,22 @@ def proof_digest(model: RobotModel, lockstep: bool) -> str:
         "allowed_pairs": sorted(sorted(pair) for pair in model.allowed_pairs),
         "settings": settings,
         "lockstep": lockstep,
+        "version": release,
     }
+    return _sha256(content)
+
+
+def scene_digest(scene: Scene) -> str:
+    """SHA-256 of what plans are certified clear of: shapes and places of obstacles, and what they may touch.
+
+    Args:
+        scene: around the arm; its name, start and goal are not in it.
+    """
+    obstacles = {o.name: [_plain(o.points), _plain(o.radius)] for o in scene.obstacles}
+    return _sha256([obstacles, sorted(sorted(pair) for pair in scene.allowed_pairs)])
+
+
+def _sha256(content: object) -> str:
     # Python writes floats so that they are read again bit for bit, infinite ones included.
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -197,7 +216,7 @@ class Configuration:
         model = load_robot(source, **self.settings)
         for what, found in (
             ("urdf_sha256", robot_to_json(model)["urdf_sha256"]),
-            ("proofs_sha256", proof_digest(model, self.lockstep)),
+            ("proofs_sha256", proof_digest(model, self.lockstep, self.version)),
         ):
             if found != self.robot[what]:
                 words = {"urdf_sha256": "its URDF", "proofs_sha256": "what proofs rest on"}[what]

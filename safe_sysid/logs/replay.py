@@ -82,12 +82,13 @@ class Replayer:
         updates: so far.
         problems: what is not as it was, one line each, in the order of the journal; the first thousand.
         differences: how many there were.
+        gaps: what is not in the bag, so that nothing can be said of it, one line each.
         notes: what else there is to say.
         samples: used so far.
         missing: of those that the identifier used, not in the bag.
         published: what a run of this would have published, in order.
         entries: of the journal, done.
-        ended: whether the journal says that the identifier came to its end.
+        ended: whether the journal says that the identifier's last session came to its end.
     """
 
     model: RobotModel
@@ -97,6 +98,7 @@ class Replayer:
     updates: list[ReplayedUpdate] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     differences: int = 0
+    gaps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     samples: int = 0
     missing: int = 0
@@ -113,6 +115,7 @@ class Replayer:
         self._last: JournalEntry | None = None
         self._first_stamp: int | None = None
         self._latest_stamp = 0
+        self._newest = 0  # stamp of the bag's last joint state, ns
         self._utc: datetime | None = None
         self._broken = False
 
@@ -124,6 +127,7 @@ class Replayer:
             values: (L, 3, n) positions, velocities, efforts.
         """
         if len(stamps):
+            self._newest = int(stamps[-1])
             self._stamps = np.concatenate([self._stamps, stamps])
             self._values = np.concatenate([self._values, values])
         self._work(False)
@@ -152,6 +156,15 @@ class Replayer:
             expected = expected[:-1]
         for line in compare_bounds(expected, published):
             self.tell(line)
+        if not self.updates:
+            self.gaps.append("no update is in the journal: nothing was compared")
+        if not self.ended and self._newest > self._latest_stamp:
+            seconds = 1e-9 * (self._newest - self._latest_stamp) if self._latest_stamp else None
+            self.gaps.append(
+                "the journal has no end and joint_states go on "
+                + ("without an entry" if seconds is None else f"for {seconds:.3f} s after its last samples")
+                + ": what the identifier did with them is not in the bag"
+            )
 
     def tell(self, problem: str) -> None:
         """Something is not as it was.
@@ -185,7 +198,7 @@ class Replayer:
         self._utc = entry.utc
         self._last = entry
         if entry.job == "begin":
-            self._broken = False
+            self._broken = self.ended = False
             self._begin(entry)
         elif self._broken or self._session is None:
             return
@@ -196,6 +209,11 @@ class Replayer:
         """Is this the next one? After a gap nothing is right until a session begins anew."""
         last = self._last
         if entry.job == "begin":
+            if last is not None and last.job != "end":
+                self.gaps.append(
+                    f"a session begins after entry {last.number} ({last.job}) of the one before, which has no end: "
+                    "what it did after that is not in the bag (it was killed, or entries are missing)"
+                )
             if entry.number:
                 self.tell(f"journal: entry {entry.number} begins a session: expected number 0")
             return

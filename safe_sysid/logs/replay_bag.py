@@ -46,6 +46,7 @@ class ReplayResult:
         samples: used.
         problems: what is not as it was, one line each, the first thousand; empty: bit for bit the same.
         differences: how many there were.
+        gaps: what the bag does not hold, one line each: of that nothing is known.
         notes: what else there is to say.
     """
 
@@ -57,12 +58,13 @@ class ReplayResult:
     samples: int
     problems: tuple[str, ...]
     differences: int
+    gaps: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
     def identical(self) -> bool:
-        """Whether everything came out again bit for bit."""
-        return not self.problems
+        """Whether everything that the identifier did is in the bag, and came out again bit for bit."""
+        return not self.problems and not self.gaps
 
 
 @contextmanager
@@ -277,8 +279,6 @@ class _Bag:
             notes += [f"not as in the run: {line}" for line in configuration.machine_differences()]
         if not replayer.ended:
             notes.append("the recording ends before the identifier does")
-        if not replayer.updates:
-            notes.append("no update was made in the run")
         return ReplayResult(
             node=self.node,
             robot=replayer.model.name,
@@ -288,5 +288,6 @@ class _Bag:
             samples=replayer.samples,
             problems=tuple(replayer.problems),
             differences=replayer.differences,
+            gaps=tuple(replayer.gaps),
             notes=tuple(notes),
         )

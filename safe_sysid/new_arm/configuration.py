@@ -15,7 +15,7 @@ from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError, ParameterError, SafeSysIdError
 from safe_sysid.new_arm.arm_facts import look_at
-from safe_sysid.new_arm.draft import Draft, check_out, urdf_for
+from safe_sysid.new_arm.draft import Draft, check_name, check_out, urdf_for
 from safe_sysid.new_arm.drives import guess_drives
 from safe_sysid.new_arm.home import never_apart, payload_capacity, propose_home
 from safe_sysid.new_arm.hypotheses import Motion, eigenvalue_bounds, find_hypotheses, load_inertia
@@ -72,19 +72,20 @@ def write_configuration(
         Remarks: what was guessed and should be looked at.
 
     Raises:
-        ConfigError: the output exists, or a name is not one of the URDF's.
+        ConfigError: the output exists, the robot's name cannot be one, or a name is not one of the URDF's.
         ModelError: the URDF or one of its meshes cannot be used.
         ParameterError: no pose to start from, or no gains for any payload.
     """
     out = Path(out)
     check_out(out, overwrite)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", out.stem) if name is None else check_name(name)
     if payload_kg is not None and not payload_kg > 0.0:
         raise ConfigError("--payload-kg", "payload", payload_kg, "a mass > 0 kg")
     facts = look_at(urdf, tool_frame, joints, locked, package_dirs)
     say(f"{len(facts.chain.joints)} joints: " + ", ".join(joint.name for joint in facts.chain.joints))
     remarks = list(facts.remarks)
     draft = Draft(
-        name or re.sub(r"[^A-Za-z0-9_-]+", "_", out.stem),
+        name,
         urdf_for(out, urdf, facts.urdf),
         facts,
         fit_meshes(facts.chain, package_dirs, say),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from safe_sysid.new_arm.shapes import FittedHull
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["Draft", "check_out", "short", "urdf_for"]
+__all__ = ["Draft", "check_name", "check_out", "short", "urdf_for"]
 
 FloatArray = NDArray[np.float64]
 #: Timing that gains are looked for with; a first guess for a 1 kHz interface, to be measured.
@@ -224,7 +225,7 @@ class Draft:
         """
         data = self.data() | {"urdf": str(self.facts.urdf.resolve())}
         with tempfile.TemporaryDirectory(prefix="safe_sysid_") as folder:
-            path = Path(folder) / f"{self.name}.yaml"
+            path = Path(folder) / "robot.yaml"
             path.write_text(yaml.safe_dump(data), encoding="utf-8")
             return load_robot(path)
 
@@ -248,6 +249,20 @@ def urdf_for(out: Path, urdf: str | Path, found: Path) -> str:
     target, start = found.resolve(), out.resolve().parent
     relative = os.path.relpath(target, start)
     return relative if relative.count("..") <= 2 else str(target)
+
+
+def check_name(name: str) -> str:
+    """A robot's name, which programs make names of files and topics of.
+
+    Args:
+        name: as the user gave it.
+
+    Raises:
+        ConfigError: it has characters that such names cannot have.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise ConfigError("--name", "name", name, "letters, digits, _ and - only, at least one")
+    return name
 
 
 def check_out(out: Path, overwrite: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
-from safe_sysid.robot.capsules import cover_mesh
+from safe_sysid.robot.covers import remembered_cover
 from safe_sysid.robot.meshes import mesh_path, read_mesh
 from safe_sysid.robot.obstacles import rotation_from_rpy
 from safe_sysid.robot.packages import is_package_uri, package_file
@@ -80,7 +80,7 @@ def _hulls(
             vertices, triangles, error = read_mesh(path, _three(shape, "scale", 1.0))
         except ModelError as problem:
             raise ModelError(f"{what} has a collision mesh: {problem}") from problem
-        return cover_mesh(vertices, triangles, error)
+        return remembered_cover(vertices, triangles, error)
     if shape.tag == "sphere":
         return [(np.zeros((1, 3)), float(shape.get("radius", "nan")))]
     if shape.tag == "cylinder":

@@ -117,7 +117,9 @@ def _head(t: _Text, data: Mapping[str, Any], told: Mapping[str, str], remarks: S
     t.gap()
     t.put("name")
     t.put("urdf", "beside this file, in ../urdf, absolute, or package://NAME/PATH")
-    t.put("base_link", "root of the URDF; its frame is the world frame, z up")
+    t.put(
+        "base_link", "root of the URDF; its frame is the world frame, unless `mounting` says where it stands"
+    )
     t.put("tool_frame", "tool flange, z out of the arm; payloads are given in this frame")
     t.put("gravity", "m/s^2, in the world frame; another way: `mounting`")
     t.gap()

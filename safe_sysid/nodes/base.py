@@ -73,6 +73,7 @@ class BaseNode(Node):
         parameters: that the schema declares for this kind of node.
         options, values: what they said when the node was started, or configured.
         has_loop: whether the node drives something at 1 kHz when it runs in real time.
+        simulated: whether stamps are of simulated time (``use_sim_time``).
     """
 
     has_loop = False
@@ -84,6 +85,7 @@ class BaseNode(Node):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.parameters = NodeParameters(self, name)
+        self.simulated = bool(self.get_parameter("use_sim_time").value)
         self.lock = threading.RLock()
         self.loop: Loop | None = None
         self.scheduling = Scheduling(RealtimeOptions(), self.get_logger().warning)
@@ -142,6 +144,10 @@ class BaseNode(Node):
     def full_name(self) -> str:
         """With the namespace, so that two arms can be told apart: ``left/controller``."""
         return self.get_fully_qualified_name().lstrip("/")
+
+    def now_ns(self) -> int:
+        """Now, on the clock of stamps, ns: the wall clock, or /clock with ``use_sim_time`` (0 before it is heard)."""
+        return self.get_clock().now().nanoseconds if self.simulated else time.time_ns()
 
     def loop_thread(self) -> int | None:
         """Native id of the thread whose scheduling matters; None: there is none."""

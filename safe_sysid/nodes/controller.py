@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from copy import copy
 
 import numpy as np
 from rclpy.qos import QoSProfile
@@ -12,7 +11,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.law import ControlLaw
@@ -30,6 +29,8 @@ from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader
 
 __all__ = ["ControllerNode", "main"]
 
+_STOPPED = "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active controller) before anything moves"
+
 
 class ControllerNode(ManagedNode):
     """The loop is driven by the measurement callback; everything else only leaves things for the next tick.
@@ -38,9 +39,10 @@ class ControllerNode(ManagedNode):
     time. Activation takes the arm over, or says why not.
     """
 
-    has_loop = True
+    has_loop = has_scene = True
 
     def __init__(self) -> None:
+        self._stopped = False  # an emergency stop that nobody has taken back; outlives every transition
         super().__init__("controller")
 
     def configure(self) -> None:
@@ -57,12 +59,13 @@ class ControllerNode(ManagedNode):
             options.lockstep and values["await_plans"],
             options.lockstep and values["await_bounds"],
         )
-        self._law_name = values["controller.law"] or settings.controller.law
+        self._law_name = settings.controller.law
         self.gains = design_gains(self.model, options.lockstep)
         check_acceleration(self.model, self.gains)
         rehearse(self.model, self.gains, self._make_law)
-        check = start_check_of(options, self.model, self.gains)
-        self._checks = ActivationChecks(self.model, self.gains, check, options.lockstep)
+        check = start_check_of(options, self.model, self.gains, self.scene)
+        self._checks = ActivationChecks(self.model, self.gains, check, options.lockstep, self.simulated)
+        self._judged: Judgement | None = None  # of the last half second of measurements
         self._core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law())
         self._time = TimeBase(options.lockstep)
         # In real time the loop's two messages are read and written as bytes.
@@ -78,10 +81,11 @@ class ControllerNode(ManagedNode):
         self._arrival, self._started_waiting = 0, 0.0
         self._last_stamp, self._plans = 0, 0
         self._start_refused, self._start_tried = "", -1e9
+        self._doubts = ""  # what activation saw and let pass
         self._started, self._was_active = 0, False  # stamp of the measurement that activation began with
         self._state = self._core.state
         self._period_ns = to_ns(settings.timing.period_s)
-        self._log = TickLog(self._core, options.lockstep)
+        self._log = TickLog(self._core, options.lockstep, self.now_ns)
         self._topics()
 
     def _make_law(self) -> ControlLaw:
@@ -103,7 +107,11 @@ class ControllerNode(ManagedNode):
         self.serve("stop", self._serve_stop)
         BaseNode.serve(self, "emergency_stop", self._serve_emergency_stop)  # whatever the node's state
         self.serve("reset_bounds", self._serve_reset)
+        BaseNode.serve(self, "reset_emergency_stop", self._serve_reset_emergency_stop)
         self.every(0.1, self._check_patience)
+        # Without the lock: judging a pose takes many ticks.
+        again = self.guarded("start", self._judge_start, locked=False)
+        self.create_timer(0.1, again, clock=self._steady)
 
     def _drive_by_measurements(self, qos: QoSProfile) -> None:
         (self.listen if self.options.lockstep else self.drive)(
@@ -115,16 +123,37 @@ class ControllerNode(ManagedNode):
     def examine(self) -> list[str]:
         """What the measurements of the last half second say against control; they go on coming meanwhile."""
         with self.lock:
-            checks = copy(self._checks)
-            for name, value in vars(checks).items():
-                if isinstance(value, np.ndarray):
-                    setattr(checks, name, value.copy())
-        return checks.reasons()
+            if self._stopped:
+                return [_STOPPED]
+            checks = self._checks.snapshot()
+        self._judged = self._judge(checks)
+        return list(self._judged.reasons)
+
+    def _judge(self, checks: ActivationChecks) -> Judgement:
+        judged = checks.judge()
+        self._doubts = "; ".join([] if judged.reasons else checks.warnings())
+        if self._doubts:
+            self.get_logger().warning(f"activation: {self._doubts}")
+        return judged
+
+    def _judge_start(self) -> None:
+        """Real time, in the executor's thread: ``~/start`` is examined as an activation is, until it is done."""
+        with self.lock:
+            wanted = self._start_wanted and self.active and not self.options.lockstep
+            if not wanted or self._core.state.commands or time.monotonic() - self._start_tried < 0.5:
+                return
+            self._start_tried = time.monotonic()
+            checks = self._checks.snapshot()
+        judged = self._judge(checks)
+        with self.lock:  # the loop's thread takes over with its next measurement, or says why not
+            self._judged = judged if self._start_wanted else None
 
     def activate(self) -> list[str]:
         """Take the arm over with the last measurement, if all start checks allow it."""
-        sample = self._newest
-        if sample is None:
+        sample, judged, self._judged = self._newest, self._judged, None
+        if self._stopped:
+            return [_STOPPED]
+        if sample is None or judged is None:
             return ["no measurement has come on joint_states: expected one (is the arm's driver running?)"]
         silent = 1e-9 * (time.perf_counter_ns() - self._arrival)
         if not self.options.lockstep and silent > self.model.settings.measurement.max_age_s:
@@ -132,7 +161,8 @@ class ControllerNode(ManagedNode):
         if not self.values["start_on_activation"]:
             return []
         now = self._time.seconds(sample.stamp_ns)
-        reasons = self._core.start(now, sample.q, sample.qd, sample.effort)
+        reasons = judged.why_not(self.model, sample.q)
+        reasons = reasons or self._core.start(now, sample.q, sample.qd, sample.effort)
         self._started = 0 if reasons else sample.stamp_ns
         return reasons
 
@@ -176,7 +206,7 @@ class ControllerNode(ManagedNode):
         if sample.stamp_ns <= self._last_stamp and not self._time_went_back(sample):
             raise RefusedError("not newer", f"stamp {sample.stamp_ns} ns after {self._last_stamp} ns")
         if not self.options.lockstep:
-            self._check_age(1e-9 * (time.time_ns() - sample.stamp_ns))
+            self._check_age(1e-9 * (self.now_ns() - sample.stamp_ns))
         if not self._last_stamp:
             self._gate.forget_plans(sample.stamp_ns)  # began before this node did
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
@@ -190,12 +220,19 @@ class ControllerNode(ManagedNode):
         if self._newest is None:
             self.try_soon()
         self._newest = sample
-        self._checks.add(sample.stamp_ns, time.time_ns(), sample.q, sample.qd, sample.effort)
+        self._remember(sample)
         if self.options.lockstep and self._was_active:
             self._waiting = None
             self._answer = self._command.fill(sample.stamp_ns, None)
             self._commands.publish(self._answer)
         return True
+
+    def _remember(self, sample: JointSample) -> None:
+        """While nothing is commanded: for the judgement before a take-over."""
+        now = self.now_ns()
+        if self.simulated:  # the clock's own message may come after that of what was measured then
+            now = max(now, sample.stamp_ns)
+        self._checks.add(sample.stamp_ns, now, sample.q, sample.qd, sample.effort)
 
     def _time_went_back(self, sample: JointSample) -> bool:
         """Whether a measurement with an older stamp counts: a clock was set back, or the plant began anew."""
@@ -221,7 +258,9 @@ class ControllerNode(ManagedNode):
             self._commands.publish(self._answer)
 
     def _on_plan(self, msg: JointTrajectory) -> None:
-        self._gate.put_plan(messages.read_plan(msg, self.model.joint_names))
+        answer = messages.read_plan(msg, self.model.joint_names)
+        self.check_digest("the planner", answer.digest)
+        self._gate.put_plan(answer)
         self._go_on()
 
     def _on_bounds(self, msg: Float64MultiArray) -> None:
@@ -299,6 +338,8 @@ class ControllerNode(ManagedNode):
     def _tick(self, sample: JointSample, now: float) -> None:
         core = self._core
         effort = sample.effort
+        if not core.state.commands:
+            self._remember(sample)
         if sample.stamp_ns == self._started or (self._start_wanted and self._try_start(now, sample, effort)):
             out = ControllerOutput(None, sample.q)  # the next measurement is the first to be answered
         else:
@@ -323,11 +364,18 @@ class ControllerNode(ManagedNode):
             self._state = core.state
 
     def _try_start(self, now: float, sample: JointSample, effort: np.ndarray | None) -> bool:
-        if abs(now - self._start_tried) < 0.5:
+        if self.options.lockstep:  # time waits, and no pose is searched for what it may hit
+            if abs(now - self._start_tried) < 0.5:
+                return False
+            self._start_tried, self._judged = now, self._checks.judge()
+        judged, self._judged = self._judged, None
+        if judged is None:
             return False
-        self._start_tried = now
-        self._start_refused = "; ".join(self._core.start(now, sample.q, sample.qd, effort))
+        reasons = judged.why_not(self.model, sample.q)
+        self._start_refused = "; ".join(reasons or self._core.start(now, sample.q, sample.qd, effort))
         self._start_wanted = bool(self._start_refused)
+        if not self._start_refused:
+            self._checks.forget()
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
         return not self._start_refused
@@ -349,7 +397,8 @@ class ControllerNode(ManagedNode):
     def _serve_start(self) -> str | None:
         if self._core.state.commands:
             return f"state is {self._core.state.value}: expected idle or fault"
-        self._start_wanted, self._start_tried = True, -1e9  # at the next measurement
+        self._start_wanted, self._start_tried, self._judged = True, -1e9, None  # soon
+        self._stopped = False  # whoever starts an active controller has seen the arm
         return None
 
     def _serve_stop(self) -> str | None:
@@ -360,8 +409,14 @@ class ControllerNode(ManagedNode):
         return None
 
     def _serve_emergency_stop(self) -> None:
-        self._start_wanted = False
+        self._start_wanted, self._stopped = False, True
         self._core.emergency_stop()
+
+    def _serve_reset_emergency_stop(self) -> str | None:
+        if not self._stopped:
+            return "there was no emergency stop: expected one"
+        self._stopped = False
+        return None
 
     def _serve_reset(self) -> str | None:
         reason = self._core.reset_box()
@@ -398,13 +453,18 @@ class ControllerNode(ManagedNode):
             "law": core.law.name,
             "tracking bound": "proved" if core.proved else f"not proved: {core.claim.why_not}",
         }
+        if self._doubts:
+            values["seen at activation"] = self._doubts
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values
 
     def cleanup(self) -> None:
-        """Write ``controller.npz``."""
-        if self.options.run_dir is not None and hasattr(self, "_log"):
-            self._log.save(self.options.run_dir / "controller.npz", self.refusals, self.scheduling.text)
+        """Write ``controller.npz``, once."""
+        log = self.__dict__.pop(
+            "_log", None
+        )  # a configure that fails early must not write that of a session before
+        if self.options.run_dir is not None and log is not None:
+            log.save(self.options.run_dir / "controller.npz", self.refusals, self.scheduling.text)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -1,7 +1,8 @@
 """Same configuration everywhere: a digest of all that proofs rest on, which travels with every box of parameters.
 
 Whoever hears another digest than its own does not work with that box: bounds, plans and gains are proved for one model
-and one set of declared errors. The digest says which sections of the robot file differ, too.
+and one set of declared errors. The digest says which sections of the robot file differ, too. Controller and planner
+also say the scene that they were configured with; the planner says both with every plan.
 """
 
 from __future__ import annotations
@@ -9,29 +10,44 @@ from __future__ import annotations
 import hashlib
 import json
 
+from safe_sysid import __version__
 from safe_sysid.identification.certificates.robot_identity import robot_to_json
-from safe_sysid.logs.configuration import proof_digest, settings_of
+from safe_sysid.logs.configuration import proof_digest, scene_digest, settings_of
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene
 
-__all__ = ["LONGEST", "configuration_digest", "difference"]
+__all__ = ["LONGEST", "configuration_digest", "difference", "plan_digest"]
 
 #: Characters; a longer label is refused unread.
 LONGEST = 1000
-_WHOLE, _SECTION = 32, 6
+_WHOLE, _SCENE, _SECTION = 32, 16, 6
 
 
-def configuration_digest(model: RobotModel, lockstep: bool) -> str:
-    """``HEX,section=hex,...``: the first part decides, the rest is for people.
+def configuration_digest(model: RobotModel, lockstep: bool, scene: Scene | None = None) -> str:
+    """``HEX,scene=hex,section=hex,...``: the first part and the scene decide, the rest is for people.
 
     Args:
         model: the arm, overrides applied.
         lockstep: whether the gains are those of a simulation that waits for every command.
+        scene: that the node was configured with; None for a node whose proofs rest on none.
     """
     sections = {**settings_of(model), "URDF": robot_to_json(model)["urdf"], "lockstep": lockstep}
+    sections["version"] = __version__
     for name in ("name", "urdf", "home"):
         sections.pop(name, None)
     parts = [f"{name}={_short(value)}" for name, value in sorted(sections.items())]
-    return ",".join([proof_digest(model, lockstep)[:_WHOLE], *parts])
+    around = [] if scene is None else [f"scene={scene_digest(scene)[:_SCENE]}"]
+    return ",".join([proof_digest(model, lockstep)[:_WHOLE], *around, *parts])
+
+
+def plan_digest(digest: str) -> str:
+    """What decides of a planner's digest: short enough for the header of every plan.
+
+    Args:
+        digest: of a node that has a scene.
+    """
+    whole, _, rest = digest.partition(",")
+    return f"{whole},scene={_sections(',' + rest)['scene']}"
 
 
 def _short(value: object) -> str:
@@ -45,12 +61,16 @@ def difference(theirs: str, ours: str) -> str:
         theirs: digest that was heard; "" for none.
         ours: of this node.
     """
-    if theirs.partition(",")[0] == ours.partition(",")[0]:
-        return ""
     if not theirs:
         return "it says nothing of its configuration: expected a digest"
     found, own = _sections(theirs), _sections(ours)
-    names = [name for name in {**own, **found} if found.get(name) != own.get(name)]
+    scenes = found.pop("scene", None), own.pop("scene", None)
+    around = ["scene"] if None not in scenes and scenes[0] != scenes[1] else []
+    if theirs.partition(",")[0] == ours.partition(",")[0]:
+        return "".join(around)
+    if not found:
+        return "robot, settings, mode or version: compare ~/configuration of both nodes"
+    names = around + [name for name in {**own, **found} if found.get(name) != own.get(name)]
     return ", ".join(sorted(names)) or "something that is not a setting (another version of this package?)"
 
 

@@ -36,7 +36,7 @@ class GoalKeeper(Protocol):
         """Where the arm rests, and the box in force; only when ready."""
 
     def go(self, waypoints: FloatArray, answer: Answer) -> None:
-        """Begin a task; (W, n) rad."""
+        """Begin a task, unless nothing may be planned; (W, n) rad."""
 
 
 class GoalDesk:
@@ -46,6 +46,7 @@ class GoalDesk:
         """``node`` and ``keeper`` are one, seen from two sides."""
         self._keeper, self._link = keeper, link
         self._goal: Goal | None = None
+        self._asked: list[Answer] = []  # where angles are looked for
         # Not latched: a publisher need not be, and an old goal is nobody's wish any more.
         node.listen(
             JointTrajectory, "goal_joints", lambda msg: self._take(read_goal_joints(msg, node.model)), 10
@@ -72,11 +73,19 @@ class GoalDesk:
         elif goal.pose is not None:
             (position, rotation), (sample, box) = goal.pose, self._keeper.rest()
             job = partial(jobs.angles_of_pose, position=position, rotation=rotation, near=sample.q, box=box)
+            self._asked.append(answer)
             self._link.submit(job, partial(self._on_angles, answer), time.monotonic() + _LIMIT)
 
+    def drop(self, reason: str) -> None:
+        """Forget what is asked for and has not begun; who asked is told why."""
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            answer(False, reason)
+
     def _on_angles(self, answer: Answer, event: Event) -> None:
-        if event.kind == "progress":
+        if event.kind == "progress" or answer not in self._asked:
             return
+        self._asked.remove(answer)
         reason = last_line(event.text) if event.kind == "failed" else self._keeper.not_ready()
         if reason:
             answer(False, reason)

@@ -39,9 +39,10 @@ class Goal:
 
 
 def known_frames(model: RobotModel) -> tuple[str, ...]:
-    """Names of the frame that everything is given in: the world, which is the frame of the arm's root."""
-    base = model.settings.base_link
-    return ("world",) if base is None or base == "world" else ("world", base)
+    """Names of the frame that everything is given in: the world, and the arm's root where that stands in its origin."""
+    base, place = model.settings.base_link, model.settings.mounting
+    elsewhere = place is not None and any((*place.xyz, *place.rpy))
+    return ("world",) if base is None or base == "world" or elsewhere else ("world", base)
 
 
 def check_frame(frame: str, model: RobotModel) -> None:

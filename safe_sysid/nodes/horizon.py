@@ -40,6 +40,10 @@ _GRACE = 1.0
 _IMPATIENCE = 0.4
 #: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
 _SAME, _SETTLED = 1e-7, 50_000_000
+#: Real time: a controller that commands tells its reference every few ticks. One that was silent for so long commanded
+#: nothing in between: less than it needs to judge an arm before it takes it over again, by its stamps, s; and on the
+#: wall clock, where a busy machine is no silence.
+_SILENT, _UNHEARD = 0.2, 1.0
 #: So many failures to plan in a run: real time, and lock-step, where the same question has the same answer.
 _ATTEMPTS, _ATTEMPTS_LOCKSTEP = 4, 1
 
@@ -52,6 +56,7 @@ class Horizon:
         text: what was done last, for people.
         outcome: of the last task.
         sequence: number of the next plan.
+        active: whether anything may be planned at all.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Horizon:
         link: SolverLink,
         time_base: TimeBase,
     ) -> None:
-        """Nothing is planned before :meth:`start` or :meth:`go`."""
+        """Nothing is planned before :meth:`activate`, and :meth:`start` or :meth:`go`."""
         self._settings, self._outlet, self._link, self._time = settings, outlet, link, time_base
         self.mission: Mission | None = None
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
@@ -74,6 +79,9 @@ class Horizon:
         self._resume, self._next_start = 0, settings.first_ns  # not before; and in lock-step, from when
         self._moving_until = 0  # end of the last plan
         self._tasks, self._reserve, self._losses = 0, _RESERVE, 0
+        self.active = False
+        self._heard: float | None = None  # monotonic, when a reference came last, since the mission began
+        self._interval = 0  # between the last two of them, ns
 
     @property
     def busy(self) -> bool:
@@ -96,15 +104,38 @@ class Horizon:
         self._boxes[box.identity] = box
         self._consider()
 
+    def activate(self) -> None:
+        """From now on it may be asked."""
+        self.active = True
+
+    def deactivate(self) -> None:
+        """Nothing is planned, whoever asks."""
+        self.stop()
+        self.active = False
+
     def on_reference(self, sample: JointSample) -> None:
         """The controller's reference, and by ``frame_id`` its box."""
         self._time.seconds(sample.stamp_ns)
+        self._note_gap(sample)
         self._latest = sample
         if self.mission is None or self._lost(sample):
             return
         if self._trigger is None and self._asked is None and self._is_time(sample):
             self._trigger = sample
         self._consider()
+
+    def _note_gap(self, sample: JointSample) -> None:
+        """Real time: after a fault, or a deactivation, nothing moves because of what was asked for before."""
+        if self._latest is not None and self._heard is not None:
+            gap = sample.stamp_ns - self._latest.stamp_ns
+            if gap > max(to_ns(_SILENT), 1.5 * self._interval):
+                self._abandon(1e-9 * gap)
+            self._interval = gap
+        self._heard = time.monotonic()
+
+    def _abandon(self, silence: float) -> None:
+        if self.mission is not None and not self._settings.lockstep:
+            self.stop(f"the controller commanded nothing for {silence:.1f} s, ~/start begins again")
 
     def forget_boxes(self) -> None:
         """Whatever the controller announced: it has another idea of the arm."""
@@ -171,7 +202,7 @@ class Horizon:
         if start is None:
             due = time.monotonic() + (_AT_REST if mission.patient else 1e-9 * settings.t_p_ns)
         elif not settings.lockstep:
-            due = time.monotonic() + 1e-9 * (start - time.time_ns()) - settings.margin
+            due = time.monotonic() + 1e-9 * (start - self._outlet.now_ns()) - settings.margin
         deadline = None if due is None else due - self._reserve
         under_way = None if previous is None else previous.plan
         begins = self._time.seconds(trigger.stamp_ns if start is None else start)
@@ -209,6 +240,8 @@ class Horizon:
 
     def watch(self) -> None:
         """Real time, often: when it is time, what there is is published, whatever the solver does."""
+        if self._heard is not None and (silence := self._unheard()) > 0.0:
+            self._abandon(silence)
         asked, mission, now = self._asked, self.mission, time.monotonic()
         if asked is None or mission is None or asked.due is None:
             return
@@ -224,7 +257,7 @@ class Horizon:
         if result.plan is None and mission.refused(step) and self._ask_again(asked, mission):
             return
         if start is None:  # the same motion, whenever it begins
-            start = time.time_ns() + to_ns(self._settings.margin)
+            start = self._outlet.now_ns() + to_ns(self._settings.margin)
             result = begin_at(result, self._time.seconds(start))
         if result.plan is not None:
             self.text = self._outlet.publish_plan(start, box, result, mission.purpose)
@@ -331,8 +364,19 @@ class Horizon:
 
     # -- what people ask for ------------------------------------------------------------------------------------
 
+    def _unheard(self) -> float:
+        """For how long the controller has been silent, s; 0: it speaks, or it is lock-step's affair."""
+        if self._settings.lockstep or self._heard is None:
+            return 0.0
+        silence = time.monotonic() - self._heard
+        return silence if silence > max(_UNHEARD, 1.5e-9 * self._interval) else 0.0
+
     def not_ready(self) -> str:
         """Why nothing new can be begun now; "" if it can."""
+        if not self.active:
+            return "the planner is not active: expected it to be"
+        if silence := self._unheard():
+            return f"no reference for {silence:.1f} s: expected a controller that commands"
         if self.mission is not None:
             return f"{self.text}: expected nothing to be planned (~/stop ends it)"
         ready = self._link.process.ready
@@ -365,14 +409,20 @@ class Horizon:
 
     def go(self, waypoints: FloatArray, answer: Answer) -> None:
         """Begin a task; (W, n) rad."""
+        if not self.active:
+            answer(False, "the planner is not active: expected it to be")
+            return
         sample, _ = self.rest()
         self._begin_task(waypoints, answer)
         self._tell_none(sample.stamp_ns, sample.frame_id, self._rest_until(sample.stamp_ns))
 
     def start(self) -> str | None:
         """Begin exciting trajectories (again); why not, if not."""
+        if not self.active:
+            return "the planner is not active: expected it to be"
         if self.mission is not None:
             return "planning already"
+        self._heard, self._interval = None, 0  # the controller may begin later
         self.mission = self._excitation()
         self._rest_until(0 if self._latest is None else self._latest.stamp_ns)
         # In lock-step the first plan of all begins when the controller awaits it.
@@ -380,15 +430,21 @@ class Horizon:
         self._hopeless = ""
         return None
 
-    def stop(self) -> None:
-        """No further plan; the arm brakes along the one under way."""
+    def stop(self, reason: str = "stopped") -> None:
+        """No further plan; the arm brakes along the one under way.
+
+        Args:
+            reason: for people.
+        """
         mission, asked, offered = self.mission, self._asked, self._offered
         if mission is None:
             return
         self._asked = None
-        self._end(mission, f"stopped after {self.sequence} plans", "stopped")
+        self._end(mission, f"{reason}, after {self.sequence} plans", reason)
         self._link.process.cancel(_GRACE)
-        mission.answer(False, "stopped")
+        mission.answer(False, reason)
+        if reason != "stopped":
+            self._outlet.say(self.text)
         identity = next(iter(self._boxes), "0:0") if self._latest is None else self._latest.frame_id
         if asked is not None and asked.start_ns is not None:
             self._tell_none(asked.start_ns, identity)

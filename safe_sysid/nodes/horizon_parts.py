@@ -51,6 +51,9 @@ class HorizonSettings:
 class Outlet(Protocol):
     """Where the answers go."""
 
+    def now_ns(self) -> int:
+        """On the clock of stamps, ns."""
+
     def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
         """A certified plan; returns a line about it."""
 

@@ -137,13 +137,19 @@ class IdentifierNode(ManagedNode):
             self._hand_over(sample.stamp_ns)
 
     def _hand_over(self, now: int) -> None:
-        """Give the worker what there is; at the end of a batch also the order to update."""
+        """Give the worker what there is; at the end of a batch also the order to update.
+
+        In lock-step one update per batch, however many went by: they are awaited by number. In real time one is enough
+        for all that came after a pause of the measurements.
+        """
         samples, self._samples = self._samples, []
         self._submit(partial(self._add, samples))
         self._piece_end = now + _PIECE
         while now >= self._batch_end:
             self._submit(partial(self._update, self._batch, now))
             self._batch, self._batch_end = self._batch + 1, self._batch_end + self._update_ns
+            if not self.options.lockstep and self._batch_end <= now:
+                self._batch_end = now + self._update_ns
 
     def _submit(self, job: Callable[[], None]) -> None:
         if self._worker is not None:
@@ -163,9 +169,15 @@ class IdentifierNode(ManagedNode):
 
     def _run(self, running: bool) -> str | None:
         self._running, self._samples = running, []
+        self._begin_batch()
         if running:
             self._submit(self._session.start)
         return None
+
+    def _begin_batch(self) -> None:
+        """In real time a batch begins with the next measurement: the pause before it has none to be updated with."""
+        if not self.options.lockstep:
+            self._batch_end = 0
 
     def _start_tare(self) -> str | None:
         if self._tare_wanted:
@@ -173,6 +185,7 @@ class IdentifierNode(ManagedNode):
         reason = self._session.why_no_tare(starting=True)
         if reason is None:
             self._tare_wanted, self._running, self._samples = True, True, []
+            self._begin_batch()
             self._submit(self._session.start_tare)
         return reason
 

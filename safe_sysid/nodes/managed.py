@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from safe_sysid.nodes.base import ERROR, OK, WARN, BaseNode
 from safe_sysid.nodes.configuration import configuration_text
 from safe_sysid.nodes.digest import configuration_digest, difference
 from safe_sysid.nodes.messages import RefusedError
+from safe_sysid.robot.scene import Scene
 
 __all__ = ["ManagedNode"]
 
@@ -43,20 +45,24 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     """Subclasses build in :meth:`configure` what :meth:`cleanup` takes away; topics of theirs vanish by themselves.
 
     Attributes:
+        has_scene: whether proofs of the node rest on a scene.
         digest: of what proofs rest on (:mod:`safe_sysid.nodes.digest`).
+        scene: that the node was configured with, where it has one.
         interruptible: context of what may take minutes.
         work_begins, work_ends: called when the node has been configured, and before it is cleaned up
             (:mod:`safe_sysid.nodes.spin` prepares the process for real time there).
     """
 
+    has_scene = False
     digest: str
+    scene: Scene
 
     def __init__(self, name: str) -> None:
         self._lifecycle = UNCONFIGURED
         self.interruptible: Callable[[], AbstractContextManager[object]] = nullcontext
         self.work_begins: Callable[[], None] = _nothing
         self.work_ends: Callable[[], None] = _nothing
-        self._foreign = ""  # what differs from the configuration of another node
+        self._foreign: dict[str, str] = {}  # by node: what differs from its configuration
         self._refused = self._failed = ""  # why the last transition was not done
         self._configuration: Any = None
         self._tried, self._by_itself = -1e9, False
@@ -72,7 +78,15 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
 
     def _load(self) -> None:
         super()._load()
-        self.digest = configuration_digest(self.model, self.options.lockstep)
+        law = self.values.get("controller.law")
+        if law:  # in force, so part of what is compared and told
+            controller = self.model.settings.controller.model_copy(update={"law": law})
+            settings = self.model.settings.model_copy(update={"controller": controller})
+            self.model = replace(self.model, settings=settings)
+        scene = self.options.load_scene(self.model) if self.has_scene else None
+        if scene is not None:
+            self.scene = scene
+        self.digest = configuration_digest(self.model, self.options.lockstep, scene)
         self.parameters.declare_settings(self.model)
         self._configuration = self.create_publisher(String, "~/configuration", _NEWEST)
         self._tell_configuration()
@@ -241,6 +255,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     def _release(self) -> list[str]:
         """Undo :meth:`configure`, however far it came."""
         self._configuration = None
+        self._foreign = {}  # who comes next may have another configuration, and so may they
         self.lifecycle = INACTIVE  # whatever else fails, nothing works any more
         self._stop()
         for entity in self._entities() - self._always:
@@ -309,20 +324,20 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         """
         differs = difference(theirs, self.digest)
         if not differs:
-            self._foreign = ""
+            self._foreign.pop(who, None)
             return
         mode = "lock-step" if self.options.lockstep else "real time"
-        self._foreign = (
+        self._foreign[who] = (
             f"{who} works with another configuration than this node's ({self.options.robot}, {mode}): {differs}: "
-            "expected the same robot file, overrides and mode for all nodes"
+            "expected the same robot file, overrides, scene and mode for all nodes"
         )
         self._changed = True
-        raise RefusedError("other configuration", self._foreign)
+        raise RefusedError("other configuration", self._foreign[who])
 
     @property
     def foreign(self) -> list[str]:
         """Why the node must not work with the others, if so."""
-        return [self._foreign] if self._foreign else []
+        return list(self._foreign.values())
 
     # -- telling ------------------------------------------------------------------------------------------------
 
@@ -339,7 +354,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             level, text, values = self.status()
             text = text if self.active else f"inactive; {text}"
         if self._foreign:
-            level, text = ERROR, f"{self._foreign}; {text}"
+            level, text = ERROR, "; ".join([*self._foreign.values(), text])
         if self._refused or self._failed:
             level = max(level, ERROR if self._failed else WARN)
             text = f"{self._failed or self._refused}; {text}"

@@ -45,6 +45,8 @@ FloatArray = NDArray[np.float64]
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
+#: After the box's identity in the frame_id of a plan.
+_PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.
 _LABEL = re.compile(r"(?:batch:([0-9]{1,9}))?(?:(?(1);)digest:([0-9A-Za-z_.,=-]{1,1000}))?")
 _MAX_STAMP = (2**31 - 1) * _SECOND
@@ -232,12 +234,14 @@ class PlanAnswer:
         box_identity: ``epoch:seq`` of the box that the plan is certified for.
         trajectory: None: there is no certified plan, brake.
         next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
+        digest: of the planner's configuration and scene (:mod:`safe_sysid.nodes.digest`); "" if not said.
     """
 
     start_ns: int
     box_identity: str
     trajectory: QuinticTrajectory | None
     next_ns: int | None = None
+    digest: str = ""
 
     def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
         """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
@@ -248,9 +252,9 @@ class PlanAnswer:
         return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k)
 
 
-def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int) -> JointTrajectory:
+def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int, digest: str = "") -> JointTrajectory:
     """One point per knot: each pair of points is a quintic, so the message is the certified trajectory, bit for bit."""
-    msg = empty_plan_message(start_ns, plan.box_identity, joint_names)
+    msg = empty_plan_message(start_ns, plan.box_identity, joint_names, digest=digest)
     for time, (q, qd, qdd) in zip(plan.trajectory.times, plan.trajectory.knots, strict=True):
         point = JointTrajectoryPoint(positions=q.tolist(), velocities=qd.tolist(), accelerations=qdd.tolist())
         point.time_from_start.sec, point.time_from_start.nanosec = divmod(_duration_ns(float(time)), _SECOND)
@@ -259,13 +263,13 @@ def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int) -> Joint
 
 
 def empty_plan_message(
-    start_ns: int, box_identity: str, joint_names: Sequence[str], next_ns: int | None = None
+    start_ns: int, box_identity: str, joint_names: Sequence[str], next_ns: int | None = None, digest: str = ""
 ) -> JointTrajectory:
     """No points: there is no certified plan for this hand-over, brake. One, without numbers: the next is for then."""
     msg = JointTrajectory()
     msg.joint_names = list(joint_names)
     write_stamp(msg.header.stamp, start_ns)
-    msg.header.frame_id = box_identity
+    msg.header.frame_id = f"{box_identity} {digest}" if digest else box_identity
     if next_ns is not None:
         point = JointTrajectoryPoint()
         point.time_from_start.sec, point.time_from_start.nanosec = divmod(next_ns - start_ns, _SECOND)
@@ -281,12 +285,15 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
             an identity that is none.
     """
     start_ns = stamp_to_ns(msg.header.stamp)
-    _identity(msg.header.frame_id)
+    identity, space, digest = msg.header.frame_id.partition(" ")
+    _identity(identity)
+    if space and _PLAN_DIGEST.fullmatch(digest) is None:
+        raise RefusedError("bad digest", f"{digest[:80]!r} after {identity}: expected 'HEX,scene=hex'")
     if not msg.points:
-        return PlanAnswer(start_ns, msg.header.frame_id, None)
+        return PlanAnswer(start_ns, identity, None, digest=digest)
     order = joint_order(msg.joint_names, joint_names)
     if len(msg.points) == 1:
-        return PlanAnswer(start_ns, msg.header.frame_id, None, _next_start(msg.points[0], start_ns))
+        return PlanAnswer(start_ns, identity, None, _next_start(msg.points[0], start_ns), digest)
     if not 2 <= len(msg.points) <= 3:
         raise RefusedError("wrong length", f"{len(msg.points)} points: expected 0 to 3")
     names = msg.joint_names
@@ -309,7 +316,7 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         raise RefusedError("bad trajectory", str(error)) from None
     if not np.all(np.isfinite(trajectory.coefficients)):
         raise RefusedError("not finite", "coefficients of the trajectory overflow")
-    return PlanAnswer(start_ns, msg.header.frame_id, trajectory)
+    return PlanAnswer(start_ns, identity, trajectory, digest=digest)
 
 
 def joint_order(names: Sequence[str], joint_names: Sequence[str]) -> list[int]:

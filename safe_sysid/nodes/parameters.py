@@ -166,6 +166,10 @@ class NodeParameters:
             if name in everyones or name.split(".")[0] in _NOT_OURS or name in _NOT_OURS:
                 continue
             close = difflib.get_close_matches(name, sorted(self._declared), 1, 0.8)
+            head, dot, rest = name.partition(".")
+            prefix = difflib.get_close_matches(head, [SETTINGS], 1, 0.8)
+            if not close and dot and prefix:
+                close = [f"{prefix[0]}.{rest}"]
             if close:
                 raise self._wrong(name, given.value, f"a parameter of this node, as {close[0]}")
             self._node.get_logger().warning(f"parameter {name}: {self.kind} has none of this name; ignored")

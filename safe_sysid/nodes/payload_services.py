@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.nodes.base import BaseNode
-from safe_sysid.simulation import Plant, payload_from_spec
+from safe_sysid.simulation import Plant, payload_in_hand
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, check_inside_prior, theta_e_with_payload
 
 __all__ = ["PayloadServices"]
@@ -26,7 +26,7 @@ class PayloadServices:
             now: stamp of the last state, ns.
         """
         self._node, self._plant, self._now = node, plant, now
-        node.parameters.check("payload_to_attach", payload_from_spec)
+        node.parameters.check("payload_to_attach", self._of_text)
         node.parameters.on_change("payload_to_attach", self._take_up_next)
         self._take_up_next(node.parameters.values()["payload_to_attach"])
         n = node.model.n
@@ -38,7 +38,10 @@ class PayloadServices:
         node.serve("release", self._release)
 
     def _take_up_next(self, text: str) -> None:
-        self._other = payload_from_spec(text)
+        self._other = self._of_text(text)
+
+    def _of_text(self, text: str) -> Payload:
+        return payload_in_hand(self._node.model, text)
 
     def _attach(self) -> str | None:
         held = self._plant.payload

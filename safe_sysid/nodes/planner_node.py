@@ -8,7 +8,6 @@ thread.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from visualization_msgs.msg import MarkerArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, STREAM, WARN
+from safe_sysid.nodes.digest import plan_digest
 from safe_sysid.nodes.goal_desk import GoalDesk
 from safe_sysid.nodes.horizon import Horizon
 from safe_sysid.nodes.horizon_parts import HorizonSettings
@@ -34,6 +34,7 @@ from safe_sysid.nodes.scene_desk import SceneDesk
 from safe_sysid.nodes.solver_link import SolverLink
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.planning import jobs
+from safe_sysid.planning.costs import CostSpec
 from safe_sysid.planning.process import Event, PlannerProcess
 from safe_sysid.planning.results import PlannerOptions, PlannerResult
 from safe_sysid.robot.parameters import ParameterBox
@@ -57,6 +58,8 @@ class PlannerNode(ManagedNode):
     Inactive it knows what the controller tells, keeps the solver warm and plans nothing.
     """
 
+    has_scene = True
+
     def __init__(self, process: PlannerProcess) -> None:
         """``process`` plans; it is ended here, whatever happens."""
         self._link = SolverLink(process)
@@ -67,11 +70,12 @@ class PlannerNode(ManagedNode):
             raise
         self._link.attach(self)
         self._horizon: Horizon | None = None
+        self.parameters.check("cost", CostSpec.parse)
 
     def configure(self) -> None:
         """The solver gets robot and scene; topics."""
         options, values = self.options, self.values
-        scene = options.load_scene(self.model)
+        scene = self.scene
         build = self._configure_solver()
         built = self._link.process.configure("scene", partial(jobs.set_scene, scene=scene))
         self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
@@ -79,13 +83,12 @@ class PlannerNode(ManagedNode):
         self._answers: list[dict[str, Any]] = []
         self._drawn = 0  # boxes of the swept volume
         self._draws = values["markers"]
+        self._goals: GoalDesk | None = None
         self._horizon = Horizon(self._settings(scene), self, self._link, TimeBase(options.lockstep))
         self._topics(scene, self._horizon)
         self._warm_up()
         self._link.process.wait(build, _START)
         self._link.process.wait(built, _START)
-        for name in ("cost", "iteration_budget"):
-            self.parameters.on_change(name, self._change_solver)
         self.parameters.on_change("plans", self._set_plans)
         self.parameters.on_change("markers", self._set_markers)
 
@@ -103,10 +106,6 @@ class PlannerNode(ManagedNode):
             nice=options.realtime.nice,
         )
         return self._link.process.configure("planner", build)
-
-    def _change_solver(self, _: object) -> None:
-        if self._horizon is not None:
-            self._configure_solver()
 
     def _set_plans(self, plans: int | None) -> None:
         if self._horizon is not None:
@@ -147,11 +146,17 @@ class PlannerNode(ManagedNode):
             HISTORY if lockstep else STREAM,
         )
         self.serve("start", horizon.start)
-        self.serve("stop", horizon.stop)
+        self.serve("stop", self._stop_planning)
         self._goals = GoalDesk(self, horizon, self._link)
         self._scenes = SceneDesk(self, horizon, self._link, scene)
         self._scenes.draw_to(self._draw)
         self.every(_WATCH, horizon.watch)
+
+    def _stop_planning(self, reason: str = "stopped") -> None:
+        if self._goals is not None:
+            self._goals.drop(reason)
+        if self._horizon is not None:
+            self._horizon.stop()
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """The box that the controller works with, unless it has another idea of the arm."""
@@ -161,7 +166,7 @@ class PlannerNode(ManagedNode):
         try:
             self.check_digest("the controller", answer.digest)
         except RefusedError:
-            self._horizon.stop()
+            self._stop_planning()
             self._horizon.forget_boxes()
             raise
         self._horizon.on_box(answer.box)
@@ -178,13 +183,17 @@ class PlannerNode(ManagedNode):
 
     def activated(self) -> None:
         """Exciting trajectories, if they are wanted at once."""
-        if self.values["start_on_activation"] and self._horizon is not None:
+        if self._horizon is None:
+            return
+        self._horizon.activate()
+        if self.values["start_on_activation"]:
             self._horizon.start()
 
     def deactivate(self) -> list[str]:
         """No further plan: the arm brakes along the one under way."""
+        self._stop_planning("the planner was deactivated")
         if self._horizon is not None:
-            self._horizon.stop()
+            self._horizon.deactivate()
         return []
 
     def _warm_up(self) -> None:
@@ -198,15 +207,19 @@ class PlannerNode(ManagedNode):
 
     def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
         """A certified plan, its certificate and its picture; returns a line about it."""
+        if not self.active:
+            raise RuntimeError(f"a plan while {self.lifecycle}: expected never to get here")
         plan, certificate = result.plan, result.certificate
         if plan is None or certificate is None or not certificate.ok or plan.box_identity != box.identity:
             raise RuntimeError(
                 "a plan without a certificate for the box in force: expected never to get here"
             )
-        self._publisher.publish(messages.plan_message(plan, self.model.joint_names, start_ns))
+        self._publisher.publish(
+            messages.plan_message(plan, self.model.joint_names, start_ns, plan_digest(self.digest))
+        )
         record = plan_record(result, plan.sequence, start_ns, box, purpose)
         if not self.options.lockstep:
-            self._early.append(1e-9 * (start_ns - time.time_ns()))
+            self._early.append(1e-9 * (start_ns - self.now_ns()))
             record["published_before_s"] = self._early[-1]
         self._answers.append(record)
         self._certificates.publish(certificate_message(plan, certificate, start_ns))
@@ -231,7 +244,9 @@ class PlannerNode(ManagedNode):
     def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
         """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
         self._publisher.publish(
-            messages.empty_plan_message(start_ns, identity, self.model.joint_names, next_ns)
+            messages.empty_plan_message(
+                start_ns, identity, self.model.joint_names, next_ns, plan_digest(self.digest)
+            )
         )
 
     def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
@@ -259,7 +274,7 @@ class PlannerNode(ManagedNode):
         for answer in self._answers[-3:]:
             text = f"{answer['purpose']}, {answer['status']}; {answer['summary']}"
             values[f"plan {answer['sequence']}"] = text
-        values["goal"] = self._goals.text
+        values["goal"] = "none" if self._goals is None else self._goals.text
         values["scene"] = f"{scene.name}, {len(scene.obstacles)} obstacles"
         values["solver"] = f"process {process.pid}, started again {process.restarts} times"
         if process.ready:
@@ -273,7 +288,8 @@ class PlannerNode(ManagedNode):
         horizon, self._horizon = self._horizon, None
         if horizon is None:
             return
-        horizon.stop()
+        self._stop_planning("the planner is cleaned up")
+        horizon.deactivate()
         if self.options.run_dir is not None:
             record = {"plans": self._answers, "task": horizon.outcome, "refused": dict(self.refusals)}
             (self.options.run_dir / "planner.json").write_text(json.dumps(record, indent=1))

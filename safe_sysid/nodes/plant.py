@@ -23,7 +23,7 @@ from safe_sysid.nodes.recorder import Recorder
 from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.time_base import to_ns
 from safe_sysid.nodes.wire import CommandBytesReader, JointBytesWriter
-from safe_sysid.simulation import Plant, payload_from_spec
+from safe_sysid.simulation import Plant, payload_in_hand
 from safe_sysid.simulation.assembly import build_plant
 
 __all__ = ["PlantNode", "main"]
@@ -85,7 +85,7 @@ class PlantNode(BaseNode):
             chosen["substeps"] = _SUBSTEPS
         return build_plant(
             model,
-            payload_from_spec(given["payload"]),
+            payload_in_hand(model, given["payload"]),
             options.load_scene(model),
             options.seed,
             given["noise"],

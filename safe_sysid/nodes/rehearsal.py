@@ -14,6 +14,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.nodes.parameters import CommonOptions
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import Scene
 
 __all__ = ["rehearse", "start_check_of"]
 
@@ -40,7 +41,7 @@ def rehearse(model: RobotModel, gains: ControllerGains, make_law: Callable[[], C
 
 
 def start_check_of(
-    options: CommonOptions, model: RobotModel, gains: ControllerGains
+    options: CommonOptions, model: RobotModel, gains: ControllerGains, scene: Scene
 ) -> Callable[[FloatArray], list[str]] | None:
     """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
 
@@ -50,11 +51,12 @@ def start_check_of(
         options: of the node.
         model: of the arm.
         gains: of its controller.
+        scene: around it, as it was configured.
     """
     if options.lockstep:
         return None
     from safe_sysid.planning.certificate import start_check  # seldom needed, and takes long to import
 
-    check = partial(start_check, model, model.arm_prior, options.load_scene(model), gains)
+    check = partial(start_check, model, model.arm_prior, scene, gains)
     check(np.array(model.settings.home))  # compiled now, not when it is asked
     return check

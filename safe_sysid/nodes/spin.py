@@ -69,7 +69,7 @@ def run_node(
     One line ``READY <name>`` on stdout says that it works, compiled code included; a managed node says so when it can
     be asked to configure, with ``autostart`` when it has configured itself and tried to become active.
     """
-    node, work = None, None
+    node, work, status = None, None, 0
     try:
         stop = _Stop()
         rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
@@ -93,7 +93,7 @@ def run_node(
                 done = node.go_on()
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
-        return _leave(2)
+        status = 2
     except _StopRequested:
         pass
     finally:
@@ -108,7 +108,7 @@ def run_node(
                 node.close()
             except Exception:
                 traceback.print_exc()
-    return _leave(0)
+    return _leave(status)
 
 
 class _Work:
@@ -169,6 +169,9 @@ def _leave(status: int) -> int:
     sys.stderr.flush()
     if any(thread.daemon and thread.name == Worker.NAME for thread in threading.enumerate()):
         os._exit(status)  # a solver in the middle of a long call would hold the process back
+    # All is written: a signal while Python itself ends, which takes a while, must not look as if the node had died.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     return status
 
 

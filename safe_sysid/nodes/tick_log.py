@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,15 @@ _INDEX = {state: float(i) for i, state in enumerate(_STATES)}
 class TickLog:
     """Period from arrival to arrival, computing time from arrival to command, latency from stamp to command."""
 
-    def __init__(self, core: Controller, lockstep: bool) -> None:
-        """``lockstep``: stamps are not wall time, there is no latency to speak of."""
-        self._core, self._lockstep = core, lockstep
+    def __init__(self, core: Controller, lockstep: bool, now_ns: Callable[[], int] | None = None) -> None:
+        """Nothing has happened yet.
+
+        Args:
+            core: whose ticks they are.
+            lockstep: simulated time waits for answers, there is no latency to speak of.
+            now_ns: the clock of stamps, ns; None: the wall clock.
+        """
+        self._core, self._lockstep, self._now_ns = core, lockstep, now_ns or time.time_ns
         self.period, self.compute, self.latency = Histogram(), Histogram(), Histogram()
         self.ticks, self.covered, self.late, self.missed, self.last_arrival = 0, 0, 0, 0, 0
         a = core.gains.assumptions
@@ -54,7 +60,7 @@ class TickLog:
             torque: whether one was commanded; if not, and control goes on, the last one stays in force.
         """
         compute = 1e-9 * (time.perf_counter_ns() - arrival)
-        latency = np.nan if self._lockstep else 1e-9 * (time.time_ns() - stamp_ns)
+        latency = np.nan if self._lockstep else 1e-9 * (self._now_ns() - stamp_ns)
         period = 1e-9 * (arrival - self.last_arrival) if self.last_arrival else 0.0
         self._scalars[4:] = 1e6 * compute, 1e6 * period, 1e6 * latency
         self.last_arrival, self.ticks = arrival, self.ticks + 1

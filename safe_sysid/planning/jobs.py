@@ -119,8 +119,9 @@ def build(
         seed: of its random directions.
         nice: how much nicer than others the process is to be.
     """
-    if nice > 0:
-        os.nice(nice)
+    if (more := nice - solver.state.get("nice", 0)) > 0:  # it adds up, and a process may be configured again
+        os.nice(more)
+        solver.state["nice"] = nice
     gains = design_gains(model, lockstep)
     solver.state["built"] = Planner(model, Scene("open"), gains, options=options, seed=seed)
     _warm_up(solver.state["built"])

@@ -75,7 +75,7 @@ def replay(
         quiet: only the last line.
 
     Returns:
-        The exit status: 0 bit for bit the same, 1 not.
+        The exit status: 0 bit for bit the same, 1 something differs, or the bag is incomplete.
 
     Raises:
         SafeSysIdError: nothing could be run again.
@@ -117,18 +117,30 @@ def _show(console: Console, result: ReplayResult) -> None:
         console.print(Text(f"differs: {problem}", style="red"))
     if result.differences > _MOST_LINES:
         console.print(f"and {result.differences - _MOST_LINES} more differences")
+    for gap in result.gaps:
+        console.print(Text(f"incomplete: {gap}", style="red"))
     for note in result.notes:
         console.print(Text(f"note: {note}"))
 
 
 def _last_line(console: Console, bag: Path, results: Sequence[ReplayResult], seconds: float) -> int:
     updates = sum(len(result.updates) for result in results)
-    different = [result for result in results if not result.identical]
+    different = [result for result in results if result.problems]
     if different:
         first = different[0]
         print(
             f"safe-sysid replay: DIFFERS: {first.node}: {first.problems[0]}"
             + (f" (and {first.differences - 1} more)" if first.differences > 1 else ""),
+            file=sys.stderr,
+        )
+        return 1
+    incomplete = [result for result in results if result.gaps]
+    if incomplete:
+        first, count = incomplete[0], sum(len(result.gaps) for result in incomplete)
+        print(
+            f"safe-sysid replay: INCOMPLETE: {first.node}: {first.gaps[0]}"
+            + (f" (and {count - 1} more)" if count > 1 else "")
+            + f"; {updates} update{'s' * (updates != 1)} came out again",
             file=sys.stderr,
         )
         return 1
@@ -148,6 +160,7 @@ def _as_json(result: ReplayResult) -> dict[str, object]:
         "entries": result.entries,
         "differences": result.differences,
         "problems": list(result.problems),
+        "gaps": list(result.gaps),
         "notes": list(result.notes),
         "parameters": list(PAYLOAD_NAMES),
         "updates": [

@@ -7,17 +7,35 @@ each half's surface lies in the hull of what is returned for it), or its convex 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from safe_sysid.robot.hulls import hull_volume, outer_hull
+from safe_sysid.robot.hulls import distance_to_hull, hull_volume, outer_hull
 
-__all__ = ["capsule_around", "cover_mesh", "segment_distance"]
+__all__ = ["Piece", "capsule_around", "cover_mesh", "find_cover", "holds_mesh", "segment_distance"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Hull = tuple[FloatArray, float]
+
+
+class Piece(NamedTuple):
+    """A hull of a cover.
+
+    Attributes:
+        points: (k, 3), m; of a capsule one or two.
+        radius: m.
+        cut: (4,) normal and height: it holds the surface where ``normal . x >= height``; None: all of it.
+    """
+
+    points: FloatArray
+    radius: float
+    cut: FloatArray | None
+
+
 #: More capsules or a hull with many corners must save this share of the volume.
 _WORTH = 0.8
 _CORNERS = 24
@@ -89,9 +107,14 @@ def cover_mesh(vertices: FloatArray, triangles: IntArray, error: float = 0.0) ->
     Returns:
         Points and radius (m) of each, in the frame of the vertices; every vertex lies inside, but for rounding.
     """
+    return [(piece.points, piece.radius + error) for piece in find_cover(vertices, triangles)]
+
+
+def find_cover(vertices: FloatArray, triangles: IntArray) -> list[Piece]:
+    """The cover of :func:`cover_mesh`, with what each hull is for; arguments as there, without the vertices' error."""
     used = vertices[np.unique(triangles)]
     one = capsule_around(used)
-    choices = [([one], hull_volume(*one))]
+    choices = [([Piece(*one, None)], hull_volume(*one))]
     pairs = []
     centre = used.mean(axis=0)
     _, _, axes = np.linalg.svd(used - centre, full_matrices=False)
@@ -99,20 +122,49 @@ def cover_mesh(vertices: FloatArray, triangles: IntArray, error: float = 0.0) ->
         height = used @ axis
         for share in _CUTS:
             at = float(height.min() + share * np.ptp(height))
-            halves = [_part(vertices, triangles, sign * axis, sign * at) for sign in (1.0, -1.0)]
+            cuts = [np.append(sign * axis, sign * at) for sign in (1.0, -1.0)]
+            halves = [_part(vertices, triangles, cut[:3], cut[3]) for cut in cuts]
             if all(len(half) for half in halves):
                 hulls = [capsule_around(half, _ROUGH) for half in halves]
-                pairs.append((sum(hull_volume(*hull) for hull in hulls), halves))
-    for _, halves in sorted(pairs, key=lambda pair: pair[0])[:2]:
-        two = [capsule_around(half) for half in halves]
-        choices.append((two, sum(hull_volume(*hull) for hull in two)))
+                pairs.append((sum(hull_volume(*hull) for hull in hulls), halves, cuts))
+    for _, halves, cuts in sorted(pairs, key=lambda pair: pair[0])[:2]:
+        two = [Piece(*capsule_around(half), cut) for half, cut in zip(halves, cuts, strict=True)]
+        choices.append((two, sum(hull_volume(*piece[:2]) for piece in two)))
     corners = outer_hull(used, _CORNERS)
-    choices.append(([corners], hull_volume(*corners)))
+    choices.append(([Piece(*corners, None)], hull_volume(*corners)))
     best, size = choices[0]
-    for hulls, other in choices[1:]:
+    for pieces, other in choices[1:]:
         if other < _WORTH * size:
-            best, size = hulls, other
-    return [(points, radius + error) for points, radius in best]
+            best, size = pieces, other
+    return best
+
+
+def holds_mesh(pieces: list[Piece], vertices: FloatArray, triangles: IntArray, slack: float = 0.0) -> bool:
+    """Whether the pieces, each widened by the slack (m), provably hold the whole surface, wherever they come from.
+
+    Args:
+        pieces: one without a cut, or two with opposite ones.
+        vertices: (m, 3), m.
+        triangles: (t, 3) indices of vertices.
+        slack: m.
+    """
+    if len(pieces) == 1:
+        parts = [vertices[np.unique(triangles)]] if pieces[0].cut is None else []
+    elif len(pieces) == 2 and all(piece.cut is not None for piece in pieces):
+        cuts = [np.asarray(piece.cut, float) for piece in pieces]
+        opposite = np.array_equal(cuts[0], -cuts[1]) and bool(np.any(cuts[0][:3]))
+        parts = [_part(vertices, triangles, cut[:3], float(cut[3])) for cut in cuts] if opposite else []
+    else:
+        parts = []
+    return bool(parts) and all(
+        len(part) > 0 and _farthest(part, piece.points) <= piece.radius + slack < np.inf
+        for part, piece in zip(parts, pieces, strict=True)
+    )
+
+
+def _farthest(points: FloatArray, hull: FloatArray) -> float:
+    """Upper bound of the distances of points (m, 3) to the hull of others (k, 3), m."""
+    return float(segment_distance(points, hull).max()) if len(hull) <= 2 else distance_to_hull(points, hull)
 
 
 def _extreme(points: FloatArray) -> FloatArray:

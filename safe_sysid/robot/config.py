@@ -311,6 +311,7 @@ class DriverSettings(Section):
 
     command_timeout_s: float | None = setting("driver.command_timeout_s")
     wraps_continuous: bool = setting("driver.wraps_continuous")
+    may_repeat: bool = setting("driver.may_repeat")
 
 
 class HullSettings(StrictModel):

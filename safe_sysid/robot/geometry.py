@@ -19,8 +19,9 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ConfigError, ModelError
-from safe_sysid.robot.capsules import cover_mesh, segment_distance
+from safe_sysid.robot.capsules import segment_distance
 from safe_sysid.robot.config import Settings
+from safe_sysid.robot.covers import remembered_cover
 from safe_sysid.robot.hulls import distance_to_hull
 from safe_sysid.robot.meshes import mesh_path, read_mesh
 from safe_sysid.robot.model import Body, Kinematics
@@ -102,7 +103,7 @@ def _mesh_hulls(chain: UrdfChain, link: str, file: str) -> list[Hull]:
                     f"{chain.file}: link {link!r} has a collision mesh: {problem}; {_hint(link, file)}"
                 ) from problem
             rotation = rotation_from_rpy(rpy)
-            for points, radius in cover_mesh(vertices, triangles, error):
+            for points, radius in remembered_cover(vertices, triangles, error):
                 hulls.append((points @ rotation.T + xyz, radius))
     return hulls
 

@@ -55,11 +55,11 @@ def outer_hull(points: FloatArray, limit: int = 32, tolerance: float = 1e-3) -> 
 
 
 def distance_to_hull(point: FloatArray, points: FloatArray) -> float:
-    """Upper bound of the distance of a point (3,) to hull(points), rounding included, m."""
+    """Upper bound of the distance of a point (3,), or of several (m, 3), to hull(points), rounding included, m."""
     kept, _ = outer_hull(points, max(len(points), 8))
     basis = _span(kept)
     facets = _facets((kept - kept.mean(axis=0)) @ basis.T) if len(basis) else np.zeros((1, 1), dtype=np.int64)
-    return _distance_bound(np.asarray(point, float)[None], kept, facets)
+    return _distance_bound(np.atleast_2d(np.asarray(point, float)), kept, facets)
 
 
 def hull_volume(points: FloatArray, radius: float) -> float:

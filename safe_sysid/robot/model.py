@@ -195,6 +195,11 @@ class RobotModel:
         """Unit of each joint's position, "rad" or "m", for messages."""
         return tuple("m" if slides else "rad" for slides in self.sliding)
 
+    @property
+    def torque_units(self) -> tuple[str, ...]:
+        """Unit of each joint's effort, "N m" or "N", for messages."""
+        return tuple("N" if slides else "N m" for slides in self.sliding)
+
     def require_turning(self, what: str) -> None:
         """Refuse prismatic joints where only turning ones are covered.
 

@@ -39,8 +39,9 @@ def package_directories(
         package_dirs: folders that hold packages, or are packages, looked at first.
 
     Returns:
-        Those of ``package_dirs``, ``share/NAME`` under ``AMENT_PREFIX_PATH``, ``ROS_PACKAGE_PATH``, the folders above
-        ``beside``, and ``share/NAME`` of this Python's prefix and of what was installed into it.
+        Those of ``package_dirs``, ``share/NAME`` under ``AMENT_PREFIX_PATH``, ``ROS_PACKAGE_PATH``, packages (folders
+        with a ``package.xml``) above or beside ``beside``, and ``share/NAME`` of this Python's prefix and of what was
+        installed into it.
     """
     found: dict[Path, None] = {}
     for candidate in _candidates(package, Path(beside), package_dirs):
@@ -57,10 +58,15 @@ def _candidates(package: str, beside: Path, package_dirs: Sequence[str | Path]) 
             yield folder
     for prefix in _listed("AMENT_PREFIX_PATH"):
         yield prefix / "share" / package
-    for folder in (*_listed("ROS_PACKAGE_PATH"), *beside.resolve().parents):
+    for folder in _listed("ROS_PACKAGE_PATH"):
         yield folder / package
         if folder.name == package:
             yield folder
+    for folder in beside.resolve().parents[:-1]:  # the last is the root of the file system
+        # Nobody named these: only what says that it is a package is one, or `package://etc/passwd` would be a file.
+        for candidate in (folder / package, folder):
+            if candidate.name == package and (candidate / "package.xml").is_file():
+                yield candidate
     yield Path(sys.prefix) / "share" / package
     for entry in map(Path, filter(None, sys.path)):
         # Robotics packages of the registry bring a prefix of their own, beside the Python code.

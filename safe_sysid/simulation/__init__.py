@@ -3,6 +3,7 @@
 from safe_sysid.simulation.actuator import ACTUATOR_MODES
 from safe_sysid.simulation.arms import DRAW_MODES, draw_truth, hand_box
 from safe_sysid.simulation.assembly import build_plant
+from safe_sysid.simulation.hand import payload_in_hand
 from safe_sysid.simulation.noise import NOISE_MODES, PATTERNS, NoiseModel
 from safe_sysid.simulation.payloads import (
     DUMBBELLS,
@@ -34,5 +35,6 @@ __all__ = [
     "dumbbell",
     "hand_box",
     "payload_from_spec",
+    "payload_in_hand",
     "theta_e_with_payload",
 ]

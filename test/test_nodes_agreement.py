@@ -1,0 +1,185 @@
+"""Nodes that work together agree on what proofs rest on; a pause leaves no work behind. Without processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MethodType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+import rclpy
+from rclpy.parameter import Parameter
+
+from safe_sysid.nodes import digest as digests
+from safe_sysid.nodes.controller import ControllerNode
+from safe_sysid.nodes.digest import configuration_digest, difference, plan_digest
+from safe_sysid.nodes.identifier import IdentifierNode
+from safe_sysid.nodes.managed import ManagedNode
+from safe_sysid.nodes.messages import JointSample, RefusedError, empty_plan_message
+from safe_sysid.robot import load_robot, load_scene
+from safe_sysid.robot.scene import Scene
+
+MODEL = load_robot("three_joint")
+SIX, OPEN = load_scene("six_boxes"), Scene("open")
+MOVED = replace(SIX, obstacles=SIX.obstacles[1:])
+
+
+# -- digests ----------------------------------------------------------------------------------------------------
+
+
+def test_a_scene_is_compared_by_what_stands_where_and_only_between_those_who_have_one() -> None:
+    identifier, controller, planner = (
+        configuration_digest(MODEL, True, scene) for scene in (None, SIX, MOVED)
+    )
+    renamed = configuration_digest(MODEL, True, replace(SIX, name="cell", goal=None, start=None, file="x"))
+    allowed = replace(SIX, allowed_pairs=frozenset({frozenset({SIX.obstacles[0].name, "hand"})}))
+    assert difference(planner, controller) == difference(controller, planner) == "scene"
+    assert difference(configuration_digest(MODEL, True, allowed), controller) == "scene"
+    assert difference(renamed, controller) == ""
+    assert difference(identifier, controller) == difference(controller, identifier) == ""
+    other = configuration_digest(load_robot("three_joint", **{"controller.law": "armour"}), True, MOVED)
+    assert difference(other, controller) == "controller, scene"
+    assert difference(other, identifier) == "controller"
+
+
+def test_what_a_plan_says_is_enough_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = configuration_digest(MODEL, True, SIX)
+    assert difference(plan_digest(ours), ours) == ""
+    assert difference(plan_digest(configuration_digest(MODEL, True, MOVED)), ours) == "scene"
+    assert "settings" in difference(plan_digest(configuration_digest(MODEL, False, SIX)), ours)
+    monkeypatch.setattr(digests, "__version__", "0.0.1")
+    monkeypatch.setattr("safe_sysid.logs.configuration.proof_digest.__defaults__", ("0.0.1",))
+    older = configuration_digest(MODEL, True, SIX)
+    assert difference(older, ours) == "version"
+    assert difference(plan_digest(older), ours)
+
+
+def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> None:
+    taken: list[Any] = []
+    gate = SimpleNamespace(put_plan=taken.append)
+    node = SimpleNamespace(
+        model=MODEL, digest=configuration_digest(MODEL, True, SIX), _gate=gate, _go_on=lambda: None, _foreign={},
+        options=SimpleNamespace(lockstep=True, robot="three_joint"),
+    )  # fmt: skip
+    node.check_digest = MethodType(ManagedNode.check_digest, node)
+
+    def offer(scene: Scene | None, lockstep: bool = True) -> None:
+        digest = "" if scene is None else plan_digest(configuration_digest(MODEL, lockstep, scene))
+        ControllerNode._on_plan(node, empty_plan_message(10**9, "0:0", MODEL.joint_names, digest=digest))
+
+    for arguments, words in (
+        ((None,), "expected a digest"), ((MOVED,), ": scene: expected"), ((OPEN,), ": scene: expected"),
+        ((SIX, False), "settings"),
+    ):  # fmt: skip
+        with pytest.raises(RefusedError, match="the planner works with another configuration") as refused:
+            offer(*arguments)
+        assert words in str(refused.value)
+        assert node._foreign
+    assert taken == []
+    offer(SIX)
+    assert len(taken) == 1
+    assert node._foreign == {}
+
+
+class Toy(ManagedNode):
+    """Has a scene; does nothing in it."""
+
+    has_scene = True
+
+    def __init__(self, kind: str = "controller") -> None:
+        super().__init__(kind)
+
+    def status(self) -> tuple[bytes, str, dict[str, Any]]:
+        return b"\x00", "toy", {}
+
+
+@pytest.fixture
+def toy() -> Iterator[Toy]:
+    rclpy.init(args=["--ros-args"])
+    node = Toy()
+    node.set_parameters([Parameter("robot", value="three_joint"), Parameter("lockstep", value=True)])
+    try:
+        yield node
+    finally:
+        node.close()
+        node.destroy_node()
+        rclpy.shutdown()
+
+
+@pytest.mark.ros
+def test_the_law_and_the_scene_in_force_are_in_the_digest(toy: Toy) -> None:
+    toy.trigger_configure()
+    assert toy.digest == configuration_digest(MODEL, True, OPEN)
+    toy.trigger_cleanup()
+    assert toy.set_parameters([Parameter("controller.law", value="armour")])[0].successful
+    assert toy.set_parameters([Parameter("scene", value="open")])[0].successful
+    toy.trigger_configure()
+    assert toy.model.settings.controller.law == "armour"
+    assert difference(toy.digest, configuration_digest(MODEL, True, OPEN)) == "controller"
+    assert toy.digest == configuration_digest(
+        load_robot("three_joint", **{"controller.law": "armour"}), True, OPEN
+    )
+
+
+@pytest.mark.ros
+def test_cleanup_forgets_who_worked_with_something_else(toy: Toy) -> None:
+    toy.trigger_configure()
+    for who in ("the planner", "the identifier"):
+        with pytest.raises(RefusedError):
+            toy.check_digest(who, "")
+    toy.check_digest("the identifier", toy.digest)
+    assert len(toy.foreign) == 1, "one that is right does not excuse the other"
+    assert "the planner works with another configuration" in toy.overview()[1]
+    toy.trigger_cleanup()
+    assert toy.foreign == []
+    assert "another configuration" not in toy.overview()[1]
+
+
+# -- pauses -----------------------------------------------------------------------------------------------------
+
+
+def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
+    """What takes samples in, with a worker that only remembers: batches of a second."""
+    jobs: list[Any] = []
+    second = 1_000_000_000
+    node = SimpleNamespace(
+        options=SimpleNamespace(lockstep=lockstep), active=True, foreign=[], _running=False, _samples=[],
+        _batch=1, _batch_end=0, _piece_end=0, _last_stamp=0, _update_ns=second, _submit=jobs.append,
+        _reader=SimpleNamespace(read=lambda sample: sample), _time=SimpleNamespace(seconds=lambda stamp: stamp),
+        _session=SimpleNamespace(start=None),
+    )  # fmt: skip
+    node._add, node._update = lambda *_: None, lambda *_: None
+    for name in ("_run", "_hand_over", "_begin_batch", "_on_measurement"):
+        setattr(node, name, MethodType(getattr(IdentifierNode, name), node))
+    return node, jobs
+
+
+def _feed(node: Any, jobs: list[Any], begin: float, seconds: float) -> list[int]:
+    """Measurements at 100 Hz; numbers of the batches that were ordered to be updated with."""
+    before, still = len(jobs), np.zeros(3)
+    for k in range(round(100 * seconds)):
+        node._on_measurement(JointSample(round((begin + k / 100) * 1e9), still, still, still, ""))
+    ordered = [job for job in jobs[before:] if getattr(job, "func", None) is node._update]
+    return [job.args[0] for job in ordered]
+
+
+def test_an_hour_s_pause_orders_no_update_for_each_of_its_seconds() -> None:
+    node, jobs = _identifier(lockstep=False)
+    node._run(True)
+    assert _feed(node, jobs, 100.0, 3.5) == [1, 2, 3]
+    node._run(False)
+    node._run(True)  # an hour later
+    assert _feed(node, jobs, 3700.0, 2.5) == [4, 5], (
+        "a batch begins with the first measurement after the pause"
+    )
+    # The arm's driver was silent, the identifier ran on.
+    assert _feed(node, jobs, 9000.0, 2.5) == [6, 7, 8], "one for what was left, then every second"
+    node, jobs = _identifier(lockstep=True)
+    node._run(True)
+    assert _feed(node, jobs, 0.01, 1.0) == [1]
+    assert _feed(node, jobs, 4.0, 0.01) == [2, 3, 4], "in lock-step the controller awaits each by its number"
