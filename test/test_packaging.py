@@ -160,11 +160,12 @@ def test_every_import_is_a_declared_dependency(
 #: `rosdep install` stops for all.
 KNOWN_KEYS = {
     "builtin_interfaces", "coal", "controller_manager", "controller_manager_msgs", "diagnostic_msgs",
-    "forward_command_controller", "geometry_msgs", "gz_ros2_control", "joint_state_broadcaster", "launch", "launch_ros", "lifecycle_msgs",
-    "pinocchio", "python3-hypothesis", "python3-jinja2", "python3-matplotlib", "python3-mujoco-pip", "python3-numpy",
-    "python3-pydantic", "python3-pytest", "python3-pytest-timeout", "python3-rich", "python3-rosbags-pip",
-    "python3-scipy", "python3-yaml", "rcl_interfaces", "rclpy", "robot_state_publisher", "ros2launch", "ros_gz_bridge",
-    "ros_gz_sim", "rosgraph_msgs", "rviz2", "sensor_msgs", "std_msgs", "std_srvs", "trajectory_msgs",
+    "forward_command_controller", "geometry_msgs", "gz_ros2_control", "joint_state_broadcaster", "launch",
+    "launch_ros", "lifecycle_msgs", "pinocchio", "python3-hypothesis", "python3-jinja2",
+    "python3-matplotlib", "python3-mujoco-pip", "python3-numpy", "python3-pydantic", "python3-pytest",
+    "python3-pytest-timeout", "python3-rich", "python3-rosbags-pip", "python3-scipy", "python3-yaml",
+    "rcl_interfaces", "rclpy", "robot_state_publisher", "ros2launch", "ros_gz_bridge", "ros_gz_sim",
+    "rosgraph_msgs", "rviz2", "sensor_msgs", "std_msgs", "std_srvs", "trajectory_msgs",
     "visualization_msgs", "xacro",
 }  # fmt: skip
 
