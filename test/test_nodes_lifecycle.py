@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ class Manager:
         client = self._clients[service]
         self.probe.wait(client.service_is_ready, service)
         future = client.call_async(request)
+        # A node that has not yet discovered who asks drops its answer: what only looks may be asked again.
+        for _ in range(4 if "/get_" in service else 0):
+            end = time.monotonic() + 5.0
+            while not future.done() and time.monotonic() < end:
+                self.probe.spin(0.1)
+            if future.done():
+                break
+            future = client.call_async(request)
         self.probe.wait(future.done, service)
         return future.result()
 

@@ -18,7 +18,7 @@ __all__ = ["Selection", "bag_qos", "endpoints", "message_class", "profile_for", 
 #: Not of a namespace, and always of interest.
 COMMON = ("/clock", "/diagnostics", "/rosout", "/tf", "/tf_static", "/parameter_events")
 #: Of a subscription: what may wait while the recorder is held up; some seconds of a 1 kHz stream.
-DEPTH = 4000
+DEPTH = 20_000
 _RELIABLE, _LATCHED = ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL
 
 

@@ -44,7 +44,7 @@ LATCHED = QoSProfile(
 )
 #: Real time: only the newest command counts.
 COMMAND = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-STREAM = QoSProfile(depth=500, reliability=ReliabilityPolicy.RELIABLE)
+STREAM = QoSProfile(depth=20_000, reliability=ReliabilityPolicy.RELIABLE)
 #: A stream that a node which starts later sees from its beginning: what lock-step needs.
 HISTORY = QoSProfile(
     depth=500, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
@@ -61,7 +61,7 @@ def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> Qo
     if not lockstep:
         return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
     durability = DurabilityPolicy.TRANSIENT_LOCAL if history else DurabilityPolicy.VOLATILE
-    return QoSProfile(depth=4000, reliability=ReliabilityPolicy.RELIABLE, durability=durability)
+    return QoSProfile(depth=20_000, reliability=ReliabilityPolicy.RELIABLE, durability=durability)
 
 
 class BaseNode(Node):

@@ -17,7 +17,17 @@ from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.laws import make_law
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, WARN, BaseNode, measurement_qos
+from safe_sysid.nodes.base import (
+    COMMAND,
+    ERROR,
+    HISTORY,
+    LATCHED,
+    OK,
+    STREAM,
+    WARN,
+    BaseNode,
+    measurement_qos,
+)
 from safe_sysid.nodes.lockstep import LockstepGate
 from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.messages import BoundsAnswer, JointSample, PlanAnswer, RefusedError
@@ -96,7 +106,10 @@ class ControllerNode(ManagedNode):
 
     def _topics(self) -> None:
         lockstep = self.options.lockstep
-        self._commands = self.create_publisher(Float64MultiArray, "effort_command", 1)
+        # In lock-step a recorder that was held up gets every command all the same.
+        self._commands = self.create_publisher(
+            Float64MultiArray, "effort_command", STREAM if lockstep else COMMAND
+        )
         self._references = self.create_publisher(JointState, "reference", HISTORY)
         self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
         self._announce()
