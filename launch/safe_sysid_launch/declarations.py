@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from safe_sysid_launch.arm_files import Arm, load_arm
 
 from safe_sysid.demo.check_parameters import given_to_nodes, is_parameter_file
 from safe_sysid.errors import ConfigError
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.overrides import SETTINGS, overrides_of
+from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
 from safe_sysid.robot.yaml_file import read_yaml
 
 __all__ = ["UNKNOWN_TIMEOUT", "declared_arm", "refuse_simulated", "why_not_commanded"]
@@ -45,7 +43,7 @@ def declared_arm(robot: str, params_file: str = "", namespace: str = "") -> Arm:
             raise ConfigError(
                 params_file, "robot", values["robot"], f"{robot}, or none: the argument robot:= says it"
             )
-    settings = [_settings(values) for values in nodes]
+    settings = [given_settings(values) for values in nodes]
     if settings[0] != settings[1] or settings[0] != settings[2]:
         differing = sorted({key for one in settings for key in one if any(key not in s for s in settings)})
         raise ConfigError(
@@ -55,11 +53,6 @@ def declared_arm(robot: str, params_file: str = "", namespace: str = "") -> Arm:
             "the same for all nodes, under /**, as they must agree",
         )
     return load_arm(robot, overrides_of(settings[0]))
-
-
-def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = f"{SETTINGS}."
-    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
 
 
 def refuse_simulated(arm: Arm, accepted: bool) -> None:

@@ -23,8 +23,8 @@ from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
+from safe_sysid.demo.bring_up import MANAGED, ONE_THREAD, REALTIME, transport_without_shared_memory
 from safe_sysid.errors import ConfigError
-from safe_sysid.resources import resource_path
 
 __all__ = [
     "MANAGED",
@@ -40,28 +40,16 @@ __all__ = [
     "write_yaml",
 ]
 
-#: In the order of their activation: the controller moves the arm, so everyone else has to be there.
-MANAGED = ("planner", "identifier", "controller")
-#: In real time: the loop first, where the system allows it, thinking behind everything else.
-_REALTIME: dict[str, dict[str, Any]] = {
-    "plant": {"realtime": {"priority": 10, "lock_memory": True}},
-    "controller": {"realtime": {"priority": 11, "lock_memory": True}},
-    "planner": {"realtime": {"nice": 5}},
-    "identifier": {"realtime": {"nice": 10}},
-}
-
 
 def environment(lockstep: bool) -> list[SetEnvironmentVariable]:
     """Each library computes in one thread; in real time no shared memory, whose locks stall a loop."""
-    values = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    values = {key: value for key, value in values.items() if key not in os.environ}
-    profiles = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
-    if not lockstep and not any(key in os.environ for key in profiles):
+    values = {key: value for key, value in ONE_THREAD.items() if key not in os.environ}
+    transport = transport_without_shared_memory()
+    if not lockstep and not any(key in os.environ for key in transport if key.endswith("_PROFILES_FILE")):
         if (
             os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST"
         ):  # that range brings shared memory with it
-            values["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "SYSTEM_DEFAULT"
-            values |= dict.fromkeys(profiles, str(resource_path("config/fastdds/real_time.xml")))
+            values |= transport
         elif "FASTDDS_BUILTIN_TRANSPORTS" not in os.environ:
             values["FASTDDS_BUILTIN_TRANSPORTS"] = "UDPv4"
     return [SetEnvironmentVariable(key, value) for key, value in values.items()]
@@ -141,7 +129,7 @@ def node(
         "lockstep": lockstep,
         "use_sim_time": boolean(context, "use_sim_time"),
         **({} if directory is None else {"run_dir": str(directory)}),
-        **({} if lockstep else _REALTIME.get(name, {})),
+        **({} if lockstep or name not in REALTIME else {"realtime": dict(REALTIME[name])}),
         **(parameters or {}),
     }
     if lockstep and namespace.strip("/"):

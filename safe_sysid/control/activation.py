@@ -59,8 +59,7 @@ class Judgement:
         """
         if self.reasons or self.q is None:
             return list(self.reasons) or ["no pose was judged: expected a measurement"]
-        off = np.asarray(q, float) - self.q
-        off -= 2.0 * np.pi * np.where(model.continuous, np.round(off / (2.0 * np.pi)), 0.0)
+        off = model.shortest_way(np.asarray(q, float) - self.q)
         allowed = 2.0 * per_joint(model.settings.measurement.position_error, model.n) + _SAG + _ROUND
         return [
             f"{model.joint_names[j]} is {off[j]:.3g} {model.position_units[j]} off the pose that was judged: expected "
@@ -304,8 +303,7 @@ class ActivationChecks:
         position = per_joint(settings.measurement.position_error, n) + _ROUND
         declared = per_joint(settings.measurement.velocity_error, n)
         bend = per_joint(settings.identification.acceleration_bound, n)
-        steps = np.diff(self._q[rows], axis=0)
-        steps -= 2.0 * np.pi * np.where(model.continuous, np.round(steps / (2.0 * np.pi)), 0.0)
+        steps = model.shortest_way(np.diff(self._q[rows], axis=0))
         way = np.vstack([np.zeros(n), np.cumsum(steps, axis=0)])
         reasons = []
         for j in range(n):

@@ -8,7 +8,7 @@ from typing import Any
 
 from safe_sysid.demo.check_robot import judge
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.overrides import SETTINGS, overrides_of
+from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.schema import Parameter, Schema, load_schema
 
@@ -166,8 +166,7 @@ def _disagreements(given: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _judge_arm(given: Mapping[str, Any], say: Callable[[str], None]) -> list[str]:
-    prefix = f"{SETTINGS}."
-    overrides = overrides_of({k.removeprefix(prefix): v for k, v in given.items() if k.startswith(prefix)})
+    overrides = overrides_of(given_settings(given))
     model = load_robot(str(given.get("robot", "kinova_gen3")), **overrides)
     scene = load_scene(str(given["scene"])) if given.get("scene") else Scene("nothing around")
     scene.check(model)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from safe_sysid.resources import resource_path
+from safe_sysid.demo.bring_up import ONE_THREAD, transport_without_shared_memory
 
 __all__ = ["environment_of", "own_domain", "ros_environment"]
 
@@ -61,21 +61,10 @@ def ros_environment(domain: int, log_directory: Path, lockstep: bool = True) -> 
         "ROS_LOG_DIR": str(log_directory),
         "RCUTILS_COLORIZED_OUTPUT": "0",
         "PYTHONUNBUFFERED": "1",
-        # Four processes share the cores; and sums must not depend on how many threads a machine has.
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
+        **ONE_THREAD,
     }
     if not lockstep:
-        # In shared memory a 1 kHz loop waits for locks that ordinary processes hold. The range LOCALHOST brings shared
-        # memory with it whatever else is set, so the profile keeps to this machine itself. Lock-step has it: it waits
-        # anyway, and is half as fast again.
-        profile = str(resource_path("config/fastdds/real_time.xml"))
-        environment |= {
-            "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",
-            "FASTRTPS_DEFAULT_PROFILES_FILE": profile,  # Fast DDS 2, and from 3 on:
-            "FASTDDS_DEFAULT_PROFILES_FILE": profile,
-        }
+        environment |= transport_without_shared_memory()
     return environment
 
 

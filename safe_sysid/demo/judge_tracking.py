@@ -61,9 +61,7 @@ def judge_tracking(
             f"controller: fault at {controller.time[faults[0]]:.3f} s, no guarantee from then on"
         )
     q, qd = plant.q[ours], plant.qd[ours]
-    e = controller.q_d[theirs] - q
-    turns = np.where(model.continuous, np.round(e / (2.0 * np.pi)), 0.0)
-    e = e - 2.0 * np.pi * turns
+    e = model.shortest_way(controller.q_d[theirs] - q)
     de = controller.qd_d[theirs] - qd
     energy = _energy(model, plant.theta_true, q, de + gains.K_r * e)
     time = plant.time[ours]

@@ -73,9 +73,7 @@ def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:
         return None
     distance = None
     if plant is not None and plant.time.size:
-        gap = plant.q[-1] - goal
-        gap = np.where(setup.model.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
-        distance = float(np.abs(gap).max())
+        distance = float(np.abs(setup.model.shortest_way(plant.q[-1] - goal)).max())
     steps = [plan for plan in logs.plans if plan.planned and plan.purpose == "task"]
     # The plan ends there to a milliradian; beyond that the arm is where it should be but for its tracking error.
     near = distance is not None and distance <= float(setup.gains.e_bound.max()) + 2e-3

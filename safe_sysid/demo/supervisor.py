@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from safe_sysid.demo.bring_up import MANAGED, REALTIME
 from safe_sysid.demo.domain import environment_of, own_domain, ros_environment
 from safe_sysid.demo.kernels import CompilationNotice
 from safe_sysid.demo.options import Setup
@@ -22,8 +23,6 @@ __all__ = ["RunClock", "RunFailedError", "node_parameters", "supervise"]
 
 #: The plant comes last: with its first measurement the controller can take the arm over, and the run begins.
 NODES = ("controller", "planner", "identifier", "plant")
-#: In the order in which they become active: time may begin when all listen.
-MANAGED = ("planner", "identifier", "controller")
 #: How often a controller that refuses to become active is asked again, and for how long, s: the arm may come to rest.
 _AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
@@ -43,15 +42,6 @@ class RunClock:
     startup: float = 0.0
     run: float = 0.0
     simulated: float = 0.0
-
-
-#: In real time: the loop first, where the system allows it, thinking behind everything else.
-_REALTIME: dict[str, dict[str, Any]] = {
-    "plant": {"priority": 10, "lock_memory": True},
-    "controller": {"priority": 11, "lock_memory": True},
-    "planner": {"nice": 5},
-    "identifier": {"nice": 10},
-}
 
 
 def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
@@ -74,7 +64,7 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     elif node == "planner":
         parameters |= {"plans": options.plans, "then_goal": options.then_goal}
     if not options.lockstep:
-        parameters["realtime"] = _REALTIME[node]
+        parameters["realtime"] = dict(REALTIME[node])
     return parameters
 
 

@@ -68,7 +68,6 @@ class RecorderNode(BaseNode):
         self._lost: Counter[str] = Counter()
         self._failed = ""
         self._executor: Executor | None = None
-        self._simulated = bool(self.get_parameter("use_sim_time").value)
         self._look()
         self.every(_LOOK, self._look)
         self.every(given["flush_s"], self._flush)
@@ -145,7 +144,7 @@ class RecorderNode(BaseNode):
 
     def _writer_of(self, name: str, recorded: _Recorded) -> Callable[[bytes], None]:
         """The callback of a topic: as little as possible, for some come a thousand times a second."""
-        write, clock = self._bag.write, self.get_clock()
+        write, now_ns = self._bag.write, self.now_ns
 
         def call(message: bytes) -> None:
             if self._failed:
@@ -154,8 +153,7 @@ class RecorderNode(BaseNode):
                 if recorded.topic is None:
                     publishers, _ = endpoints(self, name)
                     recorded.topic = self._bag.topic(name, recorded.kind, bag_qos(publishers))
-                now = clock.now().nanoseconds if self._simulated else time.time_ns()
-                write(recorded.topic, now, message)
+                write(recorded.topic, now_ns(), message)
             except Exception as error:
                 self._fail(error)
 

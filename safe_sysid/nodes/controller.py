@@ -223,13 +223,14 @@ class ControllerNode(ManagedNode):
         if not self._last_stamp:
             self._gate.forget_plans(sample.stamp_ns)  # began before this node did
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
-        if not self.active and self._look_on(sample):
+        if not self.active:
+            self._look_on(sample)
             return
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
 
-    def _look_on(self, sample: JointSample) -> bool:
-        """Inactive: a measurement is judged and commands nothing; returns whether that was all."""
+    def _look_on(self, sample: JointSample) -> None:
+        """Inactive: a measurement is judged and commands nothing."""
         if self._newest is None:
             self.try_soon()
         self._newest = sample
@@ -238,7 +239,6 @@ class ControllerNode(ManagedNode):
             self._waiting = None
             self._answer = self._command.fill(sample.stamp_ns, None)
             self._commands.publish(self._answer)
-        return True
 
     def _remember(self, sample: JointSample) -> None:
         """While nothing is commanded: for the judgement before a take-over."""
@@ -387,11 +387,11 @@ class ControllerNode(ManagedNode):
         reasons = judged.why_not(self.model, sample.q)
         self._start_refused = "; ".join(reasons or self._core.start(now, sample.q, sample.qd, effort))
         self._start_wanted = bool(self._start_refused)
-        if not self._start_refused:
-            self._checks.forget()
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
-        return not self._start_refused
+            return False
+        self._checks.forget()
+        return True
 
     def _publish_reference(self, stamp_ns: int, out: ControllerOutput, torque: np.ndarray) -> None:
         q, qd = out.reference[:2]
@@ -473,9 +473,8 @@ class ControllerNode(ManagedNode):
 
     def cleanup(self) -> None:
         """Write ``controller.npz``, once."""
-        log = self.__dict__.pop(
-            "_log", None
-        )  # a configure that fails early must not write that of a session before
+        # A configure that fails early must not write that of a session before.
+        log = self.__dict__.pop("_log", None)
         if self.options.run_dir is not None and log is not None:
             log.save(self.options.run_dir / "controller.npz", self.refusals, self.scheduling.text)
 

@@ -19,7 +19,7 @@ from safe_sysid.nodes.descriptors import node_descriptor, settings_parameters
 from safe_sysid.nodes.realtime import RealtimeOptions
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.overrides import SETTINGS, overrides_of
+from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.schema import Parameter, Schema, SchemaError, load_schema
 from safe_sysid.schema.parameter import WHEN
@@ -135,9 +135,7 @@ class NodeParameters:
     @property
     def overrides(self) -> dict[str, Any]:
         """What ``robot_settings.*`` given at the start says, as :func:`safe_sysid.robot.load_robot` takes it."""
-        prefix = f"{SETTINGS}."
-        given = {name: given.value for name, given in self._given.items() if name.startswith(prefix)}
-        return overrides_of({name.removeprefix(prefix): value for name, value in given.items()})
+        return overrides_of({path: given.value for path, given in given_settings(self._given).items()})
 
     def declare_settings(self, model: RobotModel) -> None:
         """Show the settings in force as read-only parameters ``robot_settings.<section>.<key>``.

@@ -56,7 +56,9 @@ def draw_motion(
     for j, name in enumerate(model.joint_names):
         joints.plot(times, q[:, j], color=_JOINTS[j % len(_JOINTS)], lw=1.4, label=name)
         if waypoints is not None:
-            arrived = [times[int(np.argmin(np.abs(_turns(model, q - w)).max(axis=1)))] for w in waypoints]
+            arrived = [
+                times[int(np.argmin(np.abs(model.shortest_way(q - w)).max(axis=1)))] for w in waypoints
+            ]
             shown = [q[times == t][0, j] for t in arrived]
             joints.plot(arrived, shown, "o", ms=4, color=_JOINTS[j % len(_JOINTS)])
     for plan, _ in steps:
@@ -76,10 +78,6 @@ def draw_motion(
             axis.spines[side].set_visible(False)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")
-
-
-def _turns(model: RobotModel, gap: FloatArray) -> FloatArray:
-    return np.where(model.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
 
 
 def _motion(plans: Sequence[Plan], ends: Sequence[float]) -> tuple[FloatArray, FloatArray]:

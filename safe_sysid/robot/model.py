@@ -185,6 +185,14 @@ class RobotModel:
         """Number of joints."""
         return len(self.joint_names)
 
+    def shortest_way(self, gap: FloatArray) -> FloatArray:
+        """A difference of positions without whole turns of continuous joints.
+
+        Args:
+            gap: (..., n) rad or m.
+        """
+        return np.where(self.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
+
     @property
     def sliding(self) -> NDArray[np.bool_]:
         """(n,) prismatic joints."""

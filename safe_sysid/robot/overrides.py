@@ -9,7 +9,7 @@ import yaml
 
 from safe_sysid.schema import Parameter, load_schema
 
-__all__ = ["NULLS", "SETTINGS", "overrides_of"]
+__all__ = ["NULLS", "SETTINGS", "given_settings", "overrides_of"]
 
 #: Below this name the robot's settings are ROS parameters.
 SETTINGS = "robot_settings"
@@ -17,6 +17,16 @@ SETTINGS = "robot_settings"
 NULLS = ("null", "~")
 #: Types of a robot file that a ROS parameter can only have as text (JSON).
 _AS_TEXT = ("box", "hulls", "pairs", "names", "range", "limits")
+
+
+def given_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a node's parameters that are settings of the robot, by dotted path below ``robot_settings``.
+
+    Args:
+        parameters: values by name.
+    """
+    prefix = f"{SETTINGS}."
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 def overrides_of(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,8 +212,7 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
     if not np.any(good):
         return lines
     step = h[good][:, None]
-    turn = np.diff(m.q, axis=0)[good]
-    turn = np.where(model.continuous, turn - 2.0 * np.pi * np.round(turn / (2.0 * np.pi)), turn)
+    turn = model.shortest_way(np.diff(m.q, axis=0)[good])
     by_q, by_v = turn / step, 0.5 * (m.qd[1:] + m.qd[:-1])[good]
     excess = np.abs(by_q - by_v) - 2.0 * errors.position / step - 0.25 * errors.acceleration * step
     for j in range(model.n):
