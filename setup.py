@@ -13,6 +13,7 @@ NODES = {
     "identifier_node": "identifier",
     "plant_node": "plant",
     "recorder_node": "bag_recorder",
+    "viewer_node": "viewer",
 }
 SHARED_DIRECTORIES = ("config", "urdf", "launch", "rviz")  # installed under share/safe_sysid when they exist
 
@@ -48,6 +49,12 @@ def data_files():
     return files
 
 
+DOCS = [  # ./safe-sysid docs
+    "furo>=2024.8.6",
+    "myst-parser>=4.0",
+    "sphinx>=8.1,<10",
+    "sphinx-copybutton>=0.5.2",
+]
 TEST = [
     "hypothesis>=6.98",
     "pytest>=7.4,<9",  # pytest 9 breaks the plugin of launch_testing
@@ -76,7 +83,7 @@ setup(
         "numba>=0.59",
         "numpy>=1.26,<3",
         "osqp>=1.0,<2",
-        "pin>=3.4,<5",
+        "pin>=4.0,<5",  # wheels of 3.x no longer load beside the cmeel-urdfdom that pip takes for them
         "pydantic>=2.5,<3",
         "PyYAML>=6.0",
         "rich>=13.7",
@@ -99,8 +106,15 @@ setup(
         ],
         "cluster": ["distributed>=2024.2"],  # safe-sysid campaign --scheduler
         "sim": ["mujoco>=3.2,<5"],
+        "view": [  # safe-sysid view
+            "msgspec>=0.18.6",
+            "viser>=1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions
+            "websockets>=13.1,<17",
+        ],
+        "docs": DOCS,
         "test": TEST,
         "dev": [
+            *DOCS,
             *TEST,
             "colcon-package-information>=0.4",
             "colcon-ros>=0.5",
@@ -109,6 +123,7 @@ setup(
             "example-robot-data>=4.1",  # URDFs of other arms
             "mcap-ros2-support>=0.5",  # a second reader of our bags
             "mypy>=1.11",
+            "playwright>=1.48",  # drives the Chromium of the system
             "ruff>=0.9",
             "setuptools>=68",
             "types-PyYAML",

@@ -14,7 +14,7 @@ from safe_sysid.errors import SafeSysIdError
 __all__ = ["main"]
 
 #: Modules of safe_sysid.commands, in the order of the help text.
-COMMANDS = ("demo", "plan", "identify", "tare", "verify", "campaign", "experiment", "replay", "config")
+COMMANDS = ("demo", "plan", "identify", "tare", "verify", "campaign", "experiment", "replay", "report", "view", "config")
 
 
 def build_parser() -> argparse.ArgumentParser:

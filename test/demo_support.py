@@ -9,7 +9,15 @@ import numpy as np
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.demo.logs import BRAKING, COMMANDED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
+from safe_sysid.report.run_logs import (
+    BRAKING,
+    COMMANDED,
+    ControllerLog,
+    PlanEntry,
+    PlantLog,
+    RunLogs,
+    UpdateEntry,
+)
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation import draw_truth, payload_from_spec

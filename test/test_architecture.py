@@ -17,6 +17,7 @@ PACKAGE = ROOT / "safe_sysid"
 # A room may import the rooms before it and itself, nothing else. A new room gets its place here, on purpose.
 ROOMS = (
     "errors",
+    "input_limits",
     "resources",
     "whole_files",
     "picture_style",
@@ -34,6 +35,7 @@ ROOMS = (
     "episode",
     "campaign",
     "experiments",
+    "view",  # pictures in a browser, of plain data: the node that feeds it comes after
     "nodes",
     "report",
     "demo",

@@ -213,7 +213,7 @@ def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     """The same logs with one number changed: the judge must see it."""
     from safe_sysid.control.design import design_gains
     from safe_sysid.demo.evaluation import evaluate
-    from safe_sysid.demo.logs import read_logs
+    from safe_sysid.report.run_logs import read_logs
     from safe_sysid.robot import load_robot
 
     model = load_robot("kinova_gen3")

@@ -15,7 +15,7 @@ from safe_sysid.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", TEXT, re.S) for line in block.splitlines()]
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.S) for line in block.splitlines()]
 
 
 def write_urdf(folder: Path) -> None:
@@ -44,7 +44,7 @@ def follow(folder: Path, commands: list[str]) -> list[str]:
 
 def shown(command: str) -> list[str]:
     """The lines that the tutorial shows for a command, without dots."""
-    after = TEXT.split(f"```console\n{command}\n```\n\n```\n")[1].split("```")[0]
+    after = TEXT.split(f"```sh\n{command}\n```\n\n```text\n")[1].split("```")[0]
     return [line for line in after.splitlines() if "..." not in line]
 
 

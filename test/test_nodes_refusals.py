@@ -194,7 +194,7 @@ def bad_bounds(bench: Bench) -> list[tuple[str, Float64MultiArray]]:
     return [
         ("bad layout", Float64MultiArray()),
         ("bad layout", message(lambda m: m.data.pop())),
-        ("bad layout", message(lambda m: setattr(m, "data", [0.0] * 150_000))),
+        ("too long", message(lambda m: setattr(m, "data", [0.0] * 150_000))),
         ("bad layout", bounds_message(other_robot, other_robot.mid)),
         ("not finite", message(lambda m: m.data.__setitem__(5, float("nan")))),
         ("bounds out of order", message(lambda m: m.data.__setitem__(0, 1e9))),
@@ -266,7 +266,9 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
                 probe.wait(
                     lambda k=key, c=count: probe.value("identifier", k) == str(c), f"{count} x {key}", 10.0
                 )
-        assert probe.diagnostics["controller"].level == DiagnosticStatus.WARN
+        # ERROR: for the test publishes bounds beside the identifier.
+        assert probe.diagnostics["controller"].level == DiagnosticStatus.ERROR
+        assert "2 publishers of /bounds" in probe.message("controller")
         assert probe.value("controller", "last refusal")
 
     with running(tmp_path, nodes, OVERRIDES) as processes, Probe() as probe:

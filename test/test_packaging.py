@@ -24,7 +24,7 @@ import safe_sysid
 from safe_sysid import resources
 
 ROOT = Path(__file__).resolve().parent.parent
-NODES = ("planner_node", "controller_node", "identifier_node", "plant_node", "recorder_node")
+NODES = ("planner_node", "controller_node", "identifier_node", "plant_node", "recorder_node", "viewer_node")
 
 # module: (requirement of setup.py, dependency of package.xml)
 DISTRIBUTIONS = {
@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "lifecycle_msgs": ("ros-lifecycle-msgs", "lifecycle_msgs"),
     "matplotlib": ("matplotlib", "python3-matplotlib"),
     "mpmath": ("mpmath", None),  # no rosdep key exists
+    "msgspec": ("msgspec", None),  # what viser's messages are made of
     "mujoco": ("mujoco", "python3-mujoco-pip"),
     "numba": ("numba", None),  # too old in Ubuntu 24.04,
     "numpy": ("numpy", "python3-numpy"),
@@ -54,7 +55,9 @@ DISTRIBUTIONS = {
     "std_msgs": ("ros-std-msgs", "std_msgs"),
     "std_srvs": ("ros-std-srvs", "std_srvs"),
     "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
+    "viser": ("viser", None),  # no rosdep key exists
     "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
+    "websockets": ("websockets", None),  # too old in Ubuntu 24.04
     "yaml": ("pyyaml", "python3-yaml"),
     # what rclpy itself depends on in every installation
     "builtin_interfaces": ("ros-rclpy", "rclpy"),
@@ -142,7 +145,7 @@ def test_every_import_is_a_declared_dependency(
     setup_arguments: dict[str, Any], manifest: ElementTree.Element
 ) -> None:
     requirements = list(setup_arguments["install_requires"])
-    for extra in ("ros", "sim", "cluster"):
+    for extra in ("ros", "sim", "view", "cluster"):
         requirements += setup_arguments["extras_require"][extra]
     for_pip = {requirement_name(requirement) for requirement in requirements}
     for_ros = {element.text for tag in ("depend", "exec_depend") for element in manifest.iter(tag)}
@@ -181,7 +184,8 @@ def test_what_rosdep_cannot_deliver_is_in_a_file_for_pip(
     lines = (ROOT / "scripts" / "requirements.txt").read_text().splitlines()
     listed = {line for line in lines if line and not line.startswith("#")}
     from_ros = {normal(name) for name, key in DISTRIBUTIONS.values() if key is not None} - {"pydantic"}
-    wanted = {text for text in setup_arguments["install_requires"] if requirement_name(text) not in from_ros}
+    needed = setup_arguments["install_requires"] + setup_arguments["extras_require"]["view"]
+    wanted = {text for text in needed if requirement_name(text) not in from_ros}
     assert listed == wanted
 
 
@@ -203,6 +207,29 @@ def test_tested_versions_are_within_the_declared_bounds(setup_arguments: dict[st
             continue  # tools that come with the environment
         assert version, f"{text}: no tested version in scripts/constraints.txt"
         assert version in requirement.specifier, f"{text}: tested with {version}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
+@pytest.mark.parametrize(
+    ("ci", "programs", "wanted"),
+    [
+        ("true", ["apt-get"], True),
+        ("true", ["apt-get", "chromium"], False),
+        ("true", [], False),
+        ("", ["apt-get"], False),
+    ],
+)
+def test_a_browser_is_installed_for_ci_alone(
+    tmp_path: Path, ci: str, programs: list[str], wanted: bool
+) -> None:
+    for name in programs:
+        (tmp_path / name).touch(0o755)
+    program = "import machine; print(machine.browser_wanted())"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "scripts" / "bootstrap"), "CI": ci}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == str(wanted)
 
 
 def test_console_scripts_exist(setup_arguments: dict[str, Any]) -> None:
@@ -428,7 +455,7 @@ def fake_environment(clone: Path) -> Path:
     for name in ("python", "safe-sysid"):
         (venv / "bin" / name).write_text(report)
         (venv / "bin" / name).chmod(0o755)
-    ask(clone, "state.write_stamp(venv, 'ready', ('dev', 'ros', 'sim'))")
+    ask(clone, "state.write_stamp(venv, 'ready', ('dev', 'ros', 'sim', 'view'))")
     return venv
 
 

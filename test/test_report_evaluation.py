@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
-from safe_sysid.demo.logs import BRAKING, RunLogs
 from safe_sysid.demo.run import _success
 from safe_sysid.demo.summarise import not_covered, timing_notes
+from safe_sysid.report.run_logs import BRAKING, RunLogs
 from safe_sysid.report.summary import VIOLATION_KINDS
 
 

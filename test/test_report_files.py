@@ -16,12 +16,12 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from safe_sysid.demo.evaluation import evaluate
-from safe_sysid.demo.logs import RunLogs
 from safe_sysid.demo.options import DemoOptions, Setup
 from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
 from safe_sysid.demo.summarise import draw_pictures, summarise
 from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report import summary as schema
+from safe_sysid.report.run_logs import RunLogs
 from safe_sysid.report.summary import Exit, Summary, write_summary
 from safe_sysid.report.table import print_report
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.demo.logs import GUARANTEED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
 from safe_sysid.episode import EpisodeResult
 from safe_sysid.planning.planner import PlannerResult
+from safe_sysid.report.run_logs import GUARANTEED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
 from safe_sysid.simulation.plant import Plant
 
 __all__ = ["logs_of_episode"]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.demo.judge_clearance import CLEARANCE_STRIDE, Oracle, certified_clearance, judge_clearance
 from safe_sysid.demo.judge_tracking import judge_tracking
-from safe_sysid.demo.logs import PlantLog, RunLogs, UpdateEntry
 from safe_sysid.demo.sheet import Sheet
+from safe_sysid.report.run_logs import PlantLog, RunLogs, UpdateEntry
 from safe_sysid.report.summary import Clearance, Evidence, Safety, Tracking, Use, Violations
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS

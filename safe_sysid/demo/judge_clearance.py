@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.demo.logs import PlanEntry, PlantLog
 from safe_sysid.demo.sheet import Sheet
+from safe_sysid.report.run_logs import PlanEntry, PlantLog
 from safe_sysid.report.summary import Clearance
 from safe_sysid.robot.model import RobotModel
 

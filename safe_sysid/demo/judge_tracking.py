@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.demo.logs import BRAKING, ControllerLog, PlantLog
 from safe_sysid.demo.sheet import Sheet
+from safe_sysid.report.run_logs import BRAKING, ControllerLog, PlantLog
 from safe_sysid.report.summary import Tracking
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import momentum_regressor

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from safe_sysid.demo.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.demo.kernels import telling
-from safe_sysid.demo.logs import RunLogs, read_logs
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.recording import bag_of
 from safe_sysid.demo.state import RunState
-from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes
+from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes, write_page
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.report.run_logs import RunLogs, read_logs
 from safe_sysid.report.summary import VIOLATION_KINDS, Exit, Goal, write_summary
 from safe_sysid.report.table import print_report
 from safe_sysid.report.verify_command import plans_command
@@ -108,6 +108,7 @@ def _run(setup: Setup, console: Console) -> int:
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
     summary = summarise(setup, logs, evaluation, clock, state.warnings + notes, end)
     write_summary(setup.run_dir / "summary.json", summary)
+    pages = _page(setup, evaluation)
     if options.json_file is not None:
         try:
             write_summary(options.json_file, summary)
@@ -116,7 +117,8 @@ def _run(setup: Setup, console: Console) -> int:
             end = Exit(status=1, reason="the summary could not be written where --json wants it")
     if logs.plant is not None or logs.updates:
         print_report(console, summary)
-    console.print(Text(f"{setup.run_dir}: summary.json, {', '.join([*pictures, 'logs'])}"), soft_wrap=True)
+    left = ", ".join([*pages, "summary.json", *pictures, "logs"])
+    console.print(Text(f"{setup.run_dir}: {left}"), soft_wrap=True)
     if not options.quiet and any(setup.run_dir.glob("plan_*.json")):
         console.print(Text(f"check bounds and plans with: {_check(setup)}"), soft_wrap=True)
     if options.record:
@@ -164,6 +166,15 @@ def _draw(setup: Setup, logs: RunLogs, evaluation: Evaluation, progress: Progres
         return draw_pictures(setup, logs, evaluation)
     except (OSError, ValueError, RuntimeError) as error:
         progress.say(f"no pictures: {error}")
+        return []
+
+
+def _page(setup: Setup, evaluation: Evaluation) -> list[str]:
+    """The run as a page; like pictures, nothing that a run is judged by."""
+    try:
+        return [write_page(setup, evaluation)]
+    except (OSError, ValueError, RuntimeError, SafeSysIdError) as error:
+        print(f"safe-sysid demo: no report: {error}", file=sys.stderr)
         return []
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.demo.evaluation import Evaluation
-from safe_sysid.demo.logs import COMMANDED, PlanEntry, RunLogs
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.supervisor import RunClock
+from safe_sysid.report.run_logs import COMMANDED, PlanEntry, RunLogs
 from safe_sysid.report.summary import (
     Durations,
     Exit,
@@ -29,7 +29,7 @@ from safe_sysid.report.summary import (
 )
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
-__all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes"]
+__all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
 
 FloatArray = NDArray[np.float64]
 
@@ -306,3 +306,17 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
         f"Clearance and tracking ({where})",
     )
     return ["bounds.png", "torques.png", "safety.png"]
+
+
+def write_page(setup: Setup, evaluation: Evaluation) -> str:
+    """Write the run's page, ``report.html``; returns its name. Call when the summary is written."""
+    from safe_sysid.report.curves import JudgedCurves, write_curves
+    from safe_sysid.report.run_html import write_run_report
+
+    c = evaluation.curves
+    curves = JudgedCurves.of(
+        (c.clearance_time, c.clearance, c.certified), (c.tracking_time, c.position_share, c.energy_share)
+    )
+    write_curves(setup.run_dir / "judged.npz", curves)
+    path, _ = write_run_report(setup.run_dir, model=setup.model)
+    return path.name

@@ -19,10 +19,12 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
+from safe_sysid.nodes.doors import Doors, decode
 from safe_sysid.nodes.loop import Loop
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
 from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.rivals import Rivals
 from safe_sysid.robot.model import RobotModel
 
 __all__ = [
@@ -54,6 +56,8 @@ JOURNAL = QoSProfile(
     depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
 _RECENT = 5.0
+#: Of the timer that does what needs no hurry, s; and how many of its turns pass between two looks at the graph.
+_TURN, _LOOK = 0.1, 5
 
 
 def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> QoSProfile:
@@ -74,6 +78,8 @@ class BaseNode(Node):
         options, values: what they said when the node was started, or configured.
         has_loop: whether the node drives something at 1 kHz when it runs in real time.
         simulated: whether stamps are of simulated time (``use_sim_time``).
+        doors: judge size and rate of all that comes in.
+        rivals: who else publishes what only one may.
     """
 
     has_loop = False
@@ -93,12 +99,14 @@ class BaseNode(Node):
         self.refusals: Counter[str] = Counter()
         self._last_refusal, self._last_refusal_time = "", -1e9
         self._logged: dict[str, float] = {}
+        self.doors, self.rivals, self._turns = Doors(self, self.refuse), Rivals(self), 0
+        self.doors.limit_inherited()
         self._changed, self._published = False, 0.0
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         # Not guarded: writing it all down takes longer than a tick, so the lock is held only where it must be.
-        tick = self.guarded("timer", self._tick_diagnostics, locked=False)
-        self.create_timer(0.1, tick, clock=self._steady)
+        tick = self.guarded("timer", self._turn, locked=False)
+        self.create_timer(_TURN, tick, clock=self._steady)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -137,7 +145,7 @@ class BaseNode(Node):
         deadline: Callable[[], int] | None = None,
     ) -> None:
         """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
-        action = self.guarded(topic, callback)
+        action = self.doors.gated(topic, self.guarded(topic, callback), self.options.lockstep)
         self.loop = Loop(self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check)
 
     @property
@@ -158,8 +166,9 @@ class BaseNode(Node):
     def listen(
         self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int
     ) -> None:
-        """Subscribe; a message that ``callback`` refuses, or trips over, is counted and told."""
-        self.create_subscription(message_type, topic, self.guarded(topic, callback), qos)
+        """Subscribe; a message that ``callback`` refuses, or trips over, is counted and told, as is too much or many."""
+        read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
+        self.doors.open(message_type, topic, read, qos, self.options.lockstep)
 
     def guarded(self, source: str, callback: Callable[..., Any], locked: bool = True) -> Callable[..., Any]:
         """The callback, never raising; ``locked``: alone with what the node knows."""
@@ -183,21 +192,29 @@ class BaseNode(Node):
 
     def serve(self, name: str, action: Callable[[], str | None]) -> None:
         """Offer ``~/name``; ``action`` returns why it was refused, None if done."""
+        ask = self.doors.service_bucket(name)
 
         def handle(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            too_often, tells = ask()
+            if too_often:
+                response.success, response.message = False, too_often
+                return response
             try:
                 with self.lock:
                     reason = action()
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
             response.success, response.message = reason is None, reason or f"{name}: done"
-            self.say(f"~/{name}: {reason or 'done'}")
+            if tells:
+                self.say(f"~/{name}: {reason or 'done'}")
             return response
 
         self.create_service(Trigger, f"~/{name}", handle)
 
     def serve_later(self, name: str, action: Callable[[Callable[[bool, str], None]], None]) -> None:
         """Offer ``~/name``, answered when ``action`` calls what it is given with success and message, once."""
+
+        ask = self.doors.service_bucket(name)
 
         def call(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             return response
@@ -207,11 +224,16 @@ class BaseNode(Node):
 
         # The executor sends what a callback returns, at once, and knows no other way: so the sending is put off.
         def hold(response: Trigger.Response, header: Any) -> None:
-            def answer(success: bool, message: str) -> None:
+            def answer(success: bool, message: str, tells: bool = True) -> None:
                 response.success, response.message = success, message
-                self.say(f"~/{name}: {message}")
+                if tells:
+                    self.say(f"~/{name}: {message}")
                 send(response, header)
 
+            too_often, _ = ask()
+            if too_often:
+                answer(False, too_often, tells=False)
+                return
             try:
                 with self.lock:
                     action(answer)
@@ -255,6 +277,39 @@ class BaseNode(Node):
             else:
                 self.get_logger().info(text)
 
+    def _turn(self) -> None:
+        """What needs no hurry."""
+        self._turns += 1
+        with self.lock:
+            self.doors.tick()
+        if self._turns % _LOOK == 0:
+            self._look_around()
+        self._tick_diagnostics()
+
+    def _look_around(self) -> None:
+        before = self.rivals.serious
+        self.rivals.tick()
+        if self.rivals.serious != before:
+            self._changed = True
+            with self.lock:
+                self.rivals_changed()
+
+    def rivals_changed(self) -> None:
+        """Others publish what only one may, or do no more. The lock is held."""
+
+    def trust(self, topic: str) -> None:
+        """Whether what comes on a topic that is watched may be used. In lock-step, where no arm moves, it always may.
+
+        Args:
+            topic: relative name.
+
+        Raises:
+            RefusedError: more than one publishes it.
+        """
+        reason = self.rivals.why_not(topic)
+        if reason and not self.options.lockstep:
+            raise RefusedError("more than one publisher", reason)
+
     def _tick_diagnostics(self) -> None:
         self.tell_rest()
         self.scheduling.check()
@@ -271,6 +326,10 @@ class BaseNode(Node):
                 max(level, WARN),
                 values | {"scheduling warns": "; ".join(self.scheduling.warnings)},
             )
+        if found := self.rivals.values():
+            serious = self.rivals.serious
+            values, text = values | found, "; ".join([*serious, text])
+            level = max(level, ERROR if serious else WARN if self.rivals.doubtful else OK)
         if refusals:
             values |= {f"refused {key}": count for key, count in sorted(refusals.items())}
             values["last refusal"] = self._last_refusal

@@ -115,6 +115,9 @@ class ControllerNode(ManagedNode):
         self._announce()
         self.listen(JointTrajectory, "plan", self._on_plan, LATCHED)
         self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
+        for topic in ("plan", "bounds", "effort_command", "bounds_active"):
+            self.rivals.watch(topic)
+        self.rivals.watch("joint_states", shared=True)
         self._drive_by_measurements(measurement_qos(lockstep, depth=1))
         self.serve("start", self._serve_start)
         self.serve("stop", self._serve_stop)
@@ -138,6 +141,8 @@ class ControllerNode(ManagedNode):
         with self.lock:
             if self._stopped:
                 return [_STOPPED]
+            if reasons := self._distrusted():
+                return reasons
             checks = self._checks.snapshot()
         self._judged = self._judge(checks)
         return list(self._judged.reasons)
@@ -272,12 +277,14 @@ class ControllerNode(ManagedNode):
 
     def _on_plan(self, msg: JointTrajectory) -> None:
         answer = messages.read_plan(msg, self.model.joint_names)
+        self.trust("plan")
         self.check_digest("the planner", answer.digest)
         self._gate.put_plan(answer)
         self._go_on()
 
     def _on_bounds(self, msg: Float64MultiArray) -> None:
         answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        self.trust("bounds")
         self.check_digest("the identifier", answer.digest)
         # The identifier works in an epoch of a controller before this one: go on in that.
         if answer.box.epoch > self._core.box.epoch and self._core.resume_epoch(answer.box.epoch):
@@ -407,9 +414,21 @@ class ControllerNode(ManagedNode):
         self._active.publish(messages.bounds_message(box, nominal, digest=self.digest))
         self.say(f"working with box {box.identity}")
 
+    def _distrusted(self) -> list[str]:
+        """Why nothing may begin to move now: others tell the arm, or this node, what only one may."""
+        return [] if self.options.lockstep else self.rivals.serious
+
+    def rivals_changed(self) -> None:
+        """Somebody else's torques: braking is what least depends on who is obeyed. Plans and boxes are just not taken."""
+        if self._core.state.commands and not self.options.lockstep and self.rivals.why_not("effort_command"):
+            self._core.stop()
+            self._tell_state()
+
     def _serve_start(self) -> str | None:
         if self._core.state.commands:
             return f"state is {self._core.state.value}: expected idle or fault"
+        if reasons := self._distrusted():
+            return "; ".join(reasons)
         self._start_wanted, self._start_tried, self._judged = True, -1e9, None  # soon
         self._stopped = False  # whoever starts an active controller has seen the arm
         return None

@@ -62,6 +62,9 @@ class IdentifierNode(ManagedNode):
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
         self.listen(JointState, "joint_states", self._on_measurement, qos)
+        self.rivals.watch("bounds_active")
+        self.rivals.watch("bounds")
+        self.rivals.watch("joint_states", shared=True)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
         self.serve("tare_start", self._start_tare)
@@ -158,6 +161,7 @@ class IdentifierNode(ManagedNode):
     def _on_active(self, msg: Float64MultiArray) -> None:
         """A new epoch: the controller was told that the hand holds something else now."""
         answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        self.trust("bounds_active")
         self._samples = self._samples if not difference(answer.digest, self.digest) else []
         self.check_digest("the controller", answer.digest)
         box, epoch = answer.box, answer.box.epoch

@@ -70,6 +70,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         LifecycleNodeMixin.__init__(self)
         self._reasons = self.create_publisher(String, "~/transition_reason", _NEWEST)
         self._survive_requests()
+        self.doors.limit_inherited()
         self._always = self._entities()
         self.add_post_set_parameters_callback(self._tell_configuration)
 
@@ -258,6 +259,8 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._foreign = {}  # who comes next may have another configuration, and so may they
         self.lifecycle = INACTIVE  # whatever else fails, nothing works any more
         self._stop()
+        self.doors.forget()
+        self.rivals.forget()
         for entity in self._entities() - self._always:
             self._destroy(entity)
         self.parameters.undeclare_settings()

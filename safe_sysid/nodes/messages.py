@@ -34,6 +34,7 @@ __all__ = [
     "empty_plan_message",
     "joint_order",
     "plan_message",
+    "printable",
     "read_bounds",
     "read_command",
     "read_plan",
@@ -59,7 +60,19 @@ class RefusedError(MessageError):
 
     def __init__(self, reason: str, text: str) -> None:
         self.reason = reason
-        super().__init__(f"{reason}: {text}")
+        super().__init__(printable(f"{reason}: {text}"))
+
+
+def printable(text: str, longest: int = 2000) -> str:
+    r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
+
+    Args:
+        text: anything.
+        longest: letters that are kept.
+    """
+    if len(text) > longest:
+        text = text[:longest] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 # -- time -------------------------------------------------------------------------------------------------------

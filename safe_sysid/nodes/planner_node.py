@@ -145,6 +145,8 @@ class PlannerNode(ManagedNode):
             lambda msg: horizon.on_reference(self._reader.read(msg)),
             HISTORY if lockstep else STREAM,
         )
+        self.rivals.watch("bounds_active")
+        self.rivals.watch("plan")
         self.serve("start", horizon.start)
         self.serve("stop", self._stop_planning)
         self._goals = GoalDesk(self, horizon, self._link)
@@ -163,6 +165,7 @@ class PlannerNode(ManagedNode):
         answer = messages.read_bounds(msg, self.model.arm_prior.size)
         if self._horizon is None:
             return
+        self.trust("bounds_active")
         try:
             self.check_digest("the controller", answer.digest)
         except RefusedError:

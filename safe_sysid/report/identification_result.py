@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import (
-    PAYLOAD_NAMES,
-    PAYLOAD_UNITS,
-    pseudo_inertia,
-    pseudo_inertia_to_theta,
-    transform_inertial,
-)
+from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.robot.payload_alone import payload_bounds
 from safe_sysid.whole_files import write_text
 
 __all__ = [
@@ -151,44 +146,21 @@ def write_result(path: str | Path, result: IdentificationResult) -> None:
 def payload_alone(
     model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
 ) -> PayloadAlone:
-    """The payload without the hand, in the tool frame.
+    """The payload without the hand, in the tool frame: :func:`safe_sysid.robot.payload_alone.payload_bounds`.
 
     Args:
         model: with the hand's prior and the flange.
         lower: (10,) of theta_e, last joint's frame.
         nominal: (10,) of theta_e.
         upper: (10,) of theta_e.
-
-    Returns:
-        Intervals of ``theta_e - theta_hand - opening``, carried into the tool frame (wider there, as that is linear and
-        mixes components), and the nominal difference, moved to the nearest possible body if it is none.
     """
-    hand_lower, hand_upper = model.hand_prior
-    opening = np.asarray(model.settings.payload.hand_opening, float)
-    low, high = lower - hand_upper - opening, upper - hand_lower + opening
-    rotation, translation = model.flange
-    back, shift = rotation.T, -rotation.T @ translation
-    linear = np.column_stack([transform_inertial(back, shift, unit) for unit in np.eye(10)])
-    middle, radius = linear @ (0.5 * (low + high)), np.abs(linear) @ (0.5 * (high - low))
-    radius = radius * (1.0 + 1e-12) + 1e-12  # far more than the rounding of ten products
-    hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
-    theta, consistent = _possible(linear @ (nominal - hand))
+    alone = payload_bounds(model, lower, nominal, upper)
     return PayloadAlone(
         frame=model.settings.tool_frame,
         names=list(PAYLOAD_NAMES),
         units=list(PAYLOAD_UNITS),
-        lower=[float(x) for x in middle - radius],
-        nominal=[float(x) for x in theta],
-        upper=[float(x) for x in middle + radius],
-        consistent=consistent,
+        lower=alone.lower.tolist(),
+        nominal=alone.nominal.tolist(),
+        upper=alone.upper.tolist(),
+        consistent=alone.consistent,
     )
-
-
-def _possible(theta: FloatArray) -> tuple[FloatArray, bool]:
-    """Ten parameters with their pseudo-inertia's negative eigenvalues set to zero, and whether there were none."""
-    scale = np.diag([10.0, 10.0, 10.0, 1.0])  # lengths in 0.1 m: makes moments comparable with masses
-    values, vectors = np.linalg.eigh(scale @ pseudo_inertia(theta) @ scale)
-    if values[0] >= 0.0:
-        return theta, True
-    back = np.linalg.inv(scale) @ vectors
-    return pseudo_inertia_to_theta(back @ np.diag(np.maximum(values, 0.0)) @ back.T), False

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from safe_sysid.report.summary import VIOLATION_KINDS, ParameterRow, Quantiles, Summary, Tracking, Use
 
-__all__ = ["parameter_table", "print_report", "safety_table"]
+__all__ = ["parameter_table", "print_report", "safety_table", "safety_texts"]
 
 
 def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
@@ -68,30 +68,8 @@ def safety_table(summary: Summary) -> Table:
     table.add_column("worst", justify="right", no_wrap=True)
     table.add_column("where")
     safety = summary.safety
-    nearest = safety.clearance
-    if nearest.smallest_m is None:
-        table.add_row(
-            "smallest clearance",
-            "-",
-            "nothing to hit" if safety.evidence.clearance_samples else "not measured",
-        )
-    else:
-        certified = "" if nearest.certified_m is None else f", certified {1e3 * nearest.certified_m:.1f} mm"
-        where = f"{' - '.join(nearest.pair)} at {nearest.time_s:.2f} s{certified}"
-        table.add_row("smallest clearance", f"{1e3 * nearest.smallest_m:.1f} mm", where)
-    for kind in ("torque", "velocity", "position"):
-        table.add_row(f"largest {kind}", *_use(getattr(safety, kind)))
-    for name, item in (
-        ("largest tracking error", safety.tracking_position),
-        ("largest velocity error", safety.tracking_velocity),
-        ("largest energy V", safety.tracking_energy),
-    ):
-        table.add_row(name, *_tracking(item))
-    if summary.goal is not None:
-        goal = summary.goal
-        error = "-" if goal.distance_rad is None else f"{1e3 * goal.distance_rad:.1f} mrad"
-        when = "" if goal.end_s is None else f" at {goal.end_s:.2f} s"
-        table.add_row("way to the goal", error, f"left after {goal.steps} certified steps{when}: {goal.text}")
+    for texts in safety_texts(summary):
+        table.add_row(*texts)
     counts = summary.violations
     bad = [f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
     looked = safety.evidence
@@ -129,6 +107,37 @@ def safety_table(summary: Summary) -> Table:
     speed = f"{timing.simulated_s / timing.run_s:.2f} times real time" if timing.run_s > 0.0 else "-"
     table.add_row("simulated", f"{timing.simulated_s:.2f} s", f"in {timing.run_s:.1f} s: {speed}")
     return table
+
+
+def safety_texts(summary: Summary) -> list[tuple[str, str, str]]:
+    """Worst uses of limits and of proved bounds: what, worst, where.
+
+    Args:
+        summary: of the run.
+    """
+    safety = summary.safety
+    nearest = safety.clearance
+    if nearest.smallest_m is None:
+        looked = "nothing to hit" if safety.evidence.clearance_samples else "not measured"
+        rows = [("smallest clearance", "-", looked)]
+    else:
+        certified = "" if nearest.certified_m is None else f", certified {1e3 * nearest.certified_m:.1f} mm"
+        where = f"{' - '.join(nearest.pair)} at {nearest.time_s:.2f} s{certified}"
+        rows = [("smallest clearance", f"{1e3 * nearest.smallest_m:.1f} mm", where)]
+    for kind in ("torque", "velocity", "position"):
+        rows.append((f"largest {kind}", *_use(getattr(safety, kind))))
+    for name, item in (
+        ("largest tracking error", safety.tracking_position),
+        ("largest velocity error", safety.tracking_velocity),
+        ("largest energy V", safety.tracking_energy),
+    ):
+        rows.append((name, *_tracking(item)))
+    if summary.goal is not None:
+        goal = summary.goal
+        error = "-" if goal.distance_rad is None else f"{1e3 * goal.distance_rad:.1f} mrad"
+        when = "" if goal.end_s is None else f" at {goal.end_s:.2f} s"
+        rows.append(("way to the goal", error, f"left after {goal.steps} certified steps{when}: {goal.text}"))
+    return rows
 
 
 def print_report(console: Console, summary: Summary) -> None:

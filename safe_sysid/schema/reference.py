@@ -25,17 +25,21 @@ file, a launch file) it replaces the file's value; all nodes of one arm need the
 node shows the values in force there, read-only. What has no ROS type is JSON text (`"[]"`), and no value is the text
 `null`.
 
-    ros2 param describe /controller robot_settings.controller.kappa
-    ros2 param set /planner plans 6
+```sh
+ros2 param describe /controller robot_settings.controller.kappa
+ros2 param set /planner plans 6
+```
 
 A file of node parameters is an ordinary one; what comes later in it counts more, even where it is for all nodes:
 
-    /**:
-      ros__parameters:
-        robot: ur5e
-        robot_settings: {measurement: {torque_abs: 0.2}}
-    planner:
-      ros__parameters: {plans: 6}
+```yaml
+/**:
+  ros__parameters:
+    robot: ur5e
+    robot_settings: {measurement: {torque_abs: 0.2}}
+planner:
+  ros__parameters: {plans: 6}
+```
 
 """
 _WHEN = """**Changes**: *live*, at any time (`ros2 param set`); *configure*, while the node is unconfigured (nodes

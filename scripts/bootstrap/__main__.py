@@ -1,4 +1,4 @@
-"""Makes the environment of this clone on the first call, then runs safe-sysid, or the tests, in it.
+"""Makes the environment of this clone on the first call, then runs safe-sysid, the tests or the docs in it.
 
 Started by `./safe-sysid`. Only the standard library: at this point there is nothing else. What it leaves
 behind lies in one directory (`.venv`, or $SAFE_SYSID_VENV), with a lock and a log beside it; all of that may
@@ -10,18 +10,28 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 from commands import clean_environment
 from creation import prepare
 from installation import install
-from machine import DISK_NEEDED, check_machine, install_system_packages, missing_libraries
+from machine import (
+    BROWSER,
+    DISK_NEEDED,
+    browser_wanted,
+    check_machine,
+    install_system_packages,
+    missing_libraries,
+)
 from progress import Progress, SetupError
 from state import ROOT, environment_directory, is_ready, locked, read_stamp, write_stamp
 
-EXTRAS_RUN = ("ros", "sim")
-EXTRAS_TEST = ("dev", "ros", "sim")
+EXTRAS_RUN = ("ros", "sim", "view")
+EXTRAS_TEST = ("dev", "ros", "sim", "view")
+EXTRAS_DOCS = ("docs",)
+SITE = ROOT / "build" / "site"
 
 
 def ensure(venv: Path, extras: tuple[str, ...]) -> None:
@@ -62,20 +72,48 @@ def ensure(venv: Path, extras: tuple[str, ...]) -> None:
         progress.say(f"environment ready after {progress.elapsed:.0f} s.")
 
 
+def ensure_browser(venv: Path) -> None:
+    """Have the browser that some tests drive, where CI is set; elsewhere those tests are skipped and say why."""
+    if browser_wanted():
+        progress = Progress()
+        with locked(venv, progress):
+            why = "tests of the live view and of reports need a browser, and CI is set"
+            install_system_packages([BROWSER], why, venv.with_name(venv.name + ".log"), progress)
+
+
+def docs(arguments: list[str], venv: Path) -> int:
+    """Build the docs site, every warning an error; `--serve` shows it to this machine alone until Ctrl-C."""
+    if set(arguments) - {"--serve"}:
+        print("usage: ./safe-sysid docs [--serve]", file=sys.stderr)
+        return 2
+    python, env = str(venv / "bin" / "python"), clean_environment(venv)
+    build = [python, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
+    if status := subprocess.call([*build, str(ROOT / "docs"), str(SITE)], env=env):
+        return status
+    print(f"docs: {SITE / 'index.html'}", flush=True)
+    if not arguments:
+        return 0
+    os.execve(python, [python, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(SITE)], env)
+
+
 def main(arguments: list[str]) -> int:
     """Set up, then become the command that was asked for."""
     venv = environment_directory()
-    testing = arguments[:1] == ["test"]
+    what = arguments[0] if arguments else ""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        ensure(venv, EXTRAS_TEST if testing else EXTRAS_RUN)
+        ensure(venv, {"test": EXTRAS_TEST, "docs": EXTRAS_DOCS}.get(what, EXTRAS_RUN))
+        if what == "test":
+            ensure_browser(venv)
     except SetupError as error:
         print(f"safe-sysid: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nsafe-sysid: interrupted; the next call goes on from here.", file=sys.stderr)
         return 130
-    if testing:
+    if what == "docs":
+        return docs(arguments[1:], venv)
+    if what == "test":
         os.chdir(ROOT)
         # The whole suite runs on all cores, what is asked for by name in one process, where --pdb works.
         whole = set(arguments[1:]) <= {"--all", "-q", "-v", "-x"}

@@ -13,6 +13,7 @@ from commands import failure, run
 from progress import Progress, SetupError
 
 SUPPORTED = ((3, 11), (3, 12))
+BROWSER = "chromium"  # Debian's package; Ubuntu has its own only as a snap
 DISK_NEEDED = 2.5e9  # bytes: 1.4 GB installed, and what pip unpacks on the way
 
 
@@ -36,6 +37,13 @@ def missing_libraries() -> list[str]:
         except OSError:
             missing.append(package)
     return missing
+
+
+def browser_wanted() -> bool:
+    """True if a browser must be installed and can be: CI is set, there is none, and this user may install."""
+    there = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")))
+    ci = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+    return ci and not there and os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install_system_packages(packages: list[str], why: str, log: Path, progress: Progress) -> None:

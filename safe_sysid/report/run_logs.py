@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 
 #: Modes of the plant (simulation.plant).
 COMMANDED, HELD, BRAKING = 0, 1, 2
+#: ns; stamps above are of the wall clock (after 2001), below of a simulation that begins at 0.
+_WALL_CLOCK = 10**18
 #: States of the controller in which the tracking theorem holds.
 GUARANTEED = ("holding", "tracking", "braking")
 
@@ -143,6 +145,9 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     Args:
         run_dir: of the run.
         n: number of joints.
+
+    Returns:
+        On one clock: that of the plant's log, or of the controller's first tick where there is none.
     """
     run_dir = Path(run_dir)
     missing: list[str] = []
@@ -158,7 +163,7 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
             return None
 
     found = attempt("plant.npz", lambda path: _plant(path, n))
-    plant, zero = found if found is not None else (None, 0)
+    plant, zero = found if found is not None else (None, _begin(run_dir / "controller.npz"))
     controller = attempt("controller.npz", lambda path: _controller(path, n, zero))
     updates = attempt("identifier.json", lambda path: _updates(path, n, zero))
     plans = attempt("planner.json", lambda path: _plans(path, zero))
@@ -167,6 +172,16 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
         "planner.json", lambda path: str(json.loads(path.read_text(encoding="utf-8")).get("task", ""))
     )
     return RunLogs(plant, controller, updates or (), plans or (), tuple(missing[:known]), task or "")
+
+
+def _begin(path: Path) -> int:
+    """Stamp (ns) that times count from without a plant's log: the first tick, if stamps are those of a wall clock."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            first = int(np.ravel(archive["stamp"])[0])
+    except (OSError, KeyError, ValueError, TypeError, IndexError, EOFError, zipfile.BadZipFile):
+        return 0
+    return first if first > _WALL_CLOCK else 0
 
 
 def _columns(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,44 @@
+"""Settings of Sphinx for the docs site: `./safe-sysid docs` builds it into build/site, every warning an error.
+
+Nothing on the site is loaded from elsewhere. The pages are plain Markdown, which code hosts show as they are: MyST
+reads CommonMark, and makes the anchors of headings by the same rule as GitHub.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+_VERSION = re.search(
+    r'__version__ = "([^"]+)"', (Path(__file__).parents[1] / "safe_sysid" / "__init__.py").read_text("utf-8")
+)
+
+project = "safe_sysid"
+version = release = _VERSION[1] if _VERSION else ""
+copyright = "the safe_sysid maintainers, Apache-2.0"
+
+extensions = ["myst_parser", "sphinx_copybutton"]
+source_suffix = {".md": "markdown"}
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+nitpicky = True
+highlight_language = "none"  # a fence says its language, or has none
+
+html_theme = "furo"
+html_title = f"safe_sysid {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {"sidebar_hide_name": False}
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def setup(app: Any) -> None:
+    """README is the front page of the site, so links to it lead there."""
+
+    def read(_: Any, page: str, source: list[str]) -> None:
+        source[0] = re.sub(r"\]\((?:\.\./)+README\.md", "](/index.md", source[0])
+
+    app.connect("source-read", read)

@@ -1,0 +1,260 @@
+"""What a viewer has heard, as plain data: messages in, a snapshot out. Sizes and counts are capped, nothing is believed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+from visualization_msgs.msg import Marker, MarkerArray
+
+from safe_sysid.nodes.digest import difference
+from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan, stamp_to_ns
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid
+from safe_sysid.view.text import plain
+
+__all__ = ["Sight"]
+
+FloatArray = NDArray[np.float64]
+#: Of this package's diagnostics.
+_OURS = re.compile(r"(?P<node>[A-Za-z0-9_/]{1,200}): safe_sysid")
+_NODES = ("controller", "planner", "identifier", "plant", "recorder")
+_MOST_VALUES, _MOST_SOLIDS, _MOST_POINTS, _FARTHEST = 60, 2000, 20_000, 100.0
+_KINDS = {
+    Marker.CUBE: "box",
+    Marker.SPHERE: "sphere",
+    Marker.CYLINDER: "cylinder",
+    Marker.LINE_STRIP: "line",
+    Marker.TRIANGLE_LIST: "triangles",
+}
+#: Namespaces of markers that are drawn; the rest of what is published there is made of what we hear ourselves.
+DRAWN = ("obstacles", "plan", "swept")
+_ABOUT = re.compile(r"plan (\d{1,9}), box (\d{1,9}:\d{1,9}), start (\d{1,19}) ns")
+_FAMILY = re.compile(r"([A-Za-z_ ]{1,40}) \[([^\]]{1,16})\]")
+
+
+class Sight:
+    """Everything that was heard last.
+
+    Attributes:
+        q: (n,) measured, or None.
+        solids: markers by namespace and id.
+        changed: namespaces of markers that changed since somebody looked.
+        dropped: what is not shown, by reason.
+    """
+
+    def __init__(self, model: RobotModel, namespace: str, digests: tuple[str, str]) -> None:
+        """Of nothing yet.
+
+        Args:
+            model: the arm.
+            namespace: whose nodes are looked at, without slashes at its ends.
+            digests: of this side's configuration, in lock-step and in real time.
+        """
+        self._model, self._namespace, self._digests = model, namespace, digests
+        self._states = JointReader(model.joint_names, with_effort=None)
+        self._references = JointReader(model.joint_names, with_effort=None)
+        self.q: FloatArray | None = None
+        self._qd: FloatArray | None = None
+        self._torque: FloatArray | None = None
+        self._bounds: BoundsView | None = None
+        self._latest: BoundsView | None = None
+        self._theirs = ""
+        self._nodes: dict[str, tuple[float, NodeView]] = {}
+        self._margins: tuple[Margin, ...] = ()
+        self._plan = ""
+        self.solids: dict[tuple[str, int], Solid] = {}
+        self.changed: set[str] = set()
+        self.dropped: Counter[str] = Counter()
+        self._first: int | None = None
+        self._last: tuple[int, float] = (0, 0.0)
+        self._pace: tuple[int, float] | None = None
+        self._speed: float | None = None
+        self.heard: dict[str, float] = {}
+
+    # -- messages; each may raise RefusedError ------------------------------------------------------------------
+
+    def joint_states(self, message: JointState) -> None:
+        """Pose and time."""
+        sample = self._states.read(message)
+        self.q, self._qd = sample.q, sample.qd
+        self._note_time(sample.stamp_ns)
+
+    def _note_time(self, stamp: int) -> None:
+        now = time.monotonic()
+        if self._first is None or stamp < self._last[0]:  # another plant, or the same one started again
+            self._first, self._pace, self._speed = stamp, None, None
+        if stamp > self._last[0]:
+            self._last = (stamp, now)
+        if self._pace is None:
+            self._pace = (stamp, now)
+        elif now - self._pace[1] > 1.0:
+            self._speed = 1e-9 * (stamp - self._pace[0]) / (now - self._pace[1])
+            self._pace = (stamp, now)
+
+    def reference(self, message: JointState) -> None:
+        """Commanded torque."""
+        self._torque = self._references.read(message).effort
+
+    def bounds_active(self, message: Float64MultiArray) -> None:
+        """The box that the controller works with."""
+        answer = read_bounds(message, 14 * self._model.n)
+        self._bounds, self._theirs = self._view_of(answer.box, answer.nominal), answer.digest
+
+    def bounds(self, message: Float64MultiArray) -> None:
+        """The identifier's newest."""
+        answer = read_bounds(message, 14 * self._model.n)
+        self._latest = self._view_of(answer.box, answer.nominal)
+
+    def _view_of(self, box: Any, nominal: FloatArray) -> BoundsView:
+        last = slice(10 * (self._model.n - 1), 10 * self._model.n)
+        return BoundsView(box.identity, box.lower[last], nominal[last], box.upper[last])
+
+    def plan(self, message: JointTrajectory) -> None:
+        """What the planner said last."""
+        if not message.points:
+            self._plan, self._margins = "no certified plan for this hand-over: the arm brakes", ()
+            return
+        answer = read_plan(message, self._model.joint_names)
+        if answer.trajectory is not None:
+            self._plan = f"plan of {answer.trajectory.duration:.2f} s, certified for box {answer.box_identity}"
+
+    def certificate(self, message: Float64MultiArray) -> None:
+        """Margins of the last plan."""
+        dim = message.layout.dim
+        if len(dim) != 2 or _ABOUT.fullmatch(dim[0].label) is None or len(dim[1].label) > 2000:
+            raise RefusedError("bad layout", "expected a certificate's two labels")
+        names = _FAMILY.findall(dim[1].label)
+        if not 1 <= len(names) <= 40 or len(message.data) != 2 * len(names):
+            raise RefusedError("wrong length", f"{len(message.data)} numbers for {len(names)} families")
+        self._margins = tuple(
+            Margin(name, unit, float(message.data[2 * i])) for i, (name, unit) in enumerate(names)
+        )
+
+    def diagnostics(self, message: DiagnosticArray) -> None:
+        """What this namespace's nodes say."""
+        for status in message.status[:100]:
+            match = _OURS.fullmatch(status.name)
+            if match is None:
+                continue
+            namespace, _, node = match["node"].rpartition("/")
+            if namespace.strip("/") != self._namespace or node not in _NODES:
+                continue
+            raw = status.level
+            level = raw[0] if isinstance(raw, (bytes, bytearray)) else int(raw)
+            pairs = {plain(item.key, 80): plain(item.value, 400) for item in status.values[:_MOST_VALUES]}
+            self._nodes[node] = time.monotonic(), NodeView(min(max(level, 0), 3), plain(status.message), pairs, 0.0)
+
+    def markers(self, message: MarkerArray) -> None:
+        """Obstacles, the flange's way, the swept volume."""
+        for marker in message.markers[: 2 * _MOST_SOLIDS]:
+            if marker.ns not in DRAWN and marker.action != Marker.DELETEALL:
+                continue
+            if marker.action == Marker.DELETEALL:
+                gone = [key for key in self.solids if not marker.ns or key[0] == marker.ns]
+                self.changed |= {namespace for namespace, _ in gone}
+                for key in gone:
+                    del self.solids[key]
+                continue
+            key = (marker.ns, int(marker.id))
+            if marker.action == Marker.DELETE:
+                if self.solids.pop(key, None) is not None:
+                    self.changed.add(marker.ns)
+                continue
+            try:
+                solid = _solid(marker)
+            except RefusedError as refused:
+                self.dropped[f"marker: {refused.reason}"] += 1
+                continue
+            if key not in self.solids and len(self.solids) >= _MOST_SOLIDS:
+                self.dropped["marker: too many"] += 1
+                continue
+            self.solids[key] = solid
+            self.changed.add(marker.ns)
+
+    def drawn(self, namespace: str) -> list[Solid]:
+        """Markers of a namespace, by id; from now on it is unchanged."""
+        self.changed.discard(namespace)
+        return [solid for key, solid in sorted(self.solids.items()) if key[0] == namespace]
+
+    # -- what there is to see -----------------------------------------------------------------------------------
+
+    def snapshot(self, missing: tuple[str, ...], simulated: bool) -> Snapshot:
+        """Of this moment.
+
+        Args:
+            missing: sentences about what is not there.
+            simulated: whether somebody publishes /clock.
+        """
+        now = time.monotonic()
+        last = slice(10 * (self._model.n - 1), 10 * self._model.n)
+        prior = self._model.arm_prior
+        moves = now - self._last[1] < 2.0
+        return Snapshot(
+            time=None if self._first is None else 1e-9 * (self._last[0] - (0 if simulated else self._first)),
+            speed=self._speed if moves else None,
+            simulated=simulated,
+            nodes={name: _aged(view, now - when) for name, (when, view) in self._nodes.items()},
+            prior=(prior.lower[last], prior.upper[last]),
+            bounds=self._bounds,
+            latest=self._latest,
+            torque=self._torque,
+            velocity=self._qd,
+            margins=self._margins,
+            plan=self._plan,
+            missing=missing,
+            warnings=self._warnings(),
+            dropped=dict(self.dropped),
+        )
+
+    @property
+    def bounds_now(self) -> BoundsView | None:
+        """The box in force."""
+        return self._bounds
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self._bounds is None or not self._theirs:
+            return ()
+        reasons = [difference(self._theirs, own) for own in self._digests]
+        reason = min(reasons, key=len)
+        return (f"configured differently from this view: {reason}",) if reason and "scene" != reason else ()
+
+
+def _aged(view: NodeView, age: float) -> NodeView:
+    return NodeView(view.level, view.text, view.values, age)
+
+
+def _solid(marker: Marker) -> Solid:
+    """One marker.
+
+    Raises:
+        RefusedError: a type that is not drawn, or numbers that cannot be.
+    """
+    kind = _KINDS.get(marker.type)
+    if kind is None:
+        raise RefusedError("type not drawn", f"type {marker.type}")
+    if len(marker.points) > _MOST_POINTS:
+        raise RefusedError("too many points", f"{len(marker.points)}: expected at most {_MOST_POINTS}")
+    p, o, s = marker.pose.position, marker.pose.orientation, marker.scale
+    points = np.array([(v.x, v.y, v.z) for v in marker.points], float).reshape(-1, 3)
+    numbers = np.array([p.x, p.y, p.z, s.x, s.y, s.z])
+    turn = np.array([o.x, o.y, o.z, o.w])
+    if not all(np.all(np.abs(x) <= _FARTHEST) for x in (numbers, turn, points)):  # also false for NaN
+        raise RefusedError("far away", f"numbers beyond {_FARTHEST:g}, or none")
+    length = float(np.linalg.norm(turn))
+    rotation = np.eye(3) if length < 1e-6 else Rotation.from_quat(turn / length).as_matrix()
+    return Solid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)
+
+
+def stamp_seconds(stamp: Any) -> float:
+    """Seconds of a stamp."""
+    return 1e-9 * stamp_to_ns(stamp)

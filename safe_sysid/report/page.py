@@ -1,0 +1,141 @@
+"""One style for all pages: a single file without scripts or network, for telephones, dark rooms and paper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+__all__ = ["LONGEST", "render_page", "shortened"]
+
+#: Characters of any text that comes from a file.
+LONGEST = 400
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2128; --muted: #59636e; --line: #dfe4ea; --paper: #ffffff; --card: #f7f9fb;
+  --accent: #1f6fb4; --accent-soft: #cfe2f3; --prior: #e3e8ee; --truth: #c2314a; --good: #1a7f45; --good-soft: #e6f4ea;
+  --bad: #b3202c; --bad-soft: #fbe9ea; --weak: #8a5a00; --weak-soft: #fdf3d9; --plan: #7aa7d3; --task: #8f79c4;
+  --brake: #d9a441; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --muted: #9aa5b1; --line: #323a44; --paper: #14181d;
+  --card: #1b2027; --accent: #6cb2ee; --accent-soft: #24476a; --prior: #2c343e; --truth: #ff8095; --good: #5fce8c;
+  --good-soft: #16301f; --bad: #ff7b86; --bad-soft: #3a1a1e; --weak: #f0bd55; --weak-soft: #382c12; --plan: #3f6f9f;
+  --task: #6d5aa5; --brake: #a87a22; } }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: var(--ink);
+  background: var(--paper); max-width: 58rem; margin: 0 auto; padding: 1rem 1rem 3rem; overflow-wrap: break-word; }
+h1 { font-size: 1.55rem; line-height: 1.2; margin: 0.4rem 0 0.2rem; letter-spacing: -0.01em; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 0.5rem; padding-top: 0.9rem; border-top: 1px solid var(--line); }
+h3 { font-size: 0.98rem; margin: 1.2rem 0 0.3rem; }
+p { margin: 0.4rem 0 0.7rem; } ul { padding-left: 1.2rem; } li { margin: 0.25rem 0; }
+.muted, figcaption { color: var(--muted); } .small { font-size: 0.88rem; }
+.verdict { margin: 0.9rem 0; padding: 0.8rem 1rem; border-radius: 0.5rem; border-left: 5px solid var(--good);
+  background: var(--good-soft); font-size: 1.08rem; }
+.verdict.bad { border-color: var(--bad); background: var(--bad-soft); }
+.verdict.weak { border-color: var(--weak); background: var(--weak-soft); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: 0.6rem; margin: 0.9rem 0; }
+.tile { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.55rem 0.75rem; }
+.tile b { display: block; font-size: 1.2rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile span { color: var(--muted); font-size: 0.85rem; line-height: 1.3; display: block; }
+.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 0.8rem; }
+.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
+figure, .card { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem;
+  padding: 0.65rem 0.75rem; min-width: 0; break-inside: avoid; }
+figure svg { display: block; width: 100%; height: auto; max-width: 34rem; }
+figcaption { font-size: 0.85rem; line-height: 1.35; margin-top: 0.3rem; }
+.head { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 0.6rem; align-items: baseline; }
+.head .muted { font-size: 0.85rem; }
+.scroll { overflow-x: auto; max-width: 100%; -webkit-overflow-scrolling: touch; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
+th, td { text-align: right; padding: 0.28rem 0.5rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th { font-weight: 600; color: var(--muted); font-size: 0.82rem; } th:first-child, td:first-child { text-align: left; }
+table.text td, table.text th { text-align: left; } .nowrap { white-space: nowrap; }
+td.good { color: var(--good); } td.bad, li.error, .worst { color: var(--bad); } td.worst { font-weight: 600; }
+code { font: 0.86em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.6rem 0.75rem;
+  margin: 0.4rem 0; overflow-x: auto; } pre code { overflow-wrap: normal; white-space: pre; }
+img { max-width: 100%; height: auto; background: #ffffff; border-radius: 0.4rem; }
+footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 0.7rem; font-size: 0.85rem; }
+svg text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
+svg .t-muted { fill: var(--muted); } svg .t-accent { fill: var(--accent); } svg .t-truth { fill: var(--truth); }
+svg .t-strong { font-weight: 600; }
+svg .grid-line { stroke: var(--line); stroke-width: 1; fill: none; } svg .axis { stroke: var(--muted); stroke-width: 1; }
+svg .prior { fill: var(--prior); } svg .bound { fill: var(--accent); } svg .soft { fill: var(--accent-soft); }
+svg .zoom { fill: var(--accent-soft); opacity: 0.55; }
+svg .truth { fill: var(--truth); stroke: var(--card); stroke-width: 1; } svg .nominal { stroke: var(--ink); stroke-width: 1.5; }
+svg .limit { stroke: var(--bad); stroke-width: 1.2; stroke-dasharray: 4 3; fill: none; }
+svg .promise { stroke: var(--weak); stroke-width: 1.4; fill: none; }
+svg .line { stroke: var(--accent); stroke-width: 1.3; fill: none; stroke-linejoin: round; }
+svg .line-2 { stroke: var(--task); } svg .line-3 { stroke: var(--brake); } svg .f-2 { fill: var(--task); }
+svg .f-3 { fill: var(--brake); } svg .f-1 { fill: var(--accent); }
+svg .plan { fill: var(--plan); } svg .task { fill: var(--task); } svg .brake { fill: var(--brake); opacity: 0.45; }
+svg .mark { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 2 3; } svg .bar { fill: var(--plan); }
+@media print { body { max-width: none; font-size: 11pt; padding: 0; } .scroll, pre { overflow: visible; }
+  pre code { white-space: pre-wrap; overflow-wrap: anywhere; } h2 { break-after: avoid; } a { color: inherit; }
+  .grid { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }
+"""
+
+_BASE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'sha256-{{ hash }}'; \
+base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
+<title>{{ title }}</title><style>{{ style }}</style></head><body>
+{{ content }}
+</body></html>
+"""
+
+# The hash is what the browser compares with, so nothing may change between here and the page.
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("ascii")
+
+
+def _environment() -> Environment:
+    """Everything that is not markup by type is escaped; a name that a template does not get is an error."""
+    environment = Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        loader=BaseLoader(),
+        finalize=lambda value: shortened(value) if isinstance(value, str) else value,
+    )
+    environment.filters["unit"] = _unit
+    return environment
+
+
+def shortened(text: str) -> str:
+    """A text without control characters and not longer than :data:`LONGEST`; markup stays as it is.
+
+    Args:
+        text: from a file that anyone may have written.
+    """
+    if isinstance(text, Markup):
+        return text
+    # Characters that turn the direction of writing could make a page say the opposite.
+    plain = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 3] + "..."
+
+
+def _unit(text: str) -> str:
+    """``kg m^2`` with a raised two."""
+    return text.replace("^2", "\N{SUPERSCRIPT TWO}").replace("^3", "\N{SUPERSCRIPT THREE}")
+
+
+def render_page(title: str, template: str, values: Mapping[str, Any]) -> str:
+    """A whole page.
+
+    Args:
+        title: of the window.
+        template: Jinja, the body.
+        values: for it; only :class:`markupsafe.Markup` is taken for markup.
+    """
+    environment = _environment()
+    content = Markup(environment.from_string(template).render(values))
+    return (
+        Environment(autoescape=True)
+        .from_string(_BASE)
+        .render(title=shortened(title), style=Markup(_STYLE), hash=_HASH, content=content)
+    )

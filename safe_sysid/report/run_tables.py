@@ -1,0 +1,224 @@
+"""Tables of a run's report as plain texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from safe_sysid.planning.certificate import FAMILIES
+from safe_sysid.report.run_facts import RunFacts
+from safe_sysid.report.run_logs import PlanEntry
+from safe_sysid.report.summary import VIOLATION_KINDS, Quantiles, Summary
+from safe_sysid.report.table import safety_texts
+from safe_sysid.robot.inertia_shapes import interval_text
+
+__all__ = ["margin_table", "safety_rows", "setting_rows", "tiles_of", "timing_rows"]
+
+_HEADS = {
+    "position": "position",
+    "velocity": "speed",
+    "torque": "torque",
+    "clearance": "obstacles",
+    "self_clearance": "itself",
+    "tracking": "tracking",
+}
+_SCALES = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "of the limit": (100.0, "%")}
+
+
+def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping[str, str]]:
+    """The figures that people look for first.
+
+    Args:
+        facts: of the run.
+        payload: the payload alone, with its shapes; None if not known.
+    """
+    tiles = []
+    if payload is not None:
+        tiles.append({"value": payload["shapes"].mass_text, "text": "payload alone"})
+    elif facts.rows and facts.updates:
+        low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
+        tiles.append({"value": f"{low} .. {high} kg", "text": "last link, hand and payload"})
+    if facts.rows and facts.updates:
+        share = float(np.median([row.width_share for row in facts.rows]))
+        tiles.append({"value": f"{100.0 * share:.3g} %", "text": "of the prior is left (median of ten)"})
+        tiles.append(
+            {"value": f"{facts.updates[-1].time:.1f} s", "text": f"until the last of {_n(facts.updates)}"}
+        )
+    planned = sum(plan.planned for plan in facts.logs.plans)
+    if planned:
+        tiles.append({"value": str(planned), "text": "certified plans"})
+    if facts.summary is None:
+        return tiles
+    safety, counts = facts.summary.safety, facts.summary.violations
+    if safety.clearance.smallest_m is not None:
+        certified = safety.clearance.certified_m
+        promise = "" if certified is None else f", certified {1e3 * certified:.1f} mm"
+        tiles.append(
+            {"value": f"{1e3 * safety.clearance.smallest_m:.1f} mm", "text": f"smallest clearance{promise}"}
+        )
+    if safety.torque is not None:
+        tiles.append({"value": f"{safety.torque.percent:.0f} %", "text": "of a torque limit, at most"})
+    if safety.tracking_position is not None:
+        tiles.append(
+            {"value": f"{safety.tracking_position.percent:.1f} %", "text": "of the proved tracking bound"}
+        )
+    looked = f"violations in {safety.evidence.ticks} ticks"
+    tiles.append({"value": str(counts.total), "text": looked})
+    return tiles
+
+
+def _n(updates: Sequence[object]) -> str:
+    return f"{len(updates)} update{'' if len(updates) == 1 else 's'}"
+
+
+def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
+    """Smallest certified margins of plans, by family.
+
+    Args:
+        plans: answers of the planner.
+    """
+    planned = [plan for plan in plans if plan.planned and plan.margins]
+    if not planned:
+        return None
+    families = [name for name in FAMILIES if any(name in plan.margins for plan in planned)]
+    smallest = {
+        name: min((_margin(plan, name)[0] for plan in planned), default=math.inf) for name in families
+    }
+    rows = []
+    for plan in planned:
+        cells = []
+        for name in families:
+            value, unit = _margin(plan, name)
+            scale, shown = _SCALES.get(unit, (1.0, unit))
+            text = "-" if not math.isfinite(value) else f"{scale * value:.3g} {shown}"
+            cells.append({"text": text, "worst": math.isfinite(value) and value == smallest[name]})
+        rows.append({"name": f"{plan.sequence} {plan.purpose} (box {plan.box})", "cells": cells})
+    return {
+        "heads": [_HEADS.get(name, name) for name in families],
+        "rows": rows,
+        "tightest": _tightest(planned, families),
+    }
+
+
+def _margin(plan: PlanEntry, family: str) -> tuple[float, str]:
+    """Smallest margin (infinite: nothing to keep away from), and its unit."""
+    margin = plan.margins.get(family)
+    if not isinstance(margin, Mapping):
+        return math.inf, ""
+    try:
+        value = float(margin["smallest"])
+    except (KeyError, TypeError, ValueError):
+        return math.inf, ""
+    return (value if math.isfinite(value) else math.inf), str(margin.get("unit", ""))
+
+
+def _tightest(plans: Sequence[PlanEntry], families: Sequence[str]) -> list[str]:
+    """Of each family the plan that is nearest to the limit, and where."""
+    lines = []
+    for name in families:
+        value, plan = min(((_margin(plan, name)[0], plan) for plan in plans), key=lambda pair: pair[0])
+        if not math.isfinite(value):
+            continue
+        margin, unit = plan.margins[name], _margin(plan, name)[1]
+        scale, shown = _SCALES.get(unit, (1.0, unit))
+        when = margin.get("time", margin.get("time_s", 0.0))
+        lines.append(
+            f"{_HEADS.get(name, name)}: {scale * value:.3g} {shown} at {margin.get('culprit', '?')}, plan {plan.sequence}, "
+            f"{float(when):.2f} s after its start"
+        )
+    return lines
+
+
+def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
+    """Worst uses of limits and of proved bounds: what, worst, where.
+
+    Args:
+        summary: of the run.
+    """
+    counts = summary.violations
+    bad = ", ".join(f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind))
+    looked = summary.safety.evidence
+    evidence = f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, {looked.plans} plans"
+    return [*safety_texts(summary), ("violations", str(counts.total), bad or evidence)]
+
+
+def timing_rows(summary: Summary) -> list[tuple[str, str]]:
+    """Times of nodes and of the loop.
+
+    Args:
+        summary: of the run.
+    """
+    timing, loop = summary.timing, summary.timing.controller
+    rows = []
+    if summary.mode == "real-time":
+        for name, quantiles in (
+            ("period", loop.period_us),
+            ("measurement to command", loop.latency_us),
+            ("computing", loop.compute_us),
+        ):
+            if quantiles is not None:
+                rows.append((name, _quantiles(quantiles)))
+        if loop.long_periods is not None:
+            rows.append(("periods half too long", f"{loop.long_periods} of {loop.ticks}"))
+        if loop.missed is not None:
+            rows.append(
+                ("periods without a new command", f"{loop.missed} of {summary.safety.evidence.ticks}")
+            )
+        if loop.scheduling:
+            rows.append(("scheduling granted", loop.scheduling))
+    for name, durations in (("planning", timing.planning), ("identification", timing.identification)):
+        if durations.count and durations.max_s is not None and durations.median_s is not None:
+            text = (
+                f"{durations.count} times, median {durations.median_s:.2f} s, longest {durations.max_s:.2f} s"
+            )
+            rows.append((name, text))
+    rows.append(("start of all nodes", f"{timing.startup_s:.1f} s"))
+    rows.append(("the run", f"{timing.run_s:.1f} s for {timing.simulated_s:.2f} s of the arm's"))
+    return rows
+
+
+def _quantiles(quantiles: Quantiles) -> str:
+    return f"median {quantiles.p50 / 1e3:.3f} ms; 99 % below {quantiles.p99 / 1e3:.3f} ms, largest {quantiles.max / 1e3:.3f} ms"
+
+
+def setting_rows(facts: RunFacts) -> list[tuple[str, str]]:
+    """What was run: robot, scene, noise, versions and digests.
+
+    Args:
+        facts: of the run.
+    """
+    rows = [("robot", facts.robot)]
+    if facts.joint_names:
+        rows.append(("joints", ", ".join(facts.joint_names)))
+    summary, certified = facts.summary, facts.certified
+    if summary is not None:
+        noise = summary.noise
+        rows += [
+            ("scene", summary.scene),
+            ("payload (simulated)", f"{summary.payload}; true arm: {summary.arm}, seed {summary.seed}"),
+            (
+                "noise",
+                f"{noise.mode}; torque {noise.torque_abs} N m + {noise.torque_rel} |torque|, position "
+                f"{noise.position_error} rad, velocity {noise.velocity_error} rad/s",
+            ),
+        ]
+    elif facts.plan_files:
+        rows.append(("scene", str(facts.plan_files[0].scene.get("name", "?"))))
+    for key, value in facts.parameters.items():
+        if key == "robot_settings":
+            rows.append(("settings instead of the file's", str(value)))
+    if certified is not None:
+        rows += [
+            ("certificates of bounds", f"{certified.count}; the last rests on {certified.samples} samples"),
+            ("written by", certified.written_by),
+            ("what the URDF says, SHA-256", certified.urdf),
+            ("what is declared, SHA-256", certified.settings),
+            ("last certificate, SHA-256", certified.digest),
+        ]
+    elif facts.plan_files:
+        rows.append(("written by", facts.plan_files[0].written_by))
+    rows.append(("recording", "a rosbag2 bag (mcap)" if facts.recorded else "none"))
+    return rows

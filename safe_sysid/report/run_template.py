@@ -1,0 +1,101 @@
+"""The page of a run, as a template."""
+
+__all__ = ["TEMPLATE"]
+
+TEMPLATE = """
+{% macro rows(pairs) %}
+<div class="scroll"><table class="text">{% for key, value in pairs %}<tr><td class="nowrap">{{ key }}</td>
+<td>{{ value }}</td></tr>{% endfor %}</table></div>
+{% endmacro %}
+<header>
+<h1>{{ title }}</h1>
+<p class="muted">{{ subtitle }}</p>
+</header>
+<p class="verdict {{ verdict.level }}">{{ verdict.text }}</p>
+<div class="tiles">{% for tile in tiles %}<div class="tile"><b>{{ tile.value }}</b><span>{{ tile.text }}</span></div>
+{% endfor %}</div>
+{% if findings %}<h2>Violations</h2><ul>{% for line in findings %}<li class="error">{{ line }}</li>{% endfor %}</ul>
+{% endif %}
+
+{% if cards %}
+<h2>The ten intervals</h2>
+<p>Last link, hand and payload together, in the frame of {{ frame }}, inertia about its origin. Grey: what was known
+before. Blue: what is known now, below it magnified; the thin line is the nominal value{% if has_truth %}, the red
+diamond the truth, which only the simulated arm knew{% endif %}.</p>
+<div class="grid">{% for card in cards %}<figure><div class="head"><span><b>{{ card.name }}</b>
+<span class="muted">{{ card.meaning }}, {{ card.unit|unit }}</span></span>
+<span class="muted nowrap">{{ card.share }} of prior</span></div>{{ card.drawing }}</figure>{% endfor %}</div>
+<h3>In numbers</h3>
+<div class="scroll"><table><tr><th></th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th>
+{% if has_truth %}<th>truth</th><th>inside</th>{% endif %}<th>prior</th></tr>
+{% for row in numbers %}<tr><td>{{ row.name }}</td><td>{{ row.lower }}</td><td>{{ row.nominal }}</td>
+<td>{{ row.upper }}</td><td class="nowrap">{{ row.unit|unit }}</td>{% if has_truth %}<td>{{ row.truth }}</td>
+<td class="{{ row.level }}">{{ row.holds }}</td>{% endif %}<td class="nowrap">{{ row.prior }}</td></tr>
+{% endfor %}</table></div>
+{% if payload %}
+<h3>The payload alone</h3>
+<p>Without the hand, whose own uncertainty is taken off, in the tool frame {{ payload.frame }}.</p>
+{{ rows(payload.pairs) }}
+{% elif payload_note %}<p class="muted small">{{ payload_note }}</p>{% endif %}
+{% if narrowing %}<h3>How they narrowed</h3>
+<div class="grid wide"><figure>{{ narrowing }}<figcaption>Width of each interval as a share of what was known
+before.</figcaption></figure></div>{% endif %}
+{% endif %}
+
+{% if timeline %}
+<h2>What went on</h2>
+<figure><div class="scroll drawing">{{ timeline }}</div><figcaption>Plans: dark until the next takes over, light the
+braking that is certified with it{% if has_task %}; violet ones lead to the goal{% endif %}. Controller: grey holding,
+blue tracking, amber braking, red fault. Diamonds: updates of the bounds.</figcaption></figure>
+{% endif %}
+{% if events %}<details{% if bad_events %} open{% endif %}><summary>{{ events|length }} events{% if bad_events %}, \
+{{ bad_events }} of them faults or refusals{% endif %}</summary>
+<div class="scroll"><table class="text"><tr><th>s</th><th>who</th><th>what</th></tr>
+{% for event in events %}<tr><td class="nowrap">{{ "%.2f"|format(event.time) }}</td><td>{{ event.who }}</td>
+<td{% if event.level == "bad" %} class="bad"{% endif %}>{{ event.text }}</td></tr>{% endfor %}</table></div></details>
+{% if left_out %}<p class="muted small">{{ left_out }} more are left out.</p>{% endif %}{% endif %}
+{% if warnings %}<h3>Not as it should be</h3><ul>{% for line in warnings %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+
+{% if margins %}
+<h2>Plans and their certificates</h2>
+<p>Smallest proved margin of each plan: how far it stays from each limit whatever the payload within the intervals and
+whatever the tracking error within its bound. {{ margin_note }}</p>
+<div class="scroll"><table><tr><th>plan</th>{% for head in margins.heads %}<th>{{ head }}</th>{% endfor %}</tr>
+{% for row in margins.rows %}<tr><td class="nowrap">{{ row.name }}</td>{% for cell in row.cells %}
+<td class="nowrap{{ " worst" if cell.worst else "" }}">{{ cell.text }}</td>{% endfor %}</tr>{% endfor %}</table></div>
+{% if margins.tightest %}<ul class="small">{% for line in margins.tightest %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{% endif %}
+
+{% if torques or safety %}
+<h2>Against the limits</h2>
+{% if safety %}<div class="scroll"><table class="text"><tr><th>what</th><th>worst</th><th>where</th></tr>
+{% for row in safety %}<tr><td>{{ row[0] }}</td><td class="nowrap">{{ row[1] }}</td><td>{{ row[2] }}</td></tr>{% endfor %}
+</table></div>{% endif %}
+{% if shares %}<div class="grid wide">{% for item in shares %}<figure><b>{{ item.name }}</b>{{ item.drawing }}
+<figcaption>{{ item.caption }}</figcaption></figure>{% endfor %}</div>{% endif %}
+{% if torques %}<h3>Torques</h3>
+<p class="muted small">{{ torque_note }}</p>
+<div class="grid">{% for item in torques %}<figure><div class="head"><b>{{ item.name }}</b><span class="muted">
+{{ item.use }}</span></div>{{ item.drawing }}</figure>{% endfor %}</div>{% endif %}
+{% endif %}
+
+{% if timing %}
+<h2>Timing</h2>
+<p>{{ timing.text }}</p>
+{% if timing.rows %}{{ rows(timing.rows) }}{% endif %}
+{% if timing.drawings %}<div class="grid">{% for item in timing.drawings %}<figure><b>{{ item.name }}</b>
+{{ item.drawing }}</figure>{% endfor %}</div><p class="muted small">How often, by duration; heights are logarithmic, so
+that single late ones can be seen.</p>{% endif %}
+{% endif %}
+
+<h2>What is guaranteed</h2><ul>{% for line in guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+<h2>What is not</h2><ul>{% for line in not_guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+
+<h2>Check it yourself</h2>
+{% for command, what in commands %}<pre><code>{{ command }}</code></pre><p class="muted small">{{ what }}.</p>{% endfor %}
+
+<h2>What was run</h2>
+{{ rows(settings) }}
+{% if missing %}<h3>What this page lacks</h3><ul>{% for line in missing %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+<footer class="muted">{{ footer }}</footer>
+"""

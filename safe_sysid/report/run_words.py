@@ -1,0 +1,141 @@
+"""Sentences of a run's report: the verdict, what is guaranteed, how to check it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safe_sysid.report.run_facts import RunFacts
+from safe_sysid.report.verify_command import plans_command
+from safe_sysid.robot.inertia_shapes import interval_text
+
+__all__ = ["GUARANTEED", "OPEN", "Verdict", "commands_of", "verdict_of"]
+
+#: What the proofs say, if their assumptions are true.
+GUARANTEED = (
+    "Each interval holds the true value, and all ten hold together. Solver tolerances cannot make them too narrow: "
+    "what is published is a bound that was verified afterwards in outward-rounded arithmetic.",
+    "Every published plan keeps every joint, speed and torque limit and every clearance: for each instant, each "
+    "tracking error within its proved bound, and each payload within the intervals. So does the way it brakes if "
+    "nothing comes after it.",
+    "The tracking error stays within its bound while commands come as early as declared, or late ones are covered.",
+)
+#: And what they do not.
+OPEN = (
+    "The proofs rest on what is declared: errors of the measurements, the arm's own uncertainty, rigid links, "
+    "geometry that covers the real one, obstacles that stand still, a payload that does not slip. An empty set of "
+    "parameters is the notice that one of these is false when the data prove it; it need not come.",
+    "The nominal values are a plausible point inside the intervals, nothing more.",
+    "What was measured and drawn here is evidence, not proof. The proofs are in the certificates, and the commands "
+    "below check them.",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence, and its colour."""
+
+    text: str
+    level: Literal["", "weak", "bad"]
+
+
+def verdict_of(facts: RunFacts) -> Verdict:
+    """What became of the run.
+
+    Args:
+        facts: of it.
+    """
+    summary, controller = facts.summary, facts.logs.controller
+    mass = _mass(facts)
+    if summary is not None and summary.exit.status != 0:
+        return Verdict(f"Failed: {summary.exit.reason}", "bad")
+    if any(update.status == "EMPTY_SET" for update in facts.logs.updates):
+        return Verdict(
+            "The measurements contradict what is declared: no payload agrees with all of them, so an assumption is "
+            "false and the intervals are not to be relied on.",
+            "bad",
+        )
+    if summary is not None:
+        late = [note for note in summary.warnings if note.startswith("timing:")]
+        text = f"Every bound held and nothing was violated{mass}."
+        if late:
+            return Verdict(
+                f"{text} But commands came later than declared: what that means is said below.", "weak"
+            )
+        return Verdict(text, "")
+    if controller is not None and "fault" in controller.state:
+        return Verdict("The controller went to fault: from there on nothing is guaranteed.", "bad")
+    plans = len(facts.plan_files)
+    bounds = facts.certified.count if facts.certified is not None else 0
+    if not plans and not bounds:
+        return Verdict(
+            "Nothing was proved in this run: it left neither a certified plan nor certified bounds.", "weak"
+        )
+    return Verdict(
+        f"The run left {_count(bounds, 'certificate')} of bounds and {_count(plans, 'certified plan')}{mass}. Nobody "
+        "here knows the true payload, so nothing could be compared with it; check the certificates as said below.",
+        "weak",
+    )
+
+
+def _mass(facts: RunFacts) -> str:
+    """The first interval in words, if there was an update."""
+    if not facts.updates or not facts.rows:
+        return ""
+    low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
+    return f": last link, hand and payload together weigh {low} to {high} kg"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def commands_of(facts: RunFacts) -> list[tuple[str, str]]:
+    """Commands that check the run, each with what it does.
+
+    Args:
+        facts: of it.
+    """
+    commands = []
+    if facts.plan_files or facts.certified is not None:
+        settings = dict(_flat(facts.parameters.get("robot_settings")))
+        scene = str(facts.parameters.get("scene") or "stated")
+        robot = str(facts.parameters.get("robot") or facts.robot)
+        command = plans_command(
+            facts.directory, robot, scene, settings, lockstep=bool(facts.lockstep) and bool(facts.plan_files)
+        )
+        if scene == "stated" and facts.plan_files:
+            command += " --scene stated"
+        commands.append(
+            (
+                command,
+                "recomputes every bound from the log and every plan's margins from its trajectory, with code that "
+                "shares no solver with what made them; the robot's file is the one thing it trusts",
+            )
+        )
+    for bag in _bags(facts.directory):
+        commands.append(
+            (
+                shlex.join(["safe-sysid", "replay", str(bag)]),
+                "runs the identification of the recording again and compares bit by bit",
+            )
+        )
+    commands.append((shlex.join(["safe-sysid", "report", str(facts.directory)]), "makes this page again"))
+    return commands
+
+
+def _bags(directory: Path) -> list[Path]:
+    return sorted(
+        {path.parent for pattern in ("bag/*.mcap", "rosbag2_*/*.mcap") for path in directory.glob(pattern)}
+    )[:5]
+
+
+def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [
+            pair for key, part in value.items() for pair in _flat(part, f"{path}.{key}" if path else str(key))
+        ]
+    return [(path, value)] if path else []

@@ -1,0 +1,208 @@
+"""Inertial parameters as shapes that can be looked at: where the centre of mass may be, and an ellipsoid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.intervals import check_interval, up
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import com_and_inertia, frozen_array
+from safe_sysid.robot.payload_alone import payload_bounds
+
+__all__ = [
+    "PayloadShapes",
+    "centre_of_mass_box",
+    "inertia_ellipsoid",
+    "interval_text",
+    "payload_shapes",
+]
+
+FloatArray = NDArray[np.float64]
+
+#: Relative to the largest eigenvalue: what rounding may make of a covariance's eigenvalue that is zero.
+_FLAT = 1e-9
+#: m; an ellipsoid within it cannot be seen.
+_POINT = 1e-4
+
+
+def centre_of_mass_box(lower: ArrayLike, upper: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Box that holds ``h / m`` of every body with ``m > 0`` whose ten parameters lie in an interval vector.
+
+    Rounded outward; an end is infinite where the mass may be arbitrarily small and the first moment has that sign.
+
+    Args:
+        lower: (10,) as in :mod:`safe_sysid.robot.parameters`; kg, kg m, kg m^2.
+        upper: (10,).
+
+    Returns:
+        Lower and upper ends, each (3,), m, read-only.
+
+    Raises:
+        ParameterError: not (10,) finite numbers, ends that cross, or a mass that cannot be positive.
+    """
+    low, high = frozen_array(lower, (10,), "lower"), frozen_array(upper, (10,), "upper")
+    check_interval(low, high, "inertial parameters")
+    light, heavy = max(float(low[0]), 0.0), float(high[0])
+    if not heavy > 0.0:
+        raise ParameterError(f"m in [{low[0]!r}, {high[0]!r}] kg: expected a mass that can be positive")
+    ends = np.empty((2, 3))
+    for i in range(3):
+        ends[0, i] = -_largest_quotient(-float(low[1 + i]), light, heavy)
+        ends[1, i] = _largest_quotient(float(high[1 + i]), light, heavy)
+    return frozen_array(ends[0], (3,), "centre of mass", finite=False), frozen_array(
+        ends[1], (3,), "centre of mass", finite=False
+    )
+
+
+def _largest_quotient(h: float, light: float, heavy: float) -> float:
+    """Upper bound of ``h / m`` over the masses ``light <= m <= heavy``, ``m > 0``."""
+    if h <= 0.0:
+        return float(up(h / heavy))
+    with np.errstate(over="ignore", divide="ignore"):
+        quotient = float(np.float64(h) / np.float64(light))
+    return float(up(quotient)) if np.isfinite(quotient) else np.inf
+
+
+def inertia_ellipsoid(theta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The homogeneous solid ellipsoid that has these ten parameters.
+
+    Its density-weighted covariance about its centre is ``m / 5 R diag(a^2) R^T``, and that of a body is
+    ``tr(I) / 2 - I``, ``I`` about the centre of mass.
+
+    Args:
+        theta: (10,) as in :mod:`safe_sysid.robot.parameters`.
+
+    Returns:
+        Centre (3,), m; rotation (3, 3), whose columns are the principal axes, right-handed; semi-axes (3,), m,
+        ascending; a flat body has some that are zero. All in the frame of ``theta``, read-only.
+
+    Raises:
+        ParameterError: not (10,) finite numbers, no positive mass, or no body that has these parameters.
+    """
+    theta = frozen_array(theta, (10,), "theta")
+    mass, centre, inertia = com_and_inertia(theta)
+    values, vectors = np.linalg.eigh(0.5 * np.trace(inertia) * np.eye(3) - inertia)
+    # Of what cancels when the inertia is moved to the centre of mass, and of the mass' own smallness.
+    size = max(float(np.abs(values).max()), float(np.abs(theta[4:]).max()), mass * float(centre @ centre))
+    if values[0] < -_FLAT * size:
+        raise ParameterError(
+            f"theta = {theta.tolist()}: smallest second moment about the centre of mass {float(values[0])!r} kg m^2: "
+            "expected none below zero (the triangle inequality of principal moments)"
+        )
+    rotation = vectors if np.linalg.det(vectors) > 0.0 else vectors * np.array([-1.0, 1.0, 1.0])
+    axes = np.sqrt(5.0 / mass * np.maximum(values, 0.0))
+    return (
+        frozen_array(centre, (3,), "centre"),
+        frozen_array(rotation, (3, 3), "rotation"),
+        frozen_array(axes, (3,), "semi-axes"),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PayloadShapes:
+    """What can be drawn of a payload, alone (without the hand), in the tool frame; arrays are read-only.
+
+    Attributes:
+        mass: lower and upper bound, kg.
+        centre_lower: (3,) m; box of possible centres of mass, within the payload's declared envelope.
+        centre_upper: (3,) m.
+        outside_envelope: the bounds leave no centre of mass within the declared envelope, which is therefore false;
+            the box is then that of the bounds alone, and may be infinite.
+        ellipsoid: centre (3,), rotation (3, 3) and semi-axes (3,) of the nominal; None if it has no mass, is hardly
+            more than a point, or has an inertia that no body within the envelope has.
+    """
+
+    mass: tuple[float, float]
+    centre_lower: FloatArray
+    centre_upper: FloatArray
+    outside_envelope: bool
+    ellipsoid: tuple[FloatArray, FloatArray, FloatArray] | None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the box of possible centres is finite."""
+        return bool(np.all(np.isfinite(self.centre_upper - self.centre_lower)))
+
+    @property
+    def mass_text(self) -> str:
+        """``4.86 .. 5.10 kg``, rounded outward."""
+        low, high = interval_text(*self.mass)
+        return f"{low} .. {high} kg"
+
+
+def payload_shapes(
+    model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
+) -> PayloadShapes:
+    """What is known of the payload alone, as shapes.
+
+    Args:
+        model: with the hand's prior, the tool frame and the payload's envelope.
+        lower: (10,) of theta_e: last link, hand and payload in the last joint's frame.
+        nominal: (10,).
+        upper: (10,).
+
+    Raises:
+        ParameterError: an array that is not (10,) finite numbers, or bounds that cross.
+    """
+    alone = payload_bounds(model, lower, nominal, upper)
+    envelope = model.settings.payload.envelope
+    middle, half = np.array(envelope.center), 0.5 * np.array(envelope.size)
+    mass = (max(float(alone.lower[0]), 0.0), max(float(alone.upper[0]), 0.0))
+    if mass[1] > 0.0:
+        low, high = centre_of_mass_box(alone.lower, alone.upper)
+    else:  # nothing is held: no mass that could have a centre
+        low, high = np.full(3, -np.inf), np.full(3, np.inf)
+    # A body's centre of mass lies in every box that holds the body.
+    clipped_low, clipped_high = np.maximum(low, middle - half), np.minimum(high, middle + half)
+    outside = bool(np.any(clipped_low > clipped_high))
+    if not outside:
+        low, high = clipped_low, clipped_high
+    return PayloadShapes(
+        mass,
+        frozen_array(low, (3,), "centre of mass", finite=False),
+        frozen_array(high, (3,), "centre of mass", finite=False),
+        outside,
+        _ellipsoid(alone.nominal, float(np.linalg.norm(envelope.size))),
+    )
+
+
+def _ellipsoid(theta: FloatArray, diagonal: float) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    try:
+        centre, rotation, axes = inertia_ellipsoid(theta)
+    except ParameterError:
+        return None
+    # Mass at both ends of the envelope's diagonal d has the largest second moment, m d^2 / 4 = m a^2 / 5.
+    return (centre, rotation, axes) if _POINT < axes[2] <= 0.5 * np.sqrt(5.0) * diagonal else None
+
+
+def interval_text(lower: float, upper: float) -> tuple[str, str]:
+    """Ends of an interval as decimals, rounded outward to a hundredth to a tenth of its width.
+
+    Args:
+        lower: may be ``-inf``.
+        upper: >= lower, may be ``inf``.
+
+    Raises:
+        ParameterError: ends that cross, or are not numbers.
+    """
+    check_interval(np.array([lower]), np.array([upper]), "interval")
+    width = upper - lower
+    size = (
+        width if 0.0 < width < np.inf else max(1e-4 * abs(x) for x in (lower, upper, 1.0) if np.isfinite(x))
+    )
+    step = Decimal(1).scaleb(int(np.clip(np.floor(np.log10(size)) - 1, -9, 0)))
+    return _decimal(lower, step, ROUND_FLOOR), _decimal(upper, step, ROUND_CEILING)
+
+
+def _decimal(value: float, step: Decimal, rounding: str) -> str:
+    if not np.isfinite(value):
+        return str(value)
+    if abs(value) >= 1e15:
+        return f"{value:.6g}"
+    text = f"{Decimal(value).quantize(step, rounding=rounding):f}"
+    return text.lstrip("-") if not text.strip("-0.") else text  # no minus zero

@@ -1,0 +1,199 @@
+"""What an arm looks like: the visual shapes of its URDF in the frames of its joints, else its collision bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ModelError
+from safe_sysid.robot.loading import find_urdf
+from safe_sysid.robot.meshes import mesh_path, read_mesh
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.obstacles import rotation_from_rpy
+from safe_sysid.robot.scene import config_path
+from safe_sysid.robot.urdf import UrdfChain, read_urdf
+from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, placed, rounded_hull
+
+__all__ = ["LinkShape", "arm_shapes", "link_placements"]
+
+FloatArray = NDArray[np.float64]
+Colour = tuple[int, int, int]
+SHELL: Colour = (226, 230, 235)
+HAND: Colour = (52, 58, 66)
+#: Of all meshes together: a browser draws so many easily.
+_MOST_TRIANGLES = 400_000
+
+
+@dataclass(frozen=True, eq=False)
+class LinkShape:
+    """A part of the arm that moves with one joint.
+
+    Attributes:
+        joint: index of the joint frame, -1 for the world.
+        vertices: (m, 3) in that frame, m.
+        faces: (t, 3).
+        colour: red, green, blue, 0 to 255.
+    """
+
+    joint: int
+    vertices: FloatArray
+    faces: NDArray[np.int64]
+    colour: Colour
+
+
+def arm_shapes(model: RobotModel, robot: str | Path) -> tuple[LinkShape, ...]:
+    """Visual shapes; of links that have none which can be read, the bodies that cover them.
+
+    Args:
+        model: the arm.
+        robot: the name or file that it was loaded from.
+    """
+    file = config_path(robot, "config")
+    chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
+    places, materials = link_placements(chain, model), _materials(chain.xml)
+    parts: dict[tuple[int, Colour], list[Mesh]] = {}
+    bare: set[int] = set()
+    count = 0
+    for link in chain.xml.findall("link"):
+        name = link.get("name", "")
+        joint, (rotation, position) = chain.link_joint[name], places[name]
+        try:
+            shapes = [_visual(item, chain.file, materials) for item in link.findall("visual")]
+        except (ModelError, ValueError):
+            shapes = []
+        count += sum(len(mesh[1]) for mesh, _ in shapes)
+        if count > _MOST_TRIANGLES or (not shapes and name in chain.collisions and chain.collisions[name]):
+            bare.add(joint)
+            continue
+        for mesh, colour in shapes:
+            parts.setdefault((joint, colour), []).append(placed(mesh, rotation, position))
+    for body in model.bodies:
+        if body.joint in bare and body.kind != "payload":
+            colour = HAND if body.kind == "hand" else SHELL
+            parts.setdefault((body.joint, colour), []).append(rounded_hull(body.points, body.radius))
+    plain = len({colour for _, colour in parts if colour != HAND}) == 1
+    return tuple(
+        LinkShape(joint, *joined(meshes), _toned(colour, joint) if plain else colour)
+        for (joint, colour), meshes in sorted(parts.items())
+    )
+
+
+def _toned(colour: Colour, joint: int) -> Colour:
+    """Every other link a little darker, where all have one colour: joints are seen then."""
+    if joint % 2 or max(colour) < 128:
+        return colour
+    r, g, b = (int(0.86 * part) for part in colour)
+    return r, g, min(b + 6, 255)
+
+
+def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Rotation (3, 3) and position (3,) of every link in the frame of the joint that carries it (the world's for -1).
+
+    Args:
+        chain: of the URDF.
+        model: for how the root stands in the world.
+    """
+    above: dict[str, tuple[str, FloatArray, FloatArray, bool]] = {}
+    moving = {joint.name for joint in chain.joints}
+    for element in chain.xml.findall("joint"):
+        parent, child = element.find("parent"), element.find("child")
+        if parent is None or child is None:
+            continue
+        name = element.get("name", "")
+        rotation, position = _origin(element)
+        if name in chain.locked:
+            turn, shift = _motion(element, chain.locked[name])
+            rotation, position = rotation @ turn, position + rotation @ shift
+        above[child.get("link", "")] = (parent.get("link", ""), rotation, position, name in moving)
+    place = model.settings.mounting
+    root = (
+        (np.eye(3), np.zeros(3))
+        if place is None
+        else (rotation_from_rpy(np.array(place.rpy)), np.array(place.xyz, float))
+    )
+    found: dict[str, tuple[FloatArray, FloatArray]] = {}
+
+    def place_of(link: str) -> tuple[FloatArray, FloatArray]:
+        if link not in found:
+            if link not in above:
+                found[link] = root
+            else:
+                parent, rotation, position, moves = above[link]
+                if moves:
+                    found[link] = (np.eye(3), np.zeros(3))
+                else:
+                    r, p = place_of(parent)
+                    found[link] = (r @ rotation, p + r @ position)
+        return found[link]
+
+    return {link: place_of(link) for link in chain.link_joint}
+
+
+def _motion(element: Element, value: float) -> tuple[FloatArray, FloatArray]:
+    """Rotation and shift of a locked joint."""
+    item = element.find("axis")
+    axis = np.array([float(x) for x in ("1 0 0" if item is None else item.get("xyz", "1 0 0")).split()])
+    axis = axis / np.linalg.norm(axis)
+    if element.get("type") == "prismatic":
+        return np.eye(3), value * axis
+    x, y, z = axis
+    skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + np.sin(value) * skew + (1.0 - np.cos(value)) * skew @ skew, np.zeros(3)
+
+
+def _origin(element: Element) -> tuple[FloatArray, FloatArray]:
+    item = element.find("origin")
+    xyz, rpy = ("0 0 0" if item is None else item.get(key, "0 0 0") for key in ("xyz", "rpy"))
+    return rotation_from_rpy(_numbers(rpy, 3)), _numbers(xyz, 3)
+
+
+def _numbers(text: str, count: int) -> FloatArray:
+    values = np.array([float(part) for part in text.split()])
+    if values.shape != (count,) or not np.all(np.isfinite(values)):
+        raise ModelError(f"{text!r}: expected {count} numbers")
+    return values
+
+
+def _visual(item: Element, file: str, materials: dict[str, Colour]) -> tuple[Mesh, Colour]:
+    rotation, position = _origin(item)
+    geometry = item.find("geometry")
+    shape = None if geometry is None or not len(geometry) else geometry[0]
+    if shape is None:
+        raise ModelError(f"{file}: a visual without geometry")
+    if shape.tag == "box":
+        mesh = box(_numbers(shape.get("size", ""), 3))
+    elif shape.tag == "sphere":
+        mesh = ball(float(shape.get("radius", "")))
+    elif shape.tag == "cylinder":
+        mesh = cylinder(float(shape.get("radius", "")), float(shape.get("length", "")))
+    elif shape.tag == "mesh":
+        scale = _numbers(shape.get("scale", "1 1 1"), 3)
+        vertices, faces, _ = read_mesh(mesh_path(shape.get("filename", ""), file), scale)
+        mesh = (vertices, faces)
+    else:
+        raise ModelError(f"{file}: visual of type {shape.tag}")
+    return placed(mesh, rotation, position), _colour(item.find("material"), materials)
+
+
+def _materials(xml: Element) -> dict[str, Colour]:
+    found: dict[str, Colour] = {}
+    for item in xml.findall("material"):
+        found[item.get("name", "")] = _colour(item, {})
+    return found
+
+
+def _colour(item: Element | None, materials: dict[str, Colour]) -> Colour:
+    if item is None:
+        return SHELL
+    rgba = item.find("color")
+    if rgba is None:
+        return materials.get(item.get("name", ""), SHELL)
+    try:
+        r, g, b = (int(round(255.0 * min(max(x, 0.0), 1.0))) for x in _numbers(rgba.get("rgba", ""), 4)[:3])
+    except (ModelError, ValueError):
+        return SHELL
+    return r, g, b

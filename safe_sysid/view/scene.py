@@ -1,0 +1,242 @@
+"""The three-dimensional part of the page: the arm, what stands around it, where it goes, what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import viser
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from safe_sysid.robot.inertia_shapes import PayloadShapes
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.regressors import forward_kinematics
+from safe_sysid.view.arm_shapes import LinkShape
+from safe_sysid.view.skin import skin_of_boxes
+from safe_sysid.view.snapshot import Solid
+from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, placed, unindexed
+from safe_sysid.view.text import plain
+
+__all__ = ["ArmScene"]
+
+FloatArray = NDArray[np.float64]
+_OBSTACLE, _GLASS, _EDGE = (132, 146, 166), (120, 144, 176), (98, 114, 136)
+_SWEPT, _WAY = (245, 158, 11), (37, 99, 235)
+_CENTRES, _ELLIPSOID = (220, 38, 38), (13, 148, 136)
+#: Semi-axes of a picture are at least so long, m: a flat ellipsoid is to be seen, too.
+_FLATTEST = 2e-3
+
+
+class ArmScene:
+    """Draws into a viser scene; every method may be called as often as there is news."""
+
+    def __init__(self, server: viser.ViserServer, model: RobotModel, shapes: Sequence[LinkShape]) -> None:
+        """Light, floor, camera and the arm at its home.
+
+        Args:
+            server: whose scene it is.
+            model: the arm.
+            shapes: what it looks like.
+        """
+        self._scene, self._model = server.scene, model
+        self._frames: list[Any] = []
+        self._around: list[Any] = []
+        self._swept: list[Any] = []
+        self._way: list[Any] = []
+        self._held: list[Any] = []
+        self._set_up(server)
+        for j in range(-1, model.n):
+            frame = self._scene.add_frame(f"/arm/{j + 1}", show_axes=False)
+            if j >= 0:
+                self._frames.append(frame)
+        for i, shape in enumerate(shapes):
+            self._scene.add_mesh_simple(
+                f"/arm/{shape.joint + 1}/shape{i}", shape.vertices, shape.faces, color=shape.colour
+            )
+        rotation, position = model.flange
+        turn = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
+        self._scene.add_frame(f"/arm/{model.n}/tool", show_axes=False, wxyz=turn, position=position)
+        self._tool = f"/arm/{model.n}/tool"
+        self.pose(np.array(model.settings.home, float))
+
+    def _set_up(self, server: viser.ViserServer) -> None:
+        """Light from above, a floor that shows shadows, the camera framed on what the arm can reach."""
+        model, scene = self._model, self._scene
+        reach = float(np.linalg.norm(model.kinematics.translation, axis=1).sum() + np.linalg.norm(model.flange[1]))
+        self._reach = reach = max(reach, 0.3)
+        scene.set_up_direction("+z")
+        scene.set_background_image(_sky(), format="jpeg")
+        scene.configure_environment_map("studio", environment_intensity=0.55)
+        scene.configure_default_lights(True, cast_shadow=True)
+        scene.add_grid(
+            "/floor",
+            infinite_grid=True,
+            cell_size=0.1,
+            section_size=0.5,
+            cell_color=(214, 220, 227),
+            section_color=(186, 196, 207),
+            fade_distance=4.5 * reach,
+            fade_strength=1.5,
+            shadow_opacity=0.28,
+        )
+        server.initial_camera.fov = np.deg2rad(38.0)
+        server.initial_camera.look_at = (0.12 * reach, 0.0, 0.32 * reach)
+        server.initial_camera.position = (1.22 * reach, -1.28 * reach, 0.72 * reach)
+
+    # -- what moves ---------------------------------------------------------------------------------------------
+
+    def pose(self, q: FloatArray) -> None:
+        """Where the joints are.
+
+        Args:
+            q: (n,) rad, finite.
+        """
+        rotation, position = forward_kinematics(self._model.kinematics, q)
+        turns = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
+        for frame, turn, origin in zip(self._frames, turns, position, strict=True):
+            frame.wxyz, frame.position = turn, origin
+
+    # -- what others drew ---------------------------------------------------------------------------------------
+
+    def obstacles(self, solids: Sequence[Solid]) -> None:
+        """What stands around the arm."""
+        self._clear(self._around)
+        edges = []
+        for i, solid in enumerate(solids):
+            mesh = _mesh(solid)
+            if not len(mesh[1]):
+                continue
+            # What is as large as the arm's reach would hide the arm: it is drawn as if of glass.
+            large = float(np.ptp(mesh[0], axis=0).max()) > self._reach
+            if solid.kind == "box":
+                edges.append(_edges(np.zeros(3), solid.size) @ solid.rotation.T + solid.position)
+            self._around.append(
+                self._scene.add_mesh_simple(
+                    f"/around/{i}",
+                    *placed(mesh, solid.rotation, solid.position),
+                    color=_GLASS if large else _OBSTACLE,
+                    opacity=0.13 if large else None,
+                    cast_shadow=not large,
+                    receive_shadow=not large,
+                )
+            )
+        if edges:
+            lines = np.concatenate(edges)
+            self._around.append(
+                self._scene.add_line_segments("/around/edges", lines, colors=_EDGE, line_width=1.2)
+            )
+
+    def swept(self, solids: Sequence[Solid]) -> None:
+        """All that the certificate lets the arm be in, as one skin."""
+        self._clear(self._swept)
+        boxes = [solid for solid in solids if solid.kind == "box"]
+        if not boxes:
+            return
+        centre, half = np.array([s.position for s in boxes]), 0.5 * np.array([s.size for s in boxes])
+        mesh = skin_of_boxes(centre - half, centre + half)
+        self._swept.append(
+            self._scene.add_mesh_simple(
+                "/swept", *mesh, color=_SWEPT, opacity=0.16, cast_shadow=False, receive_shadow=False
+            )
+        )
+
+    def way(self, solids: Sequence[Solid]) -> None:
+        """The flange's planned way: the first line of what is drawn of the plan."""
+        self._clear(self._way)
+        lines = [s for s in solids if s.kind == "line" and len(s.points) >= 2]
+        if not lines:
+            return
+        points = lines[0].points @ lines[0].rotation.T + lines[0].position
+        self._way.append(
+            self._scene.add_line_segments(
+                "/way", np.stack([points[:-1], points[1:]], axis=1), colors=_WAY, line_width=4.0
+            )
+        )
+        self._way.append(
+            self._scene.add_icosphere("/way/end", 0.012, color=_WAY, position=points[-1], cast_shadow=False)
+        )
+
+    # -- what it holds ------------------------------------------------------------------------------------------
+
+    def payload(self, shapes: PayloadShapes | None) -> None:
+        """Box of possible centres of mass, ellipsoid of the nominal, and the mass in words."""
+        self._clear(self._held)
+        if shapes is None:
+            return
+        anchor = np.zeros(3)
+        if shapes.ellipsoid is not None:
+            centre, rotation, axes = shapes.ellipsoid
+            vertices, faces = ball(1.0)
+            vertices = vertices * np.maximum(axes, _FLATTEST)
+            anchor = centre
+            self._held.append(
+                self._scene.add_mesh_simple(
+                    f"{self._tool}/ellipsoid",
+                    *placed((vertices, faces), rotation, centre),
+                    color=_ELLIPSOID,
+                    opacity=0.45,
+                    cast_shadow=False,
+                )
+            )
+        if shapes.bounded:
+            low, high = shapes.centre_lower, shapes.centre_upper
+            anchor = 0.5 * (low + high)
+            size = np.maximum(high - low, 1e-3)
+            self._held.append(
+                self._scene.add_mesh_simple(
+                    f"{self._tool}/centres",
+                    *placed(box(size), np.eye(3), anchor),
+                    color=_CENTRES,
+                    opacity=0.28,
+                    cast_shadow=False,
+                )
+            )
+            self._held.append(
+                self._scene.add_line_segments(
+                    f"{self._tool}/edges", _edges(anchor, size), colors=_CENTRES, line_width=2.0
+                )
+            )
+        self._held.append(
+            self._scene.add_label(
+                f"{self._tool}/label",
+                plain(shapes.mass_text, 60),
+                position=anchor,
+                anchor="bottom-left",
+                font_screen_scale=1.15,
+            )
+        )
+
+    def _clear(self, handles: list[Any]) -> None:
+        while handles:
+            handles.pop().remove()
+
+
+def _sky() -> NDArray[np.uint8]:
+    """A background that is a little darker below."""
+    top, bottom = np.array([250, 251, 253]), np.array([226, 232, 239])
+    share = np.linspace(0.0, 1.0, 256)[:, None, None]
+    return np.broadcast_to(top + share * (bottom - top), (256, 16, 3)).astype(np.uint8)
+
+
+def _mesh(solid: Solid) -> Mesh:
+    """In the solid's own frame."""
+    if solid.kind == "box":
+        return box(solid.size)
+    if solid.kind == "sphere":
+        vertices, faces = ball(0.5)
+        return vertices * solid.size, faces
+    if solid.kind == "cylinder":
+        vertices, faces = cylinder(0.5, 1.0)
+        return vertices * solid.size, faces
+    if solid.kind == "triangles":
+        return unindexed(solid.points[: len(solid.points) // 3 * 3].reshape(-1, 3, 3))
+    return joined([])
+
+
+def _edges(centre: FloatArray, size: FloatArray) -> FloatArray:
+    """(12, 2, 3) edges of a box."""
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
+    pairs = [(i, j) for i in range(8) for j in range(i + 1, 8) if np.abs(signs[i] - signs[j]).sum() == 2.0]
+    return np.array([[centre + 0.5 * signs[i] * size, centre + 0.5 * signs[j] * size] for i, j in pairs])

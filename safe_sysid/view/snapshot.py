@@ -1,0 +1,104 @@
+"""What there is to see at one moment, as plain data: no ROS in here, and no browser. Texts are whoever spoke's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BoundsView", "Margin", "NodeView", "Snapshot", "Solid"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """Latest words of a node on /diagnostics.
+
+    Attributes:
+        level: 0 fine, 1 warning, 2 error, 3 stale.
+        text: its line.
+        values: its entries.
+        age: since it spoke, s of wall time.
+    """
+
+    level: int
+    text: str
+    values: dict[str, str]
+    age: float
+
+
+@dataclass(frozen=True, eq=False)
+class BoundsView:
+    """A box of theta_e (last link, hand and payload), each (10,); ``identity`` is ``epoch:seq``."""
+
+    identity: str
+    lower: FloatArray
+    nominal: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Solid:
+    """Something drawn in the world.
+
+    Attributes:
+        kind: "box", "sphere", "cylinder", "line" or "triangles".
+        position: (3,) m.
+        rotation: (3, 3).
+        size: (3,) m; of a line the first is its width.
+        points: (m, 3) m in the solid's frame, of lines and triangles.
+    """
+
+    kind: str
+    position: FloatArray
+    rotation: FloatArray
+    size: FloatArray
+    points: FloatArray
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Of the last plan's certificate: what is left of a limit at the worst place."""
+
+    name: str
+    unit: str
+    smallest: float
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything that the page shows.
+
+    Attributes:
+        time: of the plant's clock since it was first heard, s; None: nothing heard.
+        speed: plant's seconds per second of wall time; None: not known.
+        simulated: whether someone publishes /clock.
+        nodes: by name: controller, planner, identifier, plant.
+        prior: (10,), (10,) of theta_e.
+        bounds: the box that the controller works with; None until it is heard.
+        latest: the identifier's newest, which the controller may not have taken yet.
+        torque: (n,) commanded torque, N m; None: not heard.
+        velocity: (n,) measured, rad/s; None: not heard.
+        margins: of the last plan.
+        plan: line about the plan under way.
+        missing: sentences: what is not heard, and where it was looked for.
+        warnings: sentences: what does not fit together.
+        dropped: what was not shown because it is too much or malformed, with counts.
+    """
+
+    time: float | None = None
+    speed: float | None = None
+    simulated: bool = False
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    prior: tuple[FloatArray, FloatArray] | None = None
+    bounds: BoundsView | None = None
+    latest: BoundsView | None = None
+    torque: FloatArray | None = None
+    velocity: FloatArray | None = None
+    margins: tuple[Margin, ...] = ()
+    plan: str = ""
+    missing: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    dropped: dict[str, int] = field(default_factory=dict)
