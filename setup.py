@@ -75,20 +75,21 @@ setup(
     python_requires=">=3.10",
     install_requires=[
         "clarabel>=0.9,<1",
-        "coal>=3.0,<4",
-        "highspy>=1.7,<2",
+        "coal>=3.0.3,<4",
+        "defusedxml>=0.7.1",
+        "highspy>=1.10,<2",
         "Jinja2>=3.0",
-        "matplotlib>=3.6",
+        "matplotlib>=3.8.4",
         "mpmath>=1.3",  # rounding under attack, in many digits
-        "numba>=0.59",
-        "numpy>=1.26,<3",
+        "numba>=0.60",
+        "numpy>=2.0,<3",
         "osqp>=1.0,<2",
         "pin>=4.0,<5",  # wheels of 3.x no longer load beside the cmeel-urdfdom that pip takes for them
         "pydantic>=2.5,<3",
         "PyYAML>=6.0",
         "rich>=13.7",
-        "rosbags>=0.11,<0.12",
-        "scipy>=1.11,<2",
+        "rosbags>=0.11.8,<0.12",
+        "scipy>=1.13,<2",
     ],
     extras_require={
         # ROS 2 Jazzy as wheels. Not for machines with ROS 2 installed: there the system's must be used.
@@ -108,7 +109,7 @@ setup(
         "sim": ["mujoco>=3.2,<5"],
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",
-            "viser>=1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions
+            "viser>=1.1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions
             "websockets>=13.1,<17",
         ],
         "docs": DOCS,
@@ -127,6 +128,8 @@ setup(
             "ruff>=0.9",
             "setuptools>=68",
             "types-PyYAML",
+            "types-defusedxml",
+            "uv>=0.5",  # scripts/versions.py
             "wheel>=0.42",
             "xacro>=2.0",
         ],

@@ -29,9 +29,9 @@ html_theme = "furo"
 html_title = f"safe_sysid {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"
 html_show_sourcelink = False
 html_copy_source = False
-html_theme_options = {"sidebar_hide_name": False}
 copybutton_exclude = ".linenos, .gp, .go"
 
 

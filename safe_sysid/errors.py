@@ -9,7 +9,24 @@ __all__ = [
     "ParameterError",
     "PlanError",
     "SafeSysIdError",
+    "short",
 ]
+
+_LONGEST = 500  # characters of a value in a message: it may come from a stranger's file
+
+
+def short(value: object, most: int = _LONGEST) -> str:
+    """``repr`` of any value, cut off where it gets long.
+
+    Args:
+        value: any.
+        most: characters.
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python does not write whole numbers of more than 4300 digits
+        text = f"({type(value).__name__} too long to be written)"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class SafeSysIdError(Exception):
@@ -22,7 +39,7 @@ class ConfigError(SafeSysIdError):
     def __init__(self, file: str, key: str, value: object, expected: str) -> None:
         """Compose the message from its four parts; they stay available as attributes."""
         self.file, self.key, self.value, self.expected = str(file), key, value, expected
-        super().__init__(f"{file}: {key} = {value!r}: expected {expected}")
+        super().__init__(f"{file}: {key} = {short(value)}: expected {expected}")
 
 
 class ModelError(SafeSysIdError):

@@ -169,7 +169,11 @@ def main(arguments: list[str] | None = None) -> int:
         result = try_out(venv, rest)
         (site,) = (venv / "lib").glob("python*")
     python = site.name.removeprefix("python")
-    print(f"{options.which} on Python {python}:", *(f"  {name} {version}" for name, version in versions.items()), sep="\n")
+    print(
+        f"{options.which} on Python {python}:",
+        *(f"  {name} {version}" for name, version in versions.items()),
+        sep="\n",
+    )
     print(json.dumps(result))
     if options.note:
         tried = json.loads(TRIED.read_text(encoding="utf-8")) if TRIED.exists() else {}

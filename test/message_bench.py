@@ -112,6 +112,9 @@ class MessageBench:
         for node in (self.controller, self.identifier, self.planner):
             node.trigger_activate()
             assert node.active, node._refused
+        self.identifier._run(True)
+        assert self.planner._horizon is not None
+        self.planner._horizon.start()
         self.without_rates()
 
     def close(self) -> None:

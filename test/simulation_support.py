@@ -27,7 +27,7 @@ def random_arm(
     axis = rng.normal(size=(n, 3))
     axis /= np.linalg.norm(axis, axis=1)[:, None]
     kinematics = Kinematics.turning(
-        Rotation.random(n, rng=rng).as_matrix(),
+        Rotation.random(n, random_state=rng).as_matrix(),
         rng.uniform(-0.3, 0.3, (n, 3)),
         axis,
         np.array([0.7, -0.4, -9.7]),
@@ -47,7 +47,7 @@ def random_arm(
     radius[last] = relative * np.abs(theta[last]) + 2.0  # room for a payload
     lower, upper = theta - radius, theta + radius
     lower[10 * n : 13 * n] = np.maximum(lower[10 * n : 13 * n], 0.0)
-    flange = (Rotation.random(rng=rng).as_matrix(), rng.uniform(-0.1, 0.1, 3))
+    flange = (Rotation.random(random_state=rng).as_matrix(), rng.uniform(-0.1, 0.1, 3))
     if bodies is None:
         bodies = tuple(
             Body(f"link_{j}", j, np.array([[0.0, 0.0, 0.0], rng.uniform(-0.2, 0.2, 3)]), 0.03)

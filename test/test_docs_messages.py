@@ -114,9 +114,14 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
             expected = tuple(
                 kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability")
             )
-            for node in nodes_in(row["published by"]):
+            column, ask = (
+                ("published by", probe.node.get_publishers_info_by_topic)
+                if row["published by"]
+                else ("heard by", probe.node.get_subscriptions_info_by_topic)
+            )
+            for node in nodes_in(row[column]):
                 topic = full(row["topic"].strip("`"), node)
-                ours = [i for i in probe.node.get_publishers_info_by_topic(topic) if i.node_name == node]
+                ours = [info for info in ask(topic) if info.node_name == node]
                 assert {profile(info) for info in ours} == {expected}, topic
 
 

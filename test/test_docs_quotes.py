@@ -11,11 +11,13 @@ from docs_tables import DOCS, ROOT
 
 #: Stands for what an f-string puts in, or two texts that are joined at run time.
 HOLE = "\x00"
+#: Between two texts.
+END = "\x01"
 
 
 @cache
-def texts() -> tuple[str, ...]:
-    """Every text in the program: constants and f-strings, joined ones as one."""
+def texts() -> str:
+    """Every text in the program, constants and f-strings, joined ones as one; each ends with END."""
     found = [(ROOT / "safe-sysid").read_text(encoding="utf-8")]
     for top in ("safe_sysid", "scripts"):
         for path in (ROOT / top).rglob("*.py"):
@@ -23,7 +25,7 @@ def texts() -> tuple[str, ...]:
                 text = text_of(node)
                 if text.strip(HOLE):
                     found.append(text)
-    return tuple(found)
+    return END.join([*found, ""])
 
 
 def text_of(node: ast.AST) -> str:
@@ -39,8 +41,8 @@ def text_of(node: ast.AST) -> str:
 
 def is_said(quote: str) -> bool:
     """Whether the parts of a quote stand in one text, in this order, with something between."""
-    pattern = re.compile(".*?".join(re.escape(part.strip()) for part in quote.split("...")), re.DOTALL)
-    return any(pattern.search(text) for text in texts())
+    parts = (re.escape(part.strip()) for part in quote.split("..."))
+    return re.search(f"[^{END}]*?".join(parts), texts()) is not None
 
 
 def quotes() -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -10,6 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser_support import browser, needs_browser, scrolls_sideways
+from conftest import CI
 from docs_tables import DOCS, ROOT, pages, prose
 
 #: Attributes by which a page makes a browser fetch something by itself.
@@ -20,6 +25,8 @@ FETCHING = {
     "source": ("src", "srcset"),
     "link": ("href",),
 }
+#: Pages with the widest tables, longest lines and largest drawings.
+WIDE = ("index", "concepts", "messages", "benchmarks", "comparison", "guarantees", "parameters", "ros_tools")
 
 
 class Page(HTMLParser):
@@ -43,8 +50,9 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `./safe-sysid docs` builds it."""
-    pytest.importorskip("sphinx")
-    pytest.importorskip("myst_parser")
+    for tool in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
+        if importlib.util.find_spec(tool) is None:
+            (pytest.fail if CI else pytest.skip)(f"{tool} is not installed: expected the extra `docs`")
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
     built = subprocess.run(
@@ -53,6 +61,39 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return out / "site"
+
+
+def bootstrap(venv: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`./safe-sysid` with an environment somewhere else."""
+    return subprocess.run(
+        [ROOT / "safe-sysid", *arguments],
+        env={"PATH": "/usr/bin:/bin", "SAFE_SYSID_PYTHON": sys.executable, "SAFE_SYSID_VENV": str(venv)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_misspelt_option_of_docs_makes_no_environment(tmp_path: Path) -> None:
+    done = bootstrap(tmp_path / "venv", "docs", "--sreve")
+    assert (done.returncode, done.stderr) == (2, "usage: ./safe-sysid docs [--serve]\n")
+    assert not any(tmp_path.iterdir())
+
+
+def test_docs_fails_if_the_site_does(tmp_path: Path) -> None:
+    """With an environment in which Sphinx finds something wrong, or nothing."""
+    sys.path.insert(0, str(ROOT / "scripts" / "bootstrap"))
+    try:
+        docs = runpy.run_path(str(ROOT / "scripts" / "bootstrap" / "__main__.py"))["docs"]
+    finally:
+        sys.path.remove(str(ROOT / "scripts" / "bootstrap"))
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    for status in (0, 1):
+        python.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nexit {status}\n')
+        python.chmod(0o755)
+        assert docs([], tmp_path) == status
+        asked = (tmp_path / "asked").read_text().split()
+        assert asked[:2] == ["-m", "sphinx"]
+        assert "--fail-on-warning" in asked
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +139,29 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path, built: dict[Path, P
         ] == []
 
 
+@pytest.mark.slow
+def test_pages_read_well_on_a_phone_without_a_server(site: Path, built: dict[Path, Page]) -> None:
+    """Opened as files in a real browser: asked of nobody, nothing wider than the screen, and search works."""
+    needs_browser()
+    with browser() as open_tab:
+        tab = open_tab((site / "index.html").as_uri(), 360, 740)
+        wide = []
+        for path in (site / f"{name}.html" for name in WIDE):
+            assert path in built
+            tab.page.goto(path.as_uri())
+            if scrolls_sideways(tab):
+                wide.append(path.name)
+        assert wide == []
+        # The browser gives up on a page's icon when it is led on to the next page.
+        assert [error for error in tab.errors if "icon.svg" not in error] == []
+        # (Of files the search finds the pages; excerpts of them it only gets from a server.)
+        tab.page.goto((site / "search.html").as_uri() + "?q=certificate")
+        tab.wait(
+            lambda: "certificates.html" in tab.page.inner_html("#search-results"), "what was searched for"
+        )
+        assert {urlsplit(address).scheme for address in tab.requests} <= {"file", "data"}
+
+
 def test_links_work_where_the_pages_are_read_as_files() -> None:
     """Code hosts show the same files: every relative link names a file of the repository."""
     missing = []
@@ -120,6 +184,19 @@ def test_every_fence_says_its_language() -> None:
         if i % 2 and not re.match(r"[a-z]+\n", line)
     ]
     assert bare == []
+
+
+def test_the_order_of_rooms_is_that_of_the_code() -> None:
+    text = (DOCS / "development.md").read_text(encoding="utf-8")
+    written = re.search(r"```text\n(errors,.*?)```", text, re.DOTALL)
+    assert written
+    code = ast.parse((ROOT / "test" / "test_architecture.py").read_text(encoding="utf-8"))
+    rooms = next(
+        ast.literal_eval(node.value)
+        for node in code.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS"
+    )
+    assert re.findall(r"\w+", written[1]) == [room for room in rooms if room != "__main__"]
 
 
 def test_drawings_are_inert() -> None:

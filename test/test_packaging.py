@@ -30,6 +30,7 @@ NODES = ("planner_node", "controller_node", "identifier_node", "plant_node", "re
 DISTRIBUTIONS = {
     "clarabel": ("clarabel", None),  # no rosdep key exists
     "coal": ("coal", "coal"),
+    "defusedxml": ("defusedxml", "python3-defusedxml"),
     "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
     "distributed": ("distributed", None),  # optional: campaigns on a cluster
     "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
@@ -164,7 +165,7 @@ def test_every_import_is_a_declared_dependency(
 KNOWN_KEYS = {
     "builtin_interfaces", "coal", "controller_manager", "controller_manager_msgs", "diagnostic_msgs",
     "forward_command_controller", "geometry_msgs", "gz_ros2_control", "joint_state_broadcaster", "launch",
-    "launch_ros", "lifecycle_msgs", "pinocchio", "python3-hypothesis", "python3-jinja2",
+    "launch_ros", "lifecycle_msgs", "pinocchio", "python3-defusedxml", "python3-hypothesis", "python3-jinja2",
     "python3-matplotlib", "python3-mujoco-pip", "python3-numpy", "python3-pydantic", "python3-pytest",
     "python3-pytest-timeout", "python3-rich", "python3-rosbags-pip", "python3-scipy", "python3-yaml",
     "rcl_interfaces", "rclpy", "robot_state_publisher", "ros2launch", "ros_gz_bridge", "ros_gz_sim",

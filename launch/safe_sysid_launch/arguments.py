@@ -49,6 +49,12 @@ _SHARED: dict[str, tuple[str, str, Sequence[str] | None]] = {
     ),
     "use_sim_time": ("false", "whether the nodes' ROS clock is /clock", _BOOLEAN),
     "rviz": ("false", "whether to start rviz", _BOOLEAN),
+    "web": (
+        "false",
+        "whether to show the arm in a browser of this machine, at the address that is printed",
+        _BOOLEAN,
+    ),
+    "web_port": ("8080", "port of that; 0 takes any that is free", None),
     "state_publisher": (
         "auto",
         "whether to start robot_state_publisher; auto: if it is installed",

@@ -36,6 +36,7 @@ __all__ = [
     "picture",
     "record",
     "rviz",
+    "web",
     "working_directory",
     "write_yaml",
 ]
@@ -200,7 +201,7 @@ def managed_nodes(
 
 
 def picture(context: LaunchContext, arm: Arm, description: str | None = None) -> list[Any]:
-    """robot_state_publisher and rviz, as the arguments ``state_publisher`` and ``rviz`` say.
+    """robot_state_publisher, rviz and the view, as ``state_publisher``, ``rviz`` and ``web`` say.
 
     Args:
         context: of the launch.
@@ -233,7 +234,29 @@ def picture(context: LaunchContext, arm: Arm, description: str | None = None) ->
         )
     if boolean(context, "rviz"):
         found.append(rviz(context))
+    if boolean(context, "web"):
+        found.append(web(context))
     return found
+
+
+def web(context: LaunchContext) -> Node:
+    """The view in a browser; the others go on when it ends."""
+    port = text(context, "web_port")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError("arguments of the launch", "web_port", port, "a port, 0 to 65535")
+    return Node(
+        package="safe_sysid",
+        executable="viewer_node",
+        name="viewer",
+        namespace=text(context, "namespace"),
+        parameters=[
+            {
+                "robot": ParameterValue(text(context, "robot"), value_type=str),
+                "port": int(port),
+            }
+        ],
+        output="screen",
+    )
 
 
 def rviz(context: LaunchContext) -> Node:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from safe_sysid.errors import ConfigError
 
-__all__ = ["OneLineParser", "at_least", "check_directory", "check_output", "non_negative", "numbers", "pair"]
+__all__ = ["OneLineParser", "at_least", "check_directory", "check_output", "non_negative", "numbers", "pair", "whole"]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -150,3 +150,19 @@ def at_least(lowest: int) -> Callable[[str], int]:
         return value
 
     return integer
+
+
+def whole(lowest: int, highest: int) -> Callable[[str], int]:
+    """A type of arguments: a whole number in a range.
+
+    Args:
+        lowest: that is taken.
+        highest: the same.
+    """
+
+    def convert(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text) or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {highest}")
+        return int(text)
+
+    return convert

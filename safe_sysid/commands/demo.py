@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import at_least, non_negative, pair
+from safe_sysid.commands.arguments import at_least, non_negative, pair, whole
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -70,6 +70,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="simulated time waits for everyone: same result on any machine (default)",
     )
     mode.add_argument("--real-time", dest="lockstep", action="store_false", help="1 kHz on the wall clock")
+    look = parser.add_argument_group("look")
+    look.add_argument(
+        "--view",
+        nargs="?",
+        type=whole(0, 65535),
+        const=8080,
+        metavar="PORT",
+        help="show the run in a browser, at the address that is printed; the page stays, with the results, until Ctrl-C "
+        "(default port: 8080; 0 takes one that is free)",
+    )
+    look.add_argument(
+        "--pace",
+        type=non_negative,
+        metavar="X",
+        help="lock-step: at most X simulated seconds per second (default: 1 with --view, else 0: as fast as it goes)",
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
     output.add_argument(

@@ -46,6 +46,8 @@ class DemoOptions:
     compression: str = "none"
     json_file: Path | None = None
     out: Path | None = None
+    view: int | None = None
+    pace: float | None = None
     quiet: bool = False
     timeout: float = 900.0
 
@@ -53,6 +55,13 @@ class DemoOptions:
     def mode(self) -> Literal["lockstep", "real-time"]:
         """As the summary calls it."""
         return "lockstep" if self.lockstep else "real-time"
+
+    @property
+    def steady_pace(self) -> float:
+        """Lock-step: simulated seconds per second at most; 0: as fast as it goes. Who looks on sees real time."""
+        if self.pace is not None:
+            return self.pace
+        return 0.0 if self.view is None else 1.0
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -94,6 +103,8 @@ def prepare(options: DemoOptions) -> Setup:
     model = load_robot(options.robot, **options.overrides)
     if told := why_no_plans(model):
         raise UsageError(f"robot {model.name}: {told}")
+    if options.pace is not None and not options.lockstep:
+        raise UsageError("--pace: real time has its own: expected lock-step")
     scene = load_scene(options.scene)
     start = scene.start_for(model)
     if options.then_goal and scene.goal is None:

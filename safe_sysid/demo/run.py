@@ -11,6 +11,7 @@ from types import FrameType
 from rich.console import Console
 from rich.text import Text
 
+from safe_sysid.demo.domain import own_domain
 from safe_sysid.demo.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.demo.kernels import telling
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
@@ -20,6 +21,7 @@ from safe_sysid.demo.recording import bag_of
 from safe_sysid.demo.state import RunState
 from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes, write_page
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
+from safe_sysid.demo.view import DemoView
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.report.run_logs import RunLogs, read_logs
 from safe_sysid.report.summary import VIOLATION_KINDS, Exit, Goal, write_summary
@@ -73,7 +75,13 @@ def run_demo(options: DemoOptions) -> int:
                 setup = prepare(options)
             if options.payload == "auto":
                 _speaker(options, console)(f"the hand holds: {setup.payload_name}")
-            return _run(setup, console)
+            with own_domain() as domain, DemoView(setup, domain, _speaker(options, console)) as view:
+                status = _run(setup, console, domain)
+                view.stay()
+            return status
+    except ProcessDiedError as error:  # the view's: the others' are told with the run
+        print(f"safe-sysid demo: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("safe-sysid demo: interrupted; all processes have been ended", file=sys.stderr)
         return INTERRUPTED
@@ -90,13 +98,13 @@ def _speaker(options: DemoOptions, console: Console) -> Callable[[str], None]:
     return say
 
 
-def _run(setup: Setup, console: Console) -> int:
+def _run(setup: Setup, console: Console, domain: int) -> int:
     options, clock = setup.options, RunClock()
     state = RunState(setup.model.settings, options.plans)
     trouble = ""
     with Progress(console, setup.model.arm_prior, options.quiet) as progress:
         try:
-            supervise(setup, progress, clock, state)
+            supervise(setup, progress, clock, state, domain)
         except (ProcessDiedError, RunFailedError) as error:
             trouble = str(error)
         progress.say(f"judging the run by the plant's record in {setup.run_dir}")

@@ -311,6 +311,7 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
 def write_page(setup: Setup, evaluation: Evaluation) -> str:
     """Write the run's page, ``report.html``; returns its name. Call when the summary is written."""
     from safe_sysid.report.curves import JudgedCurves, write_curves
+    from safe_sysid.report.run_facts import read_facts
     from safe_sysid.report.run_html import write_run_report
 
     c = evaluation.curves
@@ -318,5 +319,5 @@ def write_page(setup: Setup, evaluation: Evaluation) -> str:
         (c.clearance_time, c.clearance, c.certified), (c.tracking_time, c.position_share, c.energy_share)
     )
     write_curves(setup.run_dir / "judged.npz", curves)
-    path, _ = write_run_report(setup.run_dir, model=setup.model)
+    path, _ = write_run_report(read_facts(setup.run_dir), model=setup.model)
     return path.name

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from safe_sysid.demo.bring_up import MANAGED, REALTIME
-from safe_sysid.demo.domain import environment_of, own_domain, ros_environment
+from safe_sysid.demo.domain import environment_of, ros_environment
 from safe_sysid.demo.kernels import CompilationNotice
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.processes import ProcessGroup
@@ -61,6 +61,8 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     if node == "plant":
         arm = _ARMS.get(options.arm, options.arm)
         parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
+        if options.steady_pace:
+            parameters["lockstep_pace"] = options.steady_pace
     elif node == "planner":
         parameters |= {"plans": options.plans, "then_goal": options.then_goal}
     if not options.lockstep:
@@ -68,8 +70,8 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     return parameters
 
 
-def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState) -> None:
-    """Run the nodes until the run is over; ``clock`` and ``state`` are filled, whatever happens.
+def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState, domain: int) -> None:
+    """Run the nodes in a ROS domain until the run is over; ``clock`` and ``state`` are filled, whatever happens.
 
     Raises:
         ProcessDiedError: a node ended before that; with its last lines.
@@ -78,7 +80,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
     options = setup.options
     began = time.monotonic()
     deadline = began + options.timeout
-    with own_domain() as domain, ProcessGroup() as group:
+    with ProcessGroup() as group:
         environment = ros_environment(domain, setup.run_dir / "log" / "ros", options.lockstep)
 
         def start(names: tuple[str, ...]) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.packages import is_package_uri, package_file
 from safe_sysid.robot.urdf import UrdfChain, read_urdf
+from safe_sysid.robot.xml_file import read_xml
 
 __all__ = ["ArmFacts", "look_at"]
 
 _MOVING = ("revolute", "continuous", "prismatic")
+_MAX_JOINTS = 1000
 #: Names that flanges have, the most telling first: REP-style names, then those of common descriptions.
 _FLANGES = (
     r"tool0",
@@ -67,8 +69,8 @@ def look_at(
         package_file(str(urdf), Path.cwd() / "x", package_dirs) if is_package_uri(str(urdf)) else Path(urdf)
     )
     remarks: list[str] = []
-    moving, rests = _moving_joints(path)
-    ours = _own_joints(str(path), moving, joints, locked or {})
+    every, moving, rests = _joints(path)
+    ours = _own_joints(str(path), every, moving, joints, locked or {})
     fixed = dict(locked or {})
     for name in moving:
         if name not in ours and name not in fixed and not _master(moving[name]):
@@ -93,15 +95,13 @@ def look_at(
     return ArmFacts(path, chain, fixed, tool_frame, tuple(remarks))
 
 
-def _moving_joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, float]]:
-    """Moving joints by name, in the file's order, and for each the position nearest to 0 in its limits."""
-    try:
-        xml = ET.fromstring(path.read_bytes())
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}): expected a URDF file") from error
-    except (ET.ParseError, ValueError, LookupError) as error:
-        raise ModelError(f"{path}: broken XML ({error}): expected a URDF file") from error
-    moving = {j.get("name", ""): j for j in xml.findall("joint") if j.get("type") in _MOVING}
+def _joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, ET.Element], dict[str, float]]:
+    """All joints and the moving ones by name, in the file's order, and each one's position nearest to 0 in its limits."""
+    xml = read_xml(path, "a URDF file")
+    every = {joint.get("name", ""): joint for joint in xml.findall("joint")}
+    if len(every) > _MAX_JOINTS:
+        raise ModelError(f"{path}: {len(every)} joints: expected at most {_MAX_JOINTS}")
+    moving = {name: joint for name, joint in every.items() if joint.get("type") in _MOVING}
     rests = {}
     for name, joint in moving.items():
         limit = joint.find("limit")
@@ -113,11 +113,12 @@ def _moving_joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, float]]
                 continue  # read_urdf says what is wrong
             if low <= high:
                 rests[name] = min(max(0.0, low), high)
-    return moving, rests
+    return every, moving, rests
 
 
 def _own_joints(
     file: str,
+    every: Mapping[str, ET.Element],
     moving: Mapping[str, ET.Element],
     joints: Sequence[str] | None,
     locked: Mapping[str, float],
@@ -130,7 +131,6 @@ def _own_joints(
             if name in locked:
                 raise ConfigError(file, f"locked.{name}", locked[name], "a joint that is not one of `joints`")
         return set(joints)
-    every = {j.get("name", ""): j for j in ET.parse(file).getroot().findall("joint")}
     above = {_link(joint, "child"): (name, _link(joint, "parent")) for name, joint in every.items()}
     chains = []
     for leaf in above:
@@ -161,8 +161,9 @@ def _hangs_beside(
     """Whether two joints hang on the same link or on links fixed to each other."""
 
     def carrier(joint: str) -> str:
-        link = _link(every[joint], "parent")
-        while link in above and every[above[link][0]].get("type") == "fixed":
+        link, seen = _link(every[joint], "parent"), set()
+        while link in above and link not in seen and every[above[link][0]].get("type") == "fixed":
+            seen.add(link)  # a loop of joints: read_urdf says so
             link = above[link][1]
         return link
 

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import InertiaStamped
+from numpy.typing import NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
+from visualization_msgs.msg import MarkerArray
 
+from safe_sysid.errors import ParameterError
 from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
 from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.logs.session import IdentifierSession
@@ -22,16 +25,22 @@ from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import ERROR, JOURNAL, LATCHED, OK, WARN, measurement_qos
 from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.managed import ManagedNode
-from safe_sysid.nodes.messages import JointSample
+from safe_sysid.nodes.messages import JointSample, RefusedError
+from safe_sysid.nodes.payload_markers import no_payload_markers, payload_markers
 from safe_sysid.nodes.payload_message import payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.robot.inertia_shapes import payload_shapes
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 
 __all__ = ["IdentifierNode", "main"]
 
+FloatArray = NDArray[np.float64]
+
 #: Samples go to the worker in pieces of this length, so that little is left to do when a batch ends, ns.
 _PIECE = 250_000_000
+#: Lock-step: further than this no two measurements are apart, s.
+_LONGEST_JUMP = 60.0
 
 
 class IdentifierNode(ManagedNode):
@@ -58,6 +67,9 @@ class IdentifierNode(ManagedNode):
         self._worker = Worker(lambda text: self.refuse("update", "failed", text))
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
+        self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
+        prior = self.model.arm_prior
+        self._draw(prior, prior.mid[prior.payload_slice])
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
@@ -130,6 +142,7 @@ class IdentifierNode(ManagedNode):
             return
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             return  # the plant says again what was not answered
+        self._check_stamp(sample.stamp_ns)
         self._last_stamp = sample.stamp_ns
         if not self._batch_end:
             self._time.seconds(sample.stamp_ns)
@@ -138,6 +151,15 @@ class IdentifierNode(ManagedNode):
         self._samples.append(sample)
         if sample.stamp_ns >= self._piece_end or sample.stamp_ns >= self._batch_end:
             self._hand_over(sample.stamp_ns)
+
+    def _check_stamp(self, stamp_ns: int) -> None:
+        """A time that cannot be: batches would end with it, or be made up until then."""
+        if self.options.lockstep:
+            ahead, most = 1e-9 * (stamp_ns - self._last_stamp), _LONGEST_JUMP
+        else:
+            ahead, most = 1e-9 * (stamp_ns - self.now_ns()), self.model.settings.measurement.max_age_s
+        if ahead > most:
+            raise RefusedError("from the future", f"stamp {ahead:.3f} s ahead: expected at most {most:g} s")
 
     def _hand_over(self, now: int) -> None:
         """Give the worker what there is; at the end of a batch also the order to update.
@@ -244,6 +266,7 @@ class IdentifierNode(ManagedNode):
         payload = payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
         if payload is not None:
             self._payload.publish(payload)
+        self._draw(box, result.nominal, result.status is UpdateStatus.EMPTY_SET)
         self._latest = result
         self._updates.append(
             {
@@ -254,6 +277,15 @@ class IdentifierNode(ManagedNode):
             }
         )  # fmt: skip
         self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}")
+
+    def _draw(self, box: ParameterBox, nominal: FloatArray, contradiction: bool = False) -> None:
+        """What is known of the payload alone, for rviz; a picture is nothing that may stop the identification."""
+        try:
+            shapes = payload_shapes(self.model, box.payload_lower, nominal, box.payload_upper)
+        except ParameterError as error:
+            self.refuse("markers", "not drawn", str(error))
+            return
+        self._markers.publish(payload_markers(shapes, self.model.settings.tool_frame, contradiction))
 
     # -- telling ------------------------------------------------------------------------------------------------
 
@@ -289,6 +321,7 @@ class IdentifierNode(ManagedNode):
             return
         worker.stop()
         self._session.close()
+        self._markers.publish(no_payload_markers())
         if self.options.run_dir is None:
             return
         record: dict[str, Any] = {

@@ -18,6 +18,8 @@ from safe_sysid.trajectories.plan import Plan
 __all__ = ["path_markers", "scene_markers", "swept_markers"]
 
 _STEPS = 40
+#: Colours of the swept volume at the plan's start and end. Some twenty boxes lie over one another: each hardly shows.
+_EARLY, _LATE = np.array([0.25, 0.60, 0.95]), np.array([0.55, 0.35, 0.85])
 
 
 def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
@@ -78,7 +80,7 @@ def swept_markers(volume: SweptVolume, frame: str = "world", drawn: int = 0) -> 
         group, body = divmod(int(i), len(volume.names))
         share = group / max(groups - 1, 1)
         marker = _marker(
-            frame, "swept", len(array.markers), Marker.CUBE, (0.9, 0.6 * (1.0 - share), 0.1, 0.06)
+            frame, "swept", len(array.markers), Marker.CUBE, (*((1.0 - share) * _EARLY + share * _LATE), 0.03)
         )
         p, s = marker.pose.position, marker.scale
         p.x, p.y, p.z = (float(x) for x in middle[group, body])

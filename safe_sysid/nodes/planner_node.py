@@ -137,6 +137,8 @@ class PlannerNode(ManagedNode):
         lockstep = self.options.lockstep
         self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
+        # Obstacles are told once: plans must not push them out of what a late listener gets.
+        self._obstacles = self.create_publisher(MarkerArray, "markers", LATCHED)
         self._certificates = self.create_publisher(Float64MultiArray, "certificate", LATCHED)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
         self.listen(
@@ -151,7 +153,7 @@ class PlannerNode(ManagedNode):
         self.serve("stop", self._stop_planning)
         self._goals = GoalDesk(self, horizon, self._link)
         self._scenes = SceneDesk(self, horizon, self._link, scene)
-        self._scenes.draw_to(self._draw)
+        self._scenes.draw_to(self._draw_scene)
         self.every(_WATCH, horizon.watch)
 
     def _stop_planning(self, reason: str = "stopped") -> None:
@@ -177,6 +179,10 @@ class PlannerNode(ManagedNode):
     def _draw(self, array: MarkerArray) -> None:
         if self._draws:
             self._markers.publish(array)
+
+    def _draw_scene(self, array: MarkerArray) -> None:
+        if self._draws:
+            self._obstacles.publish(array)
 
     # -- transitions --------------------------------------------------------------------------------------------
 

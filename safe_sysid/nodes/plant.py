@@ -32,6 +32,8 @@ __all__ = ["PlantNode", "main"]
 _REST, _REST_TIME = 1e-4, 0.5
 #: Lock-step: a state that was not answered for so long is published again, s.
 _AGAIN = 0.5
+#: Lock-step with a pace: so far ahead of it the plant sleeps, so far behind it the pace begins anew, s.
+_AHEAD, _BEHIND = 0.005, 0.1
 #: Real time: Runge-Kutta steps per period, at least; commands take effect at the next one.
 _SUBSTEPS = 5
 
@@ -48,6 +50,7 @@ class PlantNode(BaseNode):
         self._plant = self._build()
         self._wraps = self.model.continuous & self.model.settings.driver.wraps_continuous
         self._pacer: Pacer | None = None
+        self._paced = (0, time.monotonic())
         self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
@@ -106,6 +109,7 @@ class PlantNode(BaseNode):
                 raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
             self._answered, self._alone = time.monotonic(), False
             self._advance(torque)
+            self._keep_pace()
             self._publish()
         elif torque is not None and self._pacer is not None:
             self._pacer.put(TimedCommand(arrival, torque))
@@ -114,6 +118,17 @@ class PlantNode(BaseNode):
             if stamp is not None:
                 self._note_timing(stamp, wall)
         self._commands += 1
+
+    def _keep_pace(self) -> None:
+        """Lock-step that people look on: no faster than asked for; what a pause has cost is not made up for."""
+        pace = self.values["lockstep_pace"]
+        if pace is None:
+            return
+        ahead = 1e-9 * (self._stamp - self._paced[0]) / pace - (time.monotonic() - self._paced[1])
+        if ahead > _AHEAD:
+            time.sleep(ahead)
+        elif ahead < -_BEHIND:
+            self._paced = self._stamp, time.monotonic()
 
     def _note_timing(self, stamp: int, now: int) -> None:
         """Delay of this command, and how old the measurement behind the last one has become, s."""

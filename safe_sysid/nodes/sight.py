@@ -19,7 +19,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan, stamp_to_ns
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid
+from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.text import plain
 
 __all__ = ["Sight"]
@@ -50,6 +50,8 @@ class Sight:
         solids: markers by namespace and id.
         changed: namespaces of markers that changed since somebody looked.
         dropped: what is not shown, by reason.
+        heard: when something last came on a topic, s on the monotonic clock.
+        verdict: how the demo ended, once it has.
     """
 
     def __init__(self, model: RobotModel, namespace: str, digests: tuple[str, str]) -> None:
@@ -80,6 +82,7 @@ class Sight:
         self._pace: tuple[int, float] | None = None
         self._speed: float | None = None
         self.heard: dict[str, float] = {}
+        self.verdict: Verdict | None = None
 
     # -- messages; each may raise RefusedError ------------------------------------------------------------------
 
@@ -211,7 +214,8 @@ class Sight:
             velocity=self._qd,
             margins=self._margins,
             plan=self._plan,
-            missing=missing,
+            missing=() if self.verdict is not None else missing,
+            verdict=self.verdict,
             warnings=self._warnings(),
             dropped=dict(self.dropped),
         )

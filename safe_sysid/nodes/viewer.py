@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import rclpy
@@ -32,6 +33,7 @@ from safe_sysid.nodes.desk import ServiceDesk
 from safe_sysid.nodes.digest import configuration_digest
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import NodeParameters
+from safe_sysid.nodes.results import read_verdict
 from safe_sysid.nodes.sight import DRAWN, Sight
 from safe_sysid.robot.inertia_shapes import payload_shapes
 from safe_sysid.robot.loading import load_robot
@@ -92,6 +94,7 @@ class ViewerNode:
         )
         call = None if self._desk is None else self._desk.ask
         self.page = LivePage(self.server.viser, model, arm_shapes(model, robot), self._where, call)
+        self._results = None if given["results"] is None else Path(given["results"])
         self._missing: tuple[str, ...] = ()
         self._simulated = False
         self._drawn_box = None
@@ -162,6 +165,8 @@ class ViewerNode:
             elif topic not in self.sight.heard:
                 missing.append(f"nothing comes on {full} in {self._where}, though somebody publishes it")
         self._missing = tuple(missing)
+        if self._results is not None and self.sight.verdict is None:
+            self.sight.verdict = read_verdict(self._results)
 
     def close(self) -> None:
         """Browsers see that it is over."""

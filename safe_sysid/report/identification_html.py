@@ -6,9 +6,12 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment
+import numpy as np
+from markupsafe import Markup, escape
 
 from safe_sysid.report.identification_result import IdentificationResult
+from safe_sysid.report.interval_cards import interval_card, narrowing_drawing, shares_of
+from safe_sysid.report.page import render_page
 from safe_sysid.whole_files import write_text
 
 __all__ = ["GUARANTEES", "identification_html", "write_html"]
@@ -46,19 +49,7 @@ GUARANTEES = {
     ),
 }
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ title }}: {{ r.log.path }}</title><style>
-body { font: 16px/1.45 system-ui, sans-serif; color: #22272e; max-width: 52rem; margin: 0 auto; padding: 0.8rem; }
-h1 { font-size: 1.4rem; margin: 0.4rem 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.4rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
-th, td { text-align: right; padding: 0.22rem 0.4rem; border-bottom: 1px solid #e3e7eb; }
-th:first-child, td:first-child { text-align: left; } .scroll { overflow-x: auto; }
-img { max-width: 100%; height: auto; } .muted { color: #59636e; }
-.verdict { padding: 0.6rem 0.8rem; border-radius: 0.4rem; background: #e8f3ea; }
-.verdict.bad { background: #fbe9ea; } .verdict.weak { background: #fdf4dc; }
-li.error { color: #a40e26; } code { font-size: 0.9em; overflow-wrap: anywhere; }
-</style></head><body>
+_TEMPLATE = """{% from "blocks.html" import rows, lines, interval_grid %}
 <h1>{{ title }}</h1>
 <p class="muted">{{ r.robot }}, {{ r.log.path }}: {{ r.log.samples }} samples,
 {{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s
@@ -66,13 +57,15 @@ li.error { color: #a40e26; } code { font-size: 0.9em; overflow-wrap: anywhere; }
 safe_sysid {{ r.version }}</p>
 <p class="verdict {{ verdict_class }}">{{ verdict }}</p>
 {% if r.diagnosis %}<h2>{{ "Diagnosis" if r.status == "empty_set" else "Excitation" }}</h2>
-<ul>{% for line in r.diagnosis %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{{ lines(r.diagnosis) }}{% endif %}
 <h2>Last link with hand and payload</h2>
-<p class="muted">In the frame of {{ r.frame }}, inertia about its origin.</p>
+<p class="muted">In the frame of {{ r.frame }}, inertia about its origin. Grey: what was known before. Blue: what is
+known now, below it magnified; the thin line is the nominal value.</p>
+{{ interval_grid(cards) }}
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th><th>prior</th>
 <th>of prior</th></tr>
 {% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.lower) }}</td>
-<td>{{ "%.5g"|format(p.nominal) }}</td><td>{{ "%.5g"|format(p.upper) }}</td><td>{{ p.unit|replace("^2", "²") }}</td>
+<td>{{ "%.5g"|format(p.nominal) }}</td><td>{{ "%.5g"|format(p.upper) }}</td><td>{{ p.unit|unit }}</td>
 <td>[{{ "%.4g"|format(p.prior_lower) }}, {{ "%.4g"|format(p.prior_upper) }}]</td>
 <td>{{ "%.3g"|format(100 * p.width_share) }}&nbsp;%</td></tr>{% endfor %}</table></div>
 <h2>Payload alone</h2>
@@ -82,8 +75,10 @@ here.{% endif %}</p>
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th></tr>
 {% for name in r.payload.names %}{% set i = loop.index0 %}<tr><td>{{ name }}</td>
 <td>{{ "%.5g"|format(r.payload.lower[i]) }}</td><td>{{ "%.5g"|format(r.payload.nominal[i]) }}</td>
-<td>{{ "%.5g"|format(r.payload.upper[i]) }}</td><td>{{ r.payload.units[i]|replace("^2", "²") }}</td></tr>
+<td>{{ "%.5g"|format(r.payload.upper[i]) }}</td><td>{{ r.payload.units[i]|unit }}</td></tr>
 {% endfor %}</table></div>
+{% if narrowing %}<h2>Intervals over time</h2><div class="grid"><figure>{{ narrowing }}<figcaption>Width of each
+interval as a share of what was known before.</figcaption></figure></div>{% endif %}
 {% for caption, data in pictures %}<h2>{{ caption }}</h2>
 <img alt="{{ caption }}" src="data:image/png;base64,{{ data }}">{% endfor %}
 <h2>Findings in the log</h2>
@@ -92,15 +87,14 @@ here.{% endif %}</p>
 <h2>Left out</h2>
 {% if r.rejected %}<table>{% for reason, count in r.rejected.items() %}<tr><td>{{ reason|replace("_", " ") }}</td>
 <td>{{ count }}</td></tr>{% endfor %}</table>{% else %}<p>No sample.</p>{% endif %}
-<h2>What is guaranteed</h2><ul>{% for line in guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
-<h2>What is not</h2><ul>{% for line in not_guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+<h2>What is guaranteed</h2>{{ lines(guaranteed) }}
+<h2>What is not</h2>{{ lines(not_guaranteed) }}
 <h2>Declared</h2><div class="scroll"><table>{% for key, value in r.declared.items() %}<tr><td>{{ key }}</td>
-<td>{{ "not declared" if value is none else value|replace("^2", "²")|replace("^3", "³") }}</td></tr>{% endfor %}
+<td>{{ "not declared" if value is none else value|unit }}</td></tr>{% endfor %}
 </table></div>
 <h2>Check it yourself</h2>
 <p>{% if r.certificate %}<code>{{ command }}</code> recomputes every bound from the log, with
 code that shares no solver with the identification.{% else %}There is no certificate.{% endif %}</p>
-</body></html>
 """
 
 
@@ -117,16 +111,34 @@ def identification_html(
         kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
     classes = {"ok": "" if kind == "guaranteed" else "weak", "empty_set": "bad", "no_data": "weak"}
-    environment = Environment(autoescape=True, trim_blocks=True)
-    return environment.from_string(_PAGE).render(
-        r=result,
-        title=f"Payload of {result.robot}",
-        verdict=verdict.rpartition("; see ")[0] or verdict,  # this is what one would see
-        verdict_class=classes[result.status],
-        pictures=[(caption, base64.b64encode(data).decode("ascii")) for caption, data in pictures.items()],
-        guaranteed=_lines(result, kind),
-        not_guaranteed=GUARANTEES["open"],
-        command=command,
+    title = f"Payload of {result.robot}"
+    values = {
+        "r": result,
+        "title": title,
+        "verdict": verdict.rpartition("; see ")[0] or verdict,  # this is what one would see
+        "verdict_class": classes[result.status],
+        "cards": [interval_card(row) for row in result.parameters],
+        "narrowing": _narrowing(result),
+        "pictures": [(caption, _data(png)) for caption, png in pictures.items()],
+        "guaranteed": _lines(result, kind),
+        "not_guaranteed": GUARANTEES["open"],
+        "command": Markup(escape(command)),  # one that is cut short is no command
+    }
+    return render_page(f"{title}: {result.log.path}", _TEMPLATE, values)
+
+
+def _data(png: bytes) -> Markup:
+    """Base64 is longer than any text may be."""
+    return Markup(base64.b64encode(png).decode("ascii"))
+
+
+def _narrowing(result: IdentificationResult) -> Markup | None:
+    if not result.updates:
+        return None
+    widths = np.array([u.upper for u in result.updates]) - np.array([u.lower for u in result.updates])
+    times = [u.time_s for u in result.updates]
+    return narrowing_drawing(
+        times, shares_of(result.parameters, widths), result.log.end_s, result.log.start_s
     )
 
 

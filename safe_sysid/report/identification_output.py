@@ -204,7 +204,7 @@ def write_all(
         kind: why the intervals are guaranteed or not, a key of ``GUARANTEES``.
         command: that verifies the certificates.
     """
-    from safe_sysid.report.identification_pictures import bounds_picture, residuals_picture, slack_picture
+    from safe_sysid.report.identification_pictures import residuals_picture, slack_picture
 
     verdict = _verdict(result, out)
     if result.certificate is not None:
@@ -228,7 +228,7 @@ def write_all(
         write_bounds(out / "bounds.yaml", bounds)
         write_urdf(out / "payload.urdf", result.payload, model.name, result.guaranteed)
     write_result(out / "result.json", result)
-    pictures = {"Intervals over time": bounds_picture(result)}
+    pictures: dict[str, bytes] = {}
     left = residuals(log, model, run.box)
     if left is not None:
         names = log.joint_names

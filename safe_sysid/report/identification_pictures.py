@@ -11,12 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from safe_sysid.report.identification_result import IdentificationResult
-
-__all__ = ["bounds_picture", "residuals_picture", "slack_picture"]
+__all__ = ["residuals_picture", "slack_picture"]
 
 FloatArray = NDArray[np.float64]
-_BOUND, _LIMIT, _PRIOR, _INK = "#1f6fb4", "#c1121f", "#eceff3", "#30363d"
+_BOUND, _LIMIT, _INK = "#1f6fb4", "#c1121f", "#30363d"
 _CAUSES = (
     "#1f6fb4",
     "#e08e0b",
@@ -29,44 +27,6 @@ _CAUSES = (
     "#17a2b8",
     "#444444",
 )
-
-
-def bounds_picture(result: IdentificationResult) -> bytes:
-    """Ten panels: intervals over time within the prior.
-
-    Args:
-        result: with at least no updates; without any the prior alone is drawn.
-    """
-    figure = Figure(figsize=(8.0, 12.0), dpi=100, layout="constrained", facecolor="white")
-    axes = figure.subplots(5, 2, sharex=True)
-    start = result.log.start_s
-    end = max(result.log.end_s, start + 1e-3)
-    times = np.array([start, *(u.time_s for u in result.updates), end])
-    for i, axis in enumerate(axes.flat):
-        row = result.parameters[i]
-        low = np.array([row.prior_lower, *(u.lower[i] for u in result.updates)])
-        high = np.array([row.prior_upper, *(u.upper[i] for u in result.updates)])
-        low, high = np.append(low, low[-1]), np.append(high, high[-1])
-        axis.axhspan(row.prior_lower, row.prior_upper, color=_PRIOR, lw=0, label="prior")
-        axis.fill_between(times, low, high, step="post", color=_BOUND, alpha=0.25, lw=0, label="interval")
-        for side in (low, high):
-            axis.step(times, side, where="post", color=_BOUND, lw=1.2)
-        if result.updates:
-            nominal = [u.nominal[i] for u in result.updates]
-            axis.step(
-                times[1:], [*nominal, nominal[-1]], where="post", color=_INK, lw=1.0, ls=":", label="nominal"
-            )
-        pad = 0.06 * ((row.prior_upper - row.prior_lower) or 1.0)
-        axis.set_ylim(row.prior_lower - pad, row.prior_upper + pad)
-        axis.set_xlim(start, end)
-        axis.set_title(f"{row.name}  [{row.unit.replace('^2', '²')}]", fontsize=10.5, loc="left")
-        axis.set_title(f"{100.0 * row.width_share:.3g} % of prior", fontsize=9, loc="right", color=_BOUND)
-        _style(axis)
-    for axis in axes[-1]:
-        axis.set_xlabel("time [s]")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    return _png(figure)
 
 
 def residuals_picture(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.report.svg import Axes, Svg
 from safe_sysid.robot.inertia_shapes import interval_text
 
-__all__ = ["MEANINGS", "interval_drawing", "narrowing_drawing"]
+__all__ = ["interval_card", "interval_drawing", "narrowing_drawing", "shares_of"]
 
 FloatArray = NDArray[np.float64]
 
-#: What the ten parameters are, in words.
-MEANINGS = {
+# What the ten parameters are, in words.
+_MEANINGS = {
     "m": "mass",
     "mcx": "mass times centre, x",
     "mcy": "mass times centre, y",
@@ -34,6 +35,44 @@ _GROUPS = (
     ("centre of mass", (1, 2, 3), "f-3"),
     ("inertia", (4, 5, 6, 7, 8, 9), "f-2"),
 )
+
+
+class Row(Protocol):
+    """One of the ten parameters after the last update, and before the first."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def lower(self) -> float: ...
+    @property
+    def nominal(self) -> float: ...
+    @property
+    def upper(self) -> float: ...
+    @property
+    def prior_lower(self) -> float: ...
+    @property
+    def prior_upper(self) -> float: ...
+    @property
+    def width_share(self) -> float: ...
+
+
+def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
+    """What the page's macro ``interval_grid`` shows of one parameter.
+
+    Args:
+        row: of the parameter.
+        truth: None if nobody knows it.
+    """
+    bounds, prior = (row.lower, row.nominal, row.upper), (row.prior_lower, row.prior_upper)
+    return {
+        "name": row.name,
+        "unit": row.unit,
+        "meaning": _MEANINGS.get(row.name, ""),
+        "share": f"{100.0 * row.width_share:.3g} %",
+        "drawing": interval_drawing(row.name, bounds, prior, truth),
+    }
 
 
 def interval_drawing(
@@ -83,20 +122,33 @@ def interval_drawing(
     return svg.markup()
 
 
-def narrowing_drawing(times: Sequence[float], shares: FloatArray, end: float) -> Markup:
+def shares_of(rows: Sequence[Row], widths: ArrayLike) -> FloatArray:
+    """Widths as shares of the prior's.
+
+    Args:
+        rows: of the ten parameters.
+        widths: (U, 10) of the updates.
+    """
+    prior = np.array([row.prior_upper - row.prior_lower for row in rows])
+    w = np.asarray(widths, float)
+    return np.divide(w, prior, out=np.ones_like(w), where=prior > 0.0)
+
+
+def narrowing_drawing(times: Sequence[float], shares: FloatArray, end: float, start: float = 0.0) -> Markup:
     """Width of each interval as a share of its prior, over time; logarithmic.
 
     Args:
         times: (U,) s, of the updates.
         shares: (U, 10) in 0 to 1.
         end: s, of the axis.
+        start: s, of the axis.
     """
     svg = Svg(_WIDTH, 210.0, "width of the ten intervals as a share of the prior, over time")
     percent = 100.0 * np.vstack([np.ones((1, 10)), np.clip(shares, 1e-4, 1.0)])
-    stamps = np.array([0.0, *times])
-    last = max(float(end), float(stamps[-1]) if stamps.size else 0.0, 1e-3)
-    floor = 10.0 ** np.floor(np.log10(max(float(percent.min()), 0.02)))
-    axes = Axes(svg, (0.0, last), (floor, 100.0), box=(40.0, 24.0, 334.0, 188.0), log=True)
+    stamps = np.array([start, *times])
+    last = max(float(end), float(stamps[-1]), start + 1e-3)
+    floor = min(float(10.0 ** np.floor(np.log10(max(float(percent.min()), 0.02)))), 10.0)
+    axes = Axes(svg, (start, last), (floor, 100.0), box=(40.0, 24.0, 334.0, 188.0), log=True)
     ticks = [float(10.0**k) for k in range(int(np.log10(floor)), 3)]
     axes.frame("time, s", ticks, [f"{tick:g} %" for tick in ticks])
     x = np.repeat(np.append(stamps, last), 2)[1:-1]

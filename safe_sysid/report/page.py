@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 __all__ = ["LONGEST", "render_page", "shortened"]
 
 #: Characters of any text that comes from a file.
-LONGEST = 400
+LONGEST = 1000
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --muted: #59636e; --line: #dfe4ea; --paper: #ffffff; --card: #f7f9fb;
@@ -21,7 +21,7 @@ _STYLE = """
   --bad: #b3202c; --bad-soft: #fbe9ea; --weak: #8a5a00; --weak-soft: #fdf3d9; --plan: #7aa7d3; --task: #8f79c4;
   --brake: #d9a441; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --muted: #9aa5b1; --line: #323a44; --paper: #14181d;
-  --card: #1b2027; --accent: #6cb2ee; --accent-soft: #24476a; --prior: #2c343e; --truth: #ff8095; --good: #5fce8c;
+  --card: #1b2027; --accent: #559fdf; --accent-soft: #24476a; --prior: #2c343e; --truth: #ff8095; --good: #5fce8c;
   --good-soft: #16301f; --bad: #ff7b86; --bad-soft: #3a1a1e; --weak: #f0bd55; --weak-soft: #382c12; --plan: #3f6f9f;
   --task: #6d5aa5; --brake: #a87a22; } }
 * { box-sizing: border-box; }
@@ -36,24 +36,29 @@ p { margin: 0.4rem 0 0.7rem; } ul { padding-left: 1.2rem; } li { margin: 0.25rem
   background: var(--good-soft); font-size: 1.08rem; }
 .verdict.bad { border-color: var(--bad); background: var(--bad-soft); }
 .verdict.weak { border-color: var(--weak); background: var(--weak-soft); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: 0.6rem; margin: 0.9rem 0; }
+.tiles { display: grid; grid-template-columns: 1fr 1fr; gap: 0.6rem; margin: 0.9rem 0; }
+@media (min-width: 42rem) { .tiles { grid-template-columns: repeat(4, 1fr); } }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.55rem 0.75rem; }
-.tile b { display: block; font-size: 1.2rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile b { display: block; font-size: 1.15rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--muted); font-size: 0.85rem; line-height: 1.3; display: block; }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 0.8rem; }
+.grid { margin: 0.8rem 0; display: grid; gap: 0.8rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 .wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); }
 figure, .card { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem;
   padding: 0.65rem 0.75rem; min-width: 0; break-inside: avoid; }
 figure svg { display: block; width: 100%; height: auto; max-width: 34rem; }
+.grid > :only-child { max-width: 34rem; }
 figcaption { font-size: 0.85rem; line-height: 1.35; margin-top: 0.3rem; }
 .head { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 0.6rem; align-items: baseline; }
 .head .muted { font-size: 0.85rem; }
-.scroll { overflow-x: auto; max-width: 100%; -webkit-overflow-scrolling: touch; }
+.drawing { overflow-x: auto; } .drawing svg { max-width: none; min-width: 34rem; }
+details { margin: 0.7rem 0; } summary { cursor: pointer; color: var(--accent); }
+.scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
 th, td { text-align: right; padding: 0.28rem 0.5rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; color: var(--muted); font-size: 0.82rem; } th:first-child, td:first-child { text-align: left; }
 table.text td, table.text th { text-align: left; } .nowrap { white-space: nowrap; }
-td.good { color: var(--good); } td.bad, li.error, .worst { color: var(--bad); } td.worst { font-weight: 600; }
+td.good { color: var(--good); } td.bad, li.error { color: var(--bad); } td.worst { font-weight: 700; }
 code { font: 0.86em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.6rem 0.75rem;
   margin: 0.4rem 0; overflow-x: auto; } pre code { overflow-wrap: normal; white-space: pre; }
@@ -62,10 +67,12 @@ footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 0.7
 svg text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
 svg .t-muted { fill: var(--muted); } svg .t-accent { fill: var(--accent); } svg .t-truth { fill: var(--truth); }
 svg .t-strong { font-weight: 600; }
-svg .grid-line { stroke: var(--line); stroke-width: 1; fill: none; } svg .axis { stroke: var(--muted); stroke-width: 1; }
+svg .grid-line { stroke: var(--line); stroke-width: 1; fill: none; }
+svg .axis { stroke: var(--muted); stroke-width: 1; }
 svg .prior { fill: var(--prior); } svg .bound { fill: var(--accent); } svg .soft { fill: var(--accent-soft); }
 svg .zoom { fill: var(--accent-soft); opacity: 0.55; }
-svg .truth { fill: var(--truth); stroke: var(--card); stroke-width: 1; } svg .nominal { stroke: var(--ink); stroke-width: 1.5; }
+svg .truth { fill: var(--truth); stroke: var(--card); stroke-width: 1; }
+svg .nominal { stroke: var(--ink); stroke-width: 1.5; } svg .f-promise { fill: var(--weak); }
 svg .limit { stroke: var(--bad); stroke-width: 1.2; stroke-dasharray: 4 3; fill: none; }
 svg .promise { stroke: var(--weak); stroke-width: 1.4; fill: none; }
 svg .line { stroke: var(--accent); stroke-width: 1.3; fill: none; stroke-linejoin: round; }
@@ -88,6 +95,19 @@ base-uri 'none'; form-action 'none'">
 </body></html>
 """
 
+_BLOCKS = """
+{% macro rows(pairs) %}
+<div class="scroll"><table class="text">{% for key, value in pairs %}<tr><td>{{ key }}</td>
+<td>{{ value }}</td></tr>{% endfor %}</table></div>
+{% endmacro %}
+{% macro lines(texts) %}<ul>{% for line in texts %}<li>{{ line }}</li>{% endfor %}</ul>{% endmacro %}
+{% macro interval_grid(cards) %}
+<div class="grid">{% for card in cards %}<figure><div class="head"><span><b>{{ card.name }}</b>
+<span class="muted">{{ card.meaning }}, {{ card.unit|unit }}</span></span>
+<span class="muted nowrap">{{ card.share }} of prior</span></div>{{ card.drawing }}</figure>{% endfor %}</div>
+{% endmacro %}
+"""
+
 # The hash is what the browser compares with, so nothing may change between here and the page.
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("ascii")
 
@@ -99,7 +119,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
-        loader=BaseLoader(),
+        loader=DictLoader({"blocks.html": _BLOCKS}),
         finalize=lambda value: shortened(value) if isinstance(value, str) else value,
     )
     environment.filters["unit"] = _unit
@@ -129,7 +149,7 @@ def render_page(title: str, template: str, values: Mapping[str, Any]) -> str:
 
     Args:
         title: of the window.
-        template: Jinja, the body.
+        template: Jinja, the body; ``blocks.html`` has macros ``rows``, ``lines`` and ``interval_grid``.
         values: for it; only :class:`markupsafe.Markup` is taken for markup.
     """
     environment = _environment()

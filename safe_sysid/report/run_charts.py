@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-_WIDTH, _LEFT, _RIGHT = 340.0, 40.0, 334.0
+_WIDTH, _LEFT, _RIGHT = 340.0, 46.0, 334.0
 _STATES = {"holding": "prior", "tracking": "bound", "braking": "brake", "fault": "truth"}
 
 
@@ -40,7 +40,7 @@ def timeline_drawing(
         end: of the axis, s.
     """
     svg = Svg(680.0, 128.0, "plans, states of the controller and updates of the bounds over time")
-    axes = Axes(svg, (0.0, max(end, 1e-3)), (0.0, 1.0), box=(64.0, 18.0, 672.0, 108.0))
+    axes = Axes(svg, (0.0, max(end, 1e-3)), (0.0, 1.0), box=(64.0, 18.0, 658.0, 108.0))
     for tick in nice_ticks(0.0, max(end, 1e-3), 10):
         x = float(axes.px(tick))
         svg.line(x, 6.0, x, 108.0, "grid-line")
@@ -109,12 +109,11 @@ def clearance_drawing(
     low = min(0.0, float(np.min(known, initial=0.0)))
     axes = Axes(svg, _span(time), (low, top), box=(_LEFT, 22.0, _RIGHT, 168.0))
     axes.frame("time, s", [t for t in nice_ticks(low, top, 5) if t < 0.97 * top])
-    svg.text(_LEFT - 4.0, 12.0, "mm", "t-muted", "end")
     axes.line(*thinned(certified_time, 1e3 * certified), "promise")
     axes.line(*thinned(time, 1e3 * clearance))
     y = float(axes.py(0.0))
     svg.line(_LEFT, y, _RIGHT, y, "limit")
-    _legend(svg, (("measured", "bound"), ("certified: never below", "brake")))
+    _legend(svg, (("measured", "bound"), ("certified: never below", "f-promise")))
     return svg.markup()
 
 
@@ -132,7 +131,7 @@ def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: s
     axes = Axes(svg, _span(times), (0.01, top), box=(_LEFT, 22.0, _RIGHT, 168.0), log=True)
     axes.frame("time, s", (0.01, 0.1, 1.0, 10.0, 100.0), ("0.01 %", "0.1 %", "1 %", "10 %", "100 %"))
     for (_, time, share), style in zip(curves, ("line", "line line-2"), strict=False):
-        axes.line(*thinned(time, 100.0 * np.where(share > 0.0, share, 1e-6)), style)
+        axes.line(*thinned(time, 100.0 * np.where(share > 1e-4, share, np.nan)), style)
     y = float(axes.py(100.0))
     svg.line(_LEFT, y, _RIGHT, y, "limit")
     _legend(svg, [(name, style) for (name, _, _), style in zip(curves, ("bound", "f-2"), strict=False)])
@@ -160,7 +159,10 @@ def histogram_drawing(histogram: TimeHistogram, label: str) -> Markup:
         if count:
             svg.text(x + 0.5 * step, y - 3.0, _short(count), "t-muted", "middle")
         if i % 2 == 0:
-            svg.text(x + 0.5 * step, 119.0, texts[i], "t-muted", "middle")
+            last = i == counts.size - 1
+            svg.text(
+                _RIGHT if last else x + 0.5 * step, 119.0, texts[i], "t-muted", "end" if last else "middle"
+            )
         svg.title(x, 10.0, step, 100.0, f"{count} times up to {texts[i]}")
     svg.line(10.0, 104.0, _RIGHT, 104.0, "axis")
     return svg.markup()

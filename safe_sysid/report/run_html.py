@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from safe_sysid import __version__
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.robot_identity import robot_differences
-from safe_sysid.report.interval_cards import MEANINGS, interval_drawing, narrowing_drawing
+from safe_sysid.report.interval_cards import interval_card, narrowing_drawing, shares_of
 from safe_sysid.report.page import render_page
 from safe_sysid.report.run_charts import (
     clearance_drawing,
@@ -22,10 +22,10 @@ from safe_sysid.report.run_charts import (
     torque_drawing,
 )
 from safe_sysid.report.run_events import end_of, events_of, states_of
-from safe_sysid.report.run_facts import RunFacts, read_facts
+from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_tables import margin_table, safety_rows, setting_rows, tiles_of, timing_rows
 from safe_sysid.report.run_template import TEMPLATE
-from safe_sysid.report.run_words import GUARANTEED, OPEN, commands_of, verdict_of
+from safe_sysid.report.run_words import GUARANTEED, OPEN, Verdict, commands_of, verdict_of
 from safe_sysid.robot.inertia_shapes import interval_text, payload_shapes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
@@ -36,30 +36,29 @@ _MOST_EVENTS, _MOST_LINES, _MOST_PLANS = 300, 60, 200
 
 
 def write_run_report(
-    directory: str | Path, out: str | Path | None = None, model: RobotModel | None = None
-) -> tuple[Path, str]:
-    """Read a run directory and write its page.
+    facts: RunFacts, out: str | Path | None = None, model: RobotModel | None = None
+) -> tuple[Path, Verdict]:
+    """Write the page of a run.
 
     Args:
-        directory: of the run.
-        out: of the page; None: ``report.html`` in the directory.
+        facts: of the run.
+        out: of the page; None: ``report.html`` in its directory.
         model: the arm of the run, which alone knows the hand; without it the payload alone is left out.
 
     Returns:
         Where the page is, and its verdict.
 
     Raises:
-        NoRunError: not the directory of a run.
         OSError: the page cannot be written.
     """
-    facts = read_facts(directory)
     path = Path(out) if out is not None else facts.directory / "report.html"
-    write_text(path, run_html(facts, model))
-    return path, verdict_of(facts).text
+    text, verdict = run_html(facts, model)
+    write_text(path, text)
+    return path, verdict
 
 
-def run_html(facts: RunFacts, model: RobotModel | None = None) -> str:
-    """The page.
+def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Verdict]:
+    """The page, and its verdict.
 
     Args:
         facts: of the run.
@@ -67,15 +66,16 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> str:
     """
     summary, events = facts.summary, events_of(facts)
     payload, payload_note = _payload(facts, model)
+    verdict = verdict_of(facts, payload["shapes"].mass if payload is not None else None)
     held = f" with {summary.payload}" if summary is not None else ""
     values: dict[str, Any] = {
         "title": f"{facts.robot}{held}",
         "subtitle": _subtitle(facts),
-        "verdict": verdict_of(facts),
+        "verdict": verdict,
         "tiles": tiles_of(facts, payload),
         "findings": summary.safety.findings[:_MOST_LINES] if summary is not None else (),
         "frame": facts.joint_names[-1] if facts.joint_names else "the last joint",
-        "cards": _cards(facts),
+        "cards": [interval_card(row, row.truth) for row in facts.rows],
         "numbers": _numbers(facts),
         "has_truth": any(row.truth is not None for row in facts.rows),
         "payload": payload,
@@ -102,7 +102,7 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> str:
         "missing": facts.missing[:_MOST_LINES],
         "footer": f"Made by safe_sysid {__version__} from what the nodes wrote down. No script, no network.",
     }
-    return render_page(f"{values['title']}: {facts.directory.name}", TEMPLATE, values)
+    return render_page(f"{values['title']}: {facts.directory.name}", TEMPLATE, values), verdict
 
 
 def _subtitle(facts: RunFacts) -> str:
@@ -120,21 +120,6 @@ def _subtitle(facts: RunFacts) -> str:
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 
-def _cards(facts: RunFacts) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "name": row.name,
-            "unit": row.unit,
-            "meaning": MEANINGS.get(row.name, ""),
-            "share": _percent(row.width_share),
-            "drawing": interval_drawing(
-                row.name, (row.lower, row.nominal, row.upper), (row.prior_lower, row.prior_upper), row.truth
-            ),
-        }
-        for row in facts.rows
-    ]
-
-
 def _numbers(facts: RunFacts) -> list[Mapping[str, Any]]:
     return [
         {
@@ -150,10 +135,6 @@ def _numbers(facts: RunFacts) -> list[Mapping[str, Any]]:
         }
         for row in facts.rows
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.3g} %"
 
 
 def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, Any] | None, str]:
@@ -195,9 +176,7 @@ def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, An
 def _narrowing(facts: RunFacts) -> Markup | None:
     if not facts.updates or not facts.rows:
         return None
-    prior = np.array([row.prior_upper - row.prior_lower for row in facts.rows])
-    widths = np.array([update.upper - update.lower for update in facts.updates])
-    shares = np.divide(widths, prior, out=np.ones_like(widths), where=prior > 0.0)
+    shares = shares_of(facts.rows, [update.upper - update.lower for update in facts.updates])
     return narrowing_drawing([update.time for update in facts.updates], shares, end_of(facts))
 
 
@@ -220,11 +199,12 @@ def _margin_note(facts: RunFacts) -> str:
 
 
 def _shares(facts: RunFacts) -> list[Mapping[str, Any]]:
-    found, curves = [], facts.curves
+    found: list[Mapping[str, Any]] = []
+    curves = facts.curves
     if curves is not None and np.any(np.isfinite(curves.clearance)):
         found.append(
             {
-                "name": "Clearance",
+                "name": "Clearance, mm",
                 "drawing": clearance_drawing(
                     curves.clearance_time, curves.clearance, curves.certified_time, curves.certified
                 ),
@@ -260,7 +240,8 @@ def _torques(facts: RunFacts) -> list[Mapping[str, Any]]:
     if facts.torques is None:
         return []
     time, torque = facts.torques
-    found, limits = [], facts.torque_limits
+    found: list[Mapping[str, Any]] = []
+    limits = facts.torque_limits
     for j in range(torque.shape[1]):
         name = facts.joint_names[j] if j < len(facts.joint_names) else f"joint {j + 1}"
         limit = float(limits[j]) if limits is not None and j < limits.size else None

@@ -35,7 +35,7 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
         facts: of the run.
         payload: the payload alone, with its shapes; None if not known.
     """
-    tiles = []
+    tiles: list[Mapping[str, str]] = []
     if payload is not None:
         tiles.append({"value": payload["shapes"].mass_text, "text": "payload alone"})
     elif facts.rows and facts.updates:
@@ -126,8 +126,8 @@ def _tightest(plans: Sequence[PlanEntry], families: Sequence[str]) -> list[str]:
         scale, shown = _SCALES.get(unit, (1.0, unit))
         when = margin.get("time", margin.get("time_s", 0.0))
         lines.append(
-            f"{_HEADS.get(name, name)}: {scale * value:.3g} {shown} at {margin.get('culprit', '?')}, plan {plan.sequence}, "
-            f"{float(when):.2f} s after its start"
+            f"{_HEADS.get(name, name)}: {scale * value:.3g} {shown} at {margin.get('culprit', '?')}, "
+            f"plan {plan.sequence}, {float(when):.2f} s after its start"
         )
     return lines
 
@@ -141,7 +141,10 @@ def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
     counts = summary.violations
     bad = ", ".join(f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind))
     looked = summary.safety.evidence
-    evidence = f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, {looked.plans} plans"
+    evidence = (
+        f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
+        f"{looked.plans} plans"
+    )
     return [*safety_texts(summary), ("violations", str(counts.total), bad or evidence)]
 
 
@@ -181,7 +184,10 @@ def timing_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _quantiles(quantiles: Quantiles) -> str:
-    return f"median {quantiles.p50 / 1e3:.3f} ms; 99 % below {quantiles.p99 / 1e3:.3f} ms, largest {quantiles.max / 1e3:.3f} ms"
+    return (
+        f"median {quantiles.p50 / 1e3:.3f} ms; 99 % below {quantiles.p99 / 1e3:.3f} ms, "
+        f"largest {quantiles.max / 1e3:.3f} ms"
+    )
 
 
 def setting_rows(facts: RunFacts) -> list[tuple[str, str]]:

@@ -3,10 +3,7 @@
 __all__ = ["TEMPLATE"]
 
 TEMPLATE = """
-{% macro rows(pairs) %}
-<div class="scroll"><table class="text">{% for key, value in pairs %}<tr><td class="nowrap">{{ key }}</td>
-<td>{{ value }}</td></tr>{% endfor %}</table></div>
-{% endmacro %}
+{% from "blocks.html" import rows, lines, interval_grid %}
 <header>
 <h1>{{ title }}</h1>
 <p class="muted">{{ subtitle }}</p>
@@ -22,9 +19,7 @@ TEMPLATE = """
 <p>Last link, hand and payload together, in the frame of {{ frame }}, inertia about its origin. Grey: what was known
 before. Blue: what is known now, below it magnified; the thin line is the nominal value{% if has_truth %}, the red
 diamond the truth, which only the simulated arm knew{% endif %}.</p>
-<div class="grid">{% for card in cards %}<figure><div class="head"><span><b>{{ card.name }}</b>
-<span class="muted">{{ card.meaning }}, {{ card.unit|unit }}</span></span>
-<span class="muted nowrap">{{ card.share }} of prior</span></div>{{ card.drawing }}</figure>{% endfor %}</div>
+{{ interval_grid(cards) }}
 <h3>In numbers</h3>
 <div class="scroll"><table><tr><th></th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th>
 {% if has_truth %}<th>truth</th><th>inside</th>{% endif %}<th>prior</th></tr>
@@ -32,19 +27,20 @@ diamond the truth, which only the simulated arm knew{% endif %}.</p>
 <td>{{ row.upper }}</td><td class="nowrap">{{ row.unit|unit }}</td>{% if has_truth %}<td>{{ row.truth }}</td>
 <td class="{{ row.level }}">{{ row.holds }}</td>{% endif %}<td class="nowrap">{{ row.prior }}</td></tr>
 {% endfor %}</table></div>
-{% if payload %}
-<h3>The payload alone</h3>
-<p>Without the hand, whose own uncertainty is taken off, in the tool frame {{ payload.frame }}.</p>
-{{ rows(payload.pairs) }}
-{% elif payload_note %}<p class="muted small">{{ payload_note }}</p>{% endif %}
-{% if narrowing %}<h3>How they narrowed</h3>
-<div class="grid wide"><figure>{{ narrowing }}<figcaption>Width of each interval as a share of what was known
-before.</figcaption></figure></div>{% endif %}
+{% if payload_note %}<p class="muted small">{{ payload_note }}</p>{% endif %}
+<div class="grid">
+{% if payload %}<div class="card"><b>The payload alone</b>
+<p class="muted small">Without the hand, whose own uncertainty is taken off, in the tool frame {{ payload.frame }}.</p>
+<table class="text">{% for key, value in payload.pairs %}<tr><td>{{ key }}</td><td class="nowrap">{{ value }}</td></tr>
+{% endfor %}</table></div>{% endif %}
+{% if narrowing %}<figure><b>How they narrowed</b>{{ narrowing }}<figcaption>Width of each interval as a share of what
+was known before.</figcaption></figure>{% endif %}
+</div>
 {% endif %}
 
 {% if timeline %}
 <h2>What went on</h2>
-<figure><div class="scroll drawing">{{ timeline }}</div><figcaption>Plans: dark until the next takes over, light the
+<figure><div class="drawing">{{ timeline }}</div><figcaption>Plans: dark until the next takes over, light the
 braking that is certified with it{% if has_task %}; violet ones lead to the goal{% endif %}. Controller: grey holding,
 blue tracking, amber braking, red fault. Diamonds: updates of the bounds.</figcaption></figure>
 {% endif %}
@@ -54,7 +50,7 @@ blue tracking, amber braking, red fault. Diamonds: updates of the bounds.</figca
 {% for event in events %}<tr><td class="nowrap">{{ "%.2f"|format(event.time) }}</td><td>{{ event.who }}</td>
 <td{% if event.level == "bad" %} class="bad"{% endif %}>{{ event.text }}</td></tr>{% endfor %}</table></div></details>
 {% if left_out %}<p class="muted small">{{ left_out }} more are left out.</p>{% endif %}{% endif %}
-{% if warnings %}<h3>Not as it should be</h3><ul>{% for line in warnings %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{% if warnings %}<h3>Not as it should be</h3>{{ lines(warnings) }}{% endif %}
 
 {% if margins %}
 <h2>Plans and their certificates</h2>
@@ -62,15 +58,16 @@ blue tracking, amber braking, red fault. Diamonds: updates of the bounds.</figca
 whatever the tracking error within its bound. {{ margin_note }}</p>
 <div class="scroll"><table><tr><th>plan</th>{% for head in margins.heads %}<th>{{ head }}</th>{% endfor %}</tr>
 {% for row in margins.rows %}<tr><td class="nowrap">{{ row.name }}</td>{% for cell in row.cells %}
-<td class="nowrap{{ " worst" if cell.worst else "" }}">{{ cell.text }}</td>{% endfor %}</tr>{% endfor %}</table></div>
-{% if margins.tightest %}<ul class="small">{% for line in margins.tightest %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+<td class="nowrap{{ " worst" if cell.worst else "" }}">{{ cell.text }}</td>{% endfor %}</tr>
+{% endfor %}</table></div>
+<div class="small">{{ lines(margins.tightest) }}</div>
 {% endif %}
 
 {% if torques or safety %}
 <h2>Against the limits</h2>
 {% if safety %}<div class="scroll"><table class="text"><tr><th>what</th><th>worst</th><th>where</th></tr>
-{% for row in safety %}<tr><td>{{ row[0] }}</td><td class="nowrap">{{ row[1] }}</td><td>{{ row[2] }}</td></tr>{% endfor %}
-</table></div>{% endif %}
+{% for row in safety %}<tr><td>{{ row[0] }}</td><td class="nowrap">{{ row[1] }}</td><td>{{ row[2] }}</td></tr>
+{% endfor %}</table></div>{% endif %}
 {% if shares %}<div class="grid wide">{% for item in shares %}<figure><b>{{ item.name }}</b>{{ item.drawing }}
 <figcaption>{{ item.caption }}</figcaption></figure>{% endfor %}</div>{% endif %}
 {% if torques %}<h3>Torques</h3>
@@ -88,14 +85,15 @@ whatever the tracking error within its bound. {{ margin_note }}</p>
 that single late ones can be seen.</p>{% endif %}
 {% endif %}
 
-<h2>What is guaranteed</h2><ul>{% for line in guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
-<h2>What is not</h2><ul>{% for line in not_guaranteed %}<li>{{ line }}</li>{% endfor %}</ul>
+<h2>What is guaranteed</h2>{{ lines(guaranteed) }}
+<h2>What is not</h2>{{ lines(not_guaranteed) }}
 
 <h2>Check it yourself</h2>
-{% for command, what in commands %}<pre><code>{{ command }}</code></pre><p class="muted small">{{ what }}.</p>{% endfor %}
+{% for command, what in commands %}<pre><code>{{ command }}</code></pre><p class="muted small">{{ what }}.</p>
+{% endfor %}
 
 <h2>What was run</h2>
 {{ rows(settings) }}
-{% if missing %}<h3>What this page lacks</h3><ul>{% for line in missing %}<li>{{ line }}</li>{% endfor %}</ul>{% endif %}
+{% if missing %}<h3>What this page lacks</h3>{{ lines(missing) }}{% endif %}
 <footer class="muted">{{ footer }}</footer>
 """

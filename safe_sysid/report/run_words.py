@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from safe_sysid.report.run_facts import RunFacts
+from safe_sysid.report.run_robot import settings_of_run
 from safe_sysid.report.verify_command import plans_command
 from safe_sysid.robot.inertia_shapes import interval_text
 
@@ -42,14 +42,15 @@ class Verdict:
     level: Literal["", "weak", "bad"]
 
 
-def verdict_of(facts: RunFacts) -> Verdict:
+def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> Verdict:
     """What became of the run.
 
     Args:
         facts: of it.
+        payload: bounds of the mass of the payload alone, kg; None if not known.
     """
     summary, controller = facts.summary, facts.logs.controller
-    mass = _mass(facts)
+    mass = _mass(facts, payload)
     if summary is not None and summary.exit.status != 0:
         return Verdict(f"Failed: {summary.exit.reason}", "bad")
     if any(update.status == "EMPTY_SET" for update in facts.logs.updates):
@@ -81,12 +82,15 @@ def verdict_of(facts: RunFacts) -> Verdict:
     )
 
 
-def _mass(facts: RunFacts) -> str:
+def _mass(facts: RunFacts, payload: tuple[float, float] | None) -> str:
     """The first interval in words, if there was an update."""
     if not facts.updates or not facts.rows:
         return ""
     low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
-    return f": last link, hand and payload together weigh {low} to {high} kg"
+    if payload is None:
+        return f": last link, hand and payload together weigh {low} to {high} kg"
+    light, heavy = interval_text(*payload)
+    return f": the payload weighs {light} to {heavy} kg, with hand and last link {low} to {high} kg"
 
 
 def _count(number: int, what: str) -> str:
@@ -101,7 +105,7 @@ def commands_of(facts: RunFacts) -> list[tuple[str, str]]:
     """
     commands = []
     if facts.plan_files or facts.certified is not None:
-        settings = dict(_flat(facts.parameters.get("robot_settings")))
+        settings = settings_of_run(facts)
         scene = str(facts.parameters.get("scene") or "stated")
         robot = str(facts.parameters.get("robot") or facts.robot)
         command = plans_command(
@@ -131,11 +135,3 @@ def _bags(directory: Path) -> list[Path]:
     return sorted(
         {path.parent for pattern in ("bag/*.mcap", "rosbag2_*/*.mcap") for path in directory.glob(pattern)}
     )[:5]
-
-
-def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [
-            pair for key, part in value.items() for pair in _flat(part, f"{path}.{key}" if path else str(key))
-        ]
-    return [(path, value)] if path else []

@@ -134,7 +134,7 @@ class Axes:
         marks = nice_ticks(*self._x, 5)
         for value in marks:
             self.svg.text(float(self.px(value)), bottom + 14, f"{value:g}", "t-muted", "middle")
-        if marks and float(self.px(marks[-1])) < right - 18:
+        if marks and float(self.px(marks[-1])) < right - 40:
             self.svg.text(right, bottom + 14, x_label, "t-muted", "end")
 
     def line(self, x: FloatArray, y: FloatArray, style: str = "line") -> None:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from safe_sysid.errors import ConfigError, ModelError
+from safe_sysid.errors import ConfigError, ModelError, short
+from safe_sysid.robot.xml_file import read_xml
 
-__all__ = ["UrdfChain", "UrdfJoint", "read_urdf"]
+__all__ = ["UrdfChain", "UrdfJoint", "read_urdf", "read_tree"]
 
 TURNING = ("revolute", "continuous")
 MOVING = (*TURNING, "prismatic")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_MAX_LINKS = 1000  # Pinocchio calls itself for each link below another
+_MAX_NAME = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -143,15 +149,15 @@ class _Reader:
     ) -> list[float] | None:
         """The numbers of an attribute, None if element or attribute is missing."""
         text = None if element is None else element.get(attribute)
-        if text is None:
+        if element is None or text is None:
             return None
-        try:
-            values = [float(part) for part in text.split()]
-        except ValueError:
-            values = []
-        if len(values) != count or not all(map(math.isfinite, values)):
+        # Of Python's numbers only those that every parser of XML knows: no `1_0`, no digits of other scripts.
+        parts = text.split() if text.isascii() else []
+        values = [float(part) for part in parts if _NUMBER.fullmatch(part)]
+        if len(values) != count or len(parts) != count or not all(map(math.isfinite, values)):
             noun = "a finite number" if count == 1 else f"{count} finite numbers"
-            raise self.error(f"{what}: {attribute}={text!r}: expected {noun}")
+            raise self.error(f"{what}: {attribute}={short(text, 120)}: expected {noun}")
+        element.set(attribute, " ".join(map(repr, values)))  # so that Pinocchio reads what was checked
         return values
 
     def number(self, element: ET.Element | None, attribute: str, what: str) -> float | None:
@@ -164,6 +170,10 @@ class _Reader:
             name = element.get("name")
             if not name:
                 raise self.error(f"a {tag} without a name: expected every {tag} to have one")
+            if len(name) > _MAX_NAME or not name.isprintable():
+                raise self.error(f"{tag} {short(name, 80)}: expected a name of at most {_MAX_NAME} visible characters")
+            if len(found) >= _MAX_LINKS:
+                raise self.error(f"more than {_MAX_LINKS} {tag}s: expected fewer")
             if name in found:
                 raise self.error(f"{tag} {name!r} is defined twice: expected unique names")
             found[name] = element
@@ -295,17 +305,61 @@ def _check_within_limits(joint: UrdfJoint, value: float, config: str) -> None:
 
 
 def _parse(file: str, path: Path) -> ET.Element:
-    try:
-        xml = ET.fromstring(path.read_bytes())
-    except OSError as error:
-        raise ModelError(f"{file}: cannot be read ({error.strerror}): expected a URDF file") from error
-    except (ET.ParseError, ValueError, LookupError) as error:  # the latter two: an unknown or wrong encoding
-        raise ModelError(f"{file}: broken XML ({error}): expected a URDF file") from error
+    xml = read_xml(path, "a URDF file")
     if xml.tag != "robot":
-        raise ModelError(f"{file}: root element <{xml.tag}>: expected <robot>")
+        raise ModelError(f"{file}: root element <{xml.tag[:60]}>: expected <robot>")
     if any("xacro" in str(element.tag) for element in xml.iter()):
         raise ModelError(f"{file}: contains xacro macros: expected plain URDF; expand it with `xacro` first")
     return xml
+
+
+class UrdfTree(NamedTuple):
+    """Links and joints of a file, each checked by itself, and one root; loops are not excluded.
+
+    Attributes:
+        reader: composes errors; has the XML.
+        masses: link name -> mass, kg.
+        collisions: link name -> kinds of collision geometry.
+        joints: all of them.
+        above: link name -> joint that it hangs on.
+        root: the link that hangs on none.
+    """
+
+    reader: _Reader
+    masses: dict[str, float]
+    collisions: dict[str, tuple[str, ...]]
+    joints: list[UrdfJoint]
+    above: dict[str, UrdfJoint]
+    root: str
+
+
+def read_tree(path: str | Path) -> UrdfTree:
+    """Read a URDF file of any number of moving joints.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ModelError: unreadable, broken, malformed, or not one root.
+    """
+    file = str(path)
+    reader = _Reader(file, _parse(file, Path(path)))
+    link_elements = reader.named("link")
+    masses = {name: reader.mass(name, element) for name, element in link_elements.items()}
+    collisions = {name: reader.collision_kinds(name, element) for name, element in link_elements.items()}
+    joints = [reader.joint(name, element, link_elements) for name, element in reader.named("joint").items()]
+
+    above: dict[str, UrdfJoint] = {}
+    for joint in joints:
+        if joint.child in above:
+            raise reader.error(
+                f"link {joint.child!r} hangs on joints {above[joint.child].name!r} and {joint.name!r}: expected one"
+            )
+        above[joint.child] = joint
+    roots = [name for name in link_elements if name not in above]
+    if len(roots) != 1:
+        raise reader.error(f"root links {short(roots)}: expected exactly one link that hangs on no joint")
+    return UrdfTree(reader, masses, collisions, joints, above, roots[0])
 
 
 def read_urdf(
@@ -325,30 +379,14 @@ def read_urdf(
             moving joint; names the element.
     """
     file = str(path)
-    reader = _Reader(file, _parse(file, Path(path)))
-    link_elements = reader.named("link")
-    masses = {name: reader.mass(name, element) for name, element in link_elements.items()}
-    collisions = {name: reader.collision_kinds(name, element) for name, element in link_elements.items()}
-    joints = [reader.joint(name, element, link_elements) for name, element in reader.named("joint").items()]
-
-    above: dict[str, UrdfJoint] = {}
-    for joint in joints:
-        if joint.child in above:
-            raise reader.error(
-                f"link {joint.child!r} hangs on joints {above[joint.child].name!r} and {joint.name!r}: expected one"
-            )
-        above[joint.child] = joint
-    roots = [name for name in link_elements if name not in above]
-    if len(roots) != 1:
-        raise reader.error(f"root links {roots}: expected exactly one link that hangs on no joint")
-
+    reader, masses, collisions, joints, _, root = read_tree(path)
     positions = reader.locked_positions({j.name: j for j in joints if j.kind in MOVING}, locked or {}, config)
     below: dict[str, list[UrdfJoint]] = {}
     for joint in joints:
         below.setdefault(joint.parent, []).append(joint)
-    link_joint = {roots[0]: -1}
+    link_joint = {root: -1}
     moving: list[UrdfJoint] = []
-    todo = [roots[0]]
+    todo = [root]
     while todo:  # parents before children, so a moving joint is met after all that come before it
         link = todo.pop(0)
         for joint in below.get(link, []):
@@ -363,10 +401,10 @@ def read_urdf(
             else:
                 link_joint[joint.child] = link_joint[link]
             todo.append(joint.child)
-    missing = [name for name in link_elements if name not in link_joint]
+    missing = [name for name in masses if name not in link_joint]
     if missing:
         raise reader.error(
-            f"links {missing} hang on each other in a loop: expected a tree with root {roots[0]!r}"
+            f"links {short(missing)} hang on each other in a loop: expected a tree with root {root!r}"
         )
     if not moving:
         raise reader.error(
@@ -374,5 +412,5 @@ def read_urdf(
         )
     parents = {joint.child: joint.parent for joint in joints}
     return UrdfChain(
-        file, roots[0], tuple(moving), positions, link_joint, parents, masses, collisions, reader.xml
+        file, root, tuple(moving), positions, link_joint, parents, masses, collisions, reader.xml
     )

@@ -13,13 +13,23 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from safe_sysid.errors import ConfigError
+from safe_sysid.input_limits import MAX_YAML_BYTES, read_regular_text
 
-__all__ = ["dotted", "merge", "read_yaml", "validate"]
+__all__ = ["dotted", "merge", "parse_yaml", "read_yaml", "validate"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class _Loader(yaml.SafeLoader):
+_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
+_MAX_NODES = 50_000  # with every alias written out: ten lines of aliases of aliases stand for billions
+_MAX_DEPTH = 32
+_MAX_DIGITS = 400  # of a whole number; all that a float can hold
+#: What settings are made of; no dates that the calendar lacks, no sets, no objects.
+_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "map", "merge", "null", "seq", "str"))
+_DATE = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(_Safe):  # type: ignore[misc]
     """PyYAML's safe loader with YAML 1.2 floats: plain 1.1 takes ``1e-3`` for a string."""
 
 
@@ -39,6 +49,15 @@ _Loader.add_implicit_resolver(
 # Integers first: the pattern above takes `1` as well.
 for _first in "-+0123456789":
     _Loader.yaml_implicit_resolvers[_first].sort(key=lambda item: not item[0].endswith(":int"))
+
+
+def _integer(loader: Any, node: yaml.ScalarNode) -> int:
+    if len(node.value) > _MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(node.value)} digits{_line(node)}")
+    return int(_Safe.construct_yaml_int(loader, node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def dotted(location: tuple[int | str, ...]) -> str:
@@ -71,29 +90,91 @@ def _refuse_duplicates(file: str, node: yaml.Node, path: tuple[int | str, ...], 
             _refuse_duplicates(file, item, (*path, i), seen)
 
 
+def _check_depth(file: str, text: str) -> None:
+    """Before any tree is built: libyaml's builder in C calls itself for each level, until the program dies."""
+    parser, depth = _Loader(text), 0
+    try:
+        while parser.check_event():
+            event = parser.get_event()
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise ConfigError(
+                    file, "YAML syntax", f"more than {_MAX_DEPTH} levels{_line(event)}", "valid YAML with fewer"
+                )
+    finally:
+        parser.dispose()
+
+
+def _count(file: str, node: yaml.Node, known: dict[int, int]) -> int:
+    """Nodes below and with one, aliases written out; refuses what has no end, and types that we have not."""
+    if id(node) in known:
+        if known[id(node)] < 0:
+            raise ConfigError(file, "YAML syntax", f"an alias of itself{_line(node)}", "valid YAML whose lists and mappings end")
+        return known[id(node)]
+    if node.tag not in _TAGS and not (node.tag == _DATE and isinstance(node, yaml.ScalarNode)):
+        raise ConfigError(file, "YAML syntax", f"type {node.tag[:80]}{_line(node)}", "valid YAML of texts, numbers, lists and mappings")
+    known[id(node)] = -1
+    total = 1
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    for part in parts if isinstance(node, yaml.CollectionNode) else ():
+        total += _count(file, part, known)
+        if total > _MAX_NODES:
+            raise ConfigError(
+                file, "YAML syntax", f"more than {_MAX_NODES} entries, aliases written out{_line(node)}", "valid YAML with fewer"
+            )
+    known[id(node)] = total
+    return total
+
+
+def _line(node: yaml.Node | yaml.Event) -> str:
+    return f" in line {node.start_mark.line + 1}"
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read a YAML file whose top level is a mapping.
 
+    Args:
+        path: of the file.
+
     Raises:
-        ConfigError: missing or unreadable file, YAML syntax, duplicate key, or a top level that is no mapping.
+        ConfigError: missing or unreadable file, or as :func:`parse_yaml`.
     """
     file = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular_text(path, MAX_YAML_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(file, "file", file, "a file that exists") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(file, "file", str(error), "a readable UTF-8 text file") from error
+    return parse_yaml(text, file)
+
+
+def parse_yaml(text: str, file: str) -> dict[str, Any]:
+    """Read a YAML text whose top level is a mapping, whoever wrote it.
+
+    Args:
+        text: at most :data:`~safe_sysid.input_limits.MAX_YAML_BYTES` characters.
+        file: for messages.
+
+    Raises:
+        ConfigError: too long, YAML syntax, a duplicate key, too many or too deep entries (aliases count as what they
+            stand for), a type that is none of ours, or a top level that is no mapping.
+    """
+    if len(text) > MAX_YAML_BYTES:
+        raise ConfigError(file, "file", f"{len(text)} characters", f"at most {MAX_YAML_BYTES}")
     try:
+        _check_depth(file, text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is not None:
+                _count(file, node, {})
                 _refuse_duplicates(file, node, (), set())
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date or number
+    except (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError, OverflowError) as error:
+        # Not only YAMLError: an impossible date, a number without digits, `!!bool x`.
         raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
     if not isinstance(data, dict):
         raise ConfigError(file, "(whole file)", type(data).__name__, "a mapping of keys to values")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.errors import ParameterError
+from safe_sysid.errors import ParameterError, short
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import (
     PAYLOAD_NAMES,
@@ -20,6 +20,7 @@ from safe_sysid.robot.parameters import (
     pseudo_inertia,
     transform_inertial,
 )
+from safe_sysid.robot.rigid_body import rigid_body_text
 from safe_sysid.simulation.shapes import Shape
 
 __all__ = [
@@ -177,14 +178,18 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
         return NO_PAYLOAD
     if text.lower().endswith("lb"):
         if text.lower() not in DUMBBELLS:
-            raise ParameterError(f"payload {text!r}: expected one of {', '.join(DUMBBELLS)}")
+            raise ParameterError(f"payload {short(text, 120)}: expected one of {', '.join(DUMBBELLS)}")
         return dumbbell(int(text[:-2]), grip)
     if text.lower().endswith(".urdf"):
-        return _from_urdf(Path(text).expanduser())
+        try:
+            path = Path(text).expanduser()
+        except RuntimeError:  # ~nobody
+            path = Path(text)
+        return _from_urdf(path)
     if "," in text:
         return _from_numbers(text)
     raise ParameterError(
-        f"payload {text!r}: expected none, {', '.join(DUMBBELLS)}, a .urdf file, or ten numbers {_NUMBERS}"
+        f"payload {short(text, 120)}: expected none, {', '.join(DUMBBELLS)}, a .urdf file, or ten numbers {_NUMBERS}"
     )
 
 
@@ -192,15 +197,15 @@ def _from_numbers(text: str) -> Payload:
     fields = text.split(",")
     names = _NUMBERS.split(",")
     if len(fields) != len(names):
-        raise ParameterError(f"payload {text!r}: {len(fields)} numbers: expected ten, {_NUMBERS}")
+        raise ParameterError(f"payload {short(text, 120)}: {len(fields)} numbers: expected ten, {_NUMBERS}")
     values = []
     for name, item in zip(names, fields, strict=True):
         try:
             value = float(item)
         except ValueError:
-            raise ParameterError(f"payload: {name} = {item.strip()!r}: expected a number") from None
+            raise ParameterError(f"payload: {name} = {short(item.strip(), 80)}: expected a number") from None
         if not math.isfinite(value):
-            raise ParameterError(f"payload: {name} = {item.strip()!r}: expected a finite number")
+            raise ParameterError(f"payload: {name} = {short(item.strip(), 80)}: expected a finite number")
         values.append(value)
     mass, centre = values[0], values[1:4]
     if not mass > 0.0:
@@ -213,24 +218,24 @@ def _from_numbers(text: str) -> Payload:
 def _from_urdf(path: Path) -> Payload:
     import pinocchio as pin  # 0.2 s that only this kind of payload should cost
 
-    if not path.is_file():
-        raise ParameterError(f"payload {path}: no such file")
     try:
-        text = path.read_text(encoding="utf-8")
+        there = path.is_file()
+    except (OSError, ValueError):  # names that are too long, or no names
+        there = False
+    if not there:
+        raise ParameterError(f"payload {short(str(path))[1:-1]}: no such file")
+    try:
+        text = rigid_body_text(path)
         model = pin.buildModelFromXML(text)
-    except (ValueError, RuntimeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"payload {path}: not a URDF that Pinocchio can read: {error}") from error
-    if model.njoints > 1:
-        moving = ", ".join(model.names[1:])
-        raise ParameterError(
-            f"payload {path}: moving joints {moving}: expected fixed joints only, one rigid body"
-        )
+        geometry = pin.buildGeomFromUrdfString(model, text, pin.GeometryType.COLLISION)
+    except Exception as error:  # ours says what is wrong; what Pinocchio raises differs from version to version
+        text = " ".join(str(error).split())[:500]
+        raise ParameterError(f"payload {path}: not a URDF that Pinocchio can read: {text}") from error
     body = model.inertias[0]
     if not body.mass > 0.0:
         raise ParameterError(
             f"payload {path}: total mass {body.mass!r} kg: expected an <inertial> with positive mass"
         )
-    geometry = pin.buildGeomFromUrdfString(model, text, pin.GeometryType.COLLISION, None, [str(path.parent)])
     shapes = [_shape(path, item) for item in geometry.geometryObjects]
     return Payload(path.stem, np.array(body.toDynamicParameters()), tuple(shapes))
 

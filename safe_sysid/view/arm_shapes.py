@@ -75,7 +75,7 @@ def arm_shapes(model: RobotModel, robot: str | Path) -> tuple[LinkShape, ...]:
         if body.joint in bare and body.kind != "payload":
             colour = HAND if body.kind == "hand" else SHELL
             parts.setdefault((body.joint, colour), []).append(rounded_hull(body.points, body.radius))
-    plain = len({colour for _, colour in parts if colour != HAND}) == 1
+    plain = len({colour for _, colour in parts if max(colour) >= 128}) == 1
     return tuple(
         LinkShape(joint, *joined(meshes), _toned(colour, joint) if plain else colour)
         for (joint, colour), meshes in sorted(parts.items())
@@ -86,8 +86,8 @@ def _toned(colour: Colour, joint: int) -> Colour:
     """Every other link a little darker, where all have one colour: joints are seen then."""
     if joint % 2 or max(colour) < 128:
         return colour
-    r, g, b = (int(0.86 * part) for part in colour)
-    return r, g, min(b + 6, 255)
+    r, g, b = (int(share * part) for share, part in zip((0.44, 0.53, 0.64), colour, strict=True))
+    return r, g, b
 
 
 def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[FloatArray, FloatArray]]:

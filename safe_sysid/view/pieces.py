@@ -32,13 +32,14 @@ font-weight:600}
 .ss-node>div{min-width:0;overflow-wrap:anywhere}
 .ss-head{display:flex;justify-content:space-between;font-size:11px;letter-spacing:.05em;text-transform:uppercase;
 color:#7b8794;margin:2px 0 3px}
-.ss-row{display:grid;grid-template-columns:30px 1fr 128px 42px;gap:8px;align-items:center;height:21px}
+.ss-row{display:grid;grid-template-columns:26px 1fr 136px 38px;gap:8px;align-items:center;height:21px}
 .ss-row.ss-t{grid-template-columns:30px 1fr 96px}
 .ss-row>span:last-child,.ss-num{text-align:right;white-space:nowrap}
 .ss-row .ss-num{font-size:12px}
 .ss-bar{position:relative;height:9px;border-radius:5px;background:#e4e9ee;overflow:hidden}
 .ss-bar i{position:absolute;top:0;bottom:0;display:block;background:#2f7de1;border-radius:5px;min-width:3px}
 .ss-bar u{position:absolute;top:-1px;bottom:-1px;width:2px;margin-left:-1px;background:#0b2f66}
+.ss-bar u.ss-true{background:#16a34a}
 .ss-bar i.ss-warm{background:#e0a100}.ss-bar i.ss-hot{background:#d64545}
 .ss-bar s{position:absolute;top:0;bottom:0;width:1px;background:#9aa5b1}
 .ss-note{margin:4px 0;padding:7px 10px;border-radius:8px;background:#fdf4da;overflow-wrap:anywhere}
@@ -85,6 +86,9 @@ _STATES = {
 
 def _phase(snapshot: Snapshot) -> tuple[int, str, str]:
     """Level, title and more, the last two as HTML."""
+    if snapshot.verdict is not None:
+        facts = " · ".join(escaped(fact, 80) for fact in snapshot.verdict.facts[:6])
+        return (0 if snapshot.verdict.good else 2), escaped(snapshot.verdict.text), facts
     controller = snapshot.nodes.get("controller")
     if controller is None:
         return 3, "Nobody commands this arm", escaped(snapshot.missing[0]) if snapshot.missing else ""
@@ -145,11 +149,15 @@ def intervals(snapshot: Snapshot) -> str:
             f'<i style="left:{_percent(start)};width:{_percent(share)}"></i>'
             f'<u style="left:{_percent(mark)}"></u>'
         )
+        if snapshot.verdict is not None:
+            truth = (float(snapshot.verdict.truth[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
+            bar += f'<u class="ss-true" style="left:{_percent(truth)}"></u>'
         text = " .. ".join(interval_text(low, high))
-        rows.append(_interval_row(name, bar, f"{text} {unit}", _share(share), f"{low!r} {high!r}"))
+        rows.append(_interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}"))
+    truth = ", the green one the truth, which only the plant knew" if snapshot.verdict is not None else ""
     rows.append(
-        '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the mark the nominal. '
-        "Right: share of the prior.</div>"
+        '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
+        f"nominal{truth}. Right: share of the prior.</div>"
     )
     return _SECTION.format("".join(rows))
 

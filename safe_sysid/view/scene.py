@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid
-from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, placed, unindexed
+from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, unindexed
 from safe_sysid.view.text import plain
 
 __all__ = ["ArmScene"]
@@ -27,6 +28,9 @@ _SWEPT, _WAY = (245, 158, 11), (37, 99, 235)
 _CENTRES, _ELLIPSOID = (220, 38, 38), (13, 148, 136)
 #: Semi-axes of a picture are at least so long, m: a flat ellipsoid is to be seen, too.
 _FLATTEST = 2e-3
+_GHOST: dict[str, Any] = {"cast_shadow": False, "receive_shadow": False}
+#: The same of the box of possible centres, which becomes a point in time, m.
+_THINNEST = 4e-3
 
 
 class ArmScene:
@@ -45,7 +49,7 @@ class ArmScene:
         self._around: list[Any] = []
         self._swept: list[Any] = []
         self._way: list[Any] = []
-        self._held: list[Any] = []
+        self._count = 0
         self._set_up(server)
         for j in range(-1, model.n):
             frame = self._scene.add_frame(f"/arm/{j + 1}", show_axes=False)
@@ -58,7 +62,7 @@ class ArmScene:
         rotation, position = model.flange
         turn = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
         self._scene.add_frame(f"/arm/{model.n}/tool", show_axes=False, wxyz=turn, position=position)
-        self._tool = f"/arm/{model.n}/tool"
+        self._held = _Held.added(self._scene, f"/arm/{model.n}/tool")
         self.pose(np.array(model.settings.home, float))
 
     def _set_up(self, server: viser.ViserServer) -> None:
@@ -68,15 +72,15 @@ class ArmScene:
         self._reach = reach = max(reach, 0.3)
         scene.set_up_direction("+z")
         scene.set_background_image(_sky(), format="jpeg")
-        scene.configure_environment_map("studio", environment_intensity=0.55)
+        scene.configure_environment_map("studio", environment_intensity=0.35)
         scene.configure_default_lights(True, cast_shadow=True)
         scene.add_grid(
             "/floor",
             infinite_grid=True,
             cell_size=0.1,
             section_size=0.5,
-            cell_color=(214, 220, 227),
-            section_color=(186, 196, 207),
+            cell_color=(176, 189, 203),
+            section_color=(146, 161, 178),
             fade_distance=4.5 * reach,
             fade_strength=1.5,
             shadow_opacity=0.28,
@@ -104,7 +108,7 @@ class ArmScene:
         """What stands around the arm."""
         self._clear(self._around)
         edges = []
-        for i, solid in enumerate(solids):
+        for solid in solids:
             mesh = _mesh(solid)
             if not len(mesh[1]):
                 continue
@@ -114,18 +118,18 @@ class ArmScene:
                 edges.append(_edges(np.zeros(3), solid.size) @ solid.rotation.T + solid.position)
             self._around.append(
                 self._scene.add_mesh_simple(
-                    f"/around/{i}",
-                    *placed(mesh, solid.rotation, solid.position),
+                    self._name("around"),
+                    *mesh,
+                    wxyz=Rotation.from_matrix(solid.rotation).as_quat(scalar_first=True),
+                    position=solid.position,
                     color=_GLASS if large else _OBSTACLE,
-                    opacity=0.13 if large else None,
-                    cast_shadow=not large,
-                    receive_shadow=not large,
+                    **({"opacity": 0.16, "side": "back", **_GHOST} if large else {}),
                 )
             )
         if edges:
             lines = np.concatenate(edges)
             self._around.append(
-                self._scene.add_line_segments("/around/edges", lines, colors=_EDGE, line_width=1.2)
+                self._scene.add_line_segments(self._name("edges"), lines, colors=_EDGE, line_width=1.2)
             )
 
     def swept(self, solids: Sequence[Solid]) -> None:
@@ -136,9 +140,10 @@ class ArmScene:
             return
         centre, half = np.array([s.position for s in boxes]), 0.5 * np.array([s.size for s in boxes])
         mesh = skin_of_boxes(centre - half, centre + half)
+        # Its far side only: what is translucent hides what is translucent behind it, and the arm is inside.
         self._swept.append(
             self._scene.add_mesh_simple(
-                "/swept", *mesh, color=_SWEPT, opacity=0.16, cast_shadow=False, receive_shadow=False
+                self._name("swept"), *mesh, color=_SWEPT, opacity=0.3, side="back", **_GHOST
             )
         )
 
@@ -151,71 +156,75 @@ class ArmScene:
         points = lines[0].points @ lines[0].rotation.T + lines[0].position
         self._way.append(
             self._scene.add_line_segments(
-                "/way", np.stack([points[:-1], points[1:]], axis=1), colors=_WAY, line_width=4.0
+                self._name("way"), np.stack([points[:-1], points[1:]], axis=1), colors=_WAY, line_width=4.0
             )
         )
         self._way.append(
-            self._scene.add_icosphere("/way/end", 0.012, color=_WAY, position=points[-1], cast_shadow=False)
+            self._scene.add_icosphere(self._name("end"), 0.012, color=_WAY, position=points[-1], cast_shadow=False)
         )
 
     # -- what it holds ------------------------------------------------------------------------------------------
 
     def payload(self, shapes: PayloadShapes | None) -> None:
         """Box of possible centres of mass, ellipsoid of the nominal, and the mass in words."""
-        self._clear(self._held)
-        if shapes is None:
-            return
+        held = self._held
+        ellipsoid = None if shapes is None else shapes.ellipsoid
+        held.ellipsoid.visible = ellipsoid is not None
         anchor = np.zeros(3)
-        if shapes.ellipsoid is not None:
-            centre, rotation, axes = shapes.ellipsoid
-            vertices, faces = ball(1.0)
-            vertices = vertices * np.maximum(axes, _FLATTEST)
-            anchor = centre
-            self._held.append(
-                self._scene.add_mesh_simple(
-                    f"{self._tool}/ellipsoid",
-                    *placed((vertices, faces), rotation, centre),
-                    color=_ELLIPSOID,
-                    opacity=0.45,
-                    cast_shadow=False,
-                )
-            )
-        if shapes.bounded:
-            low, high = shapes.centre_lower, shapes.centre_upper
-            anchor = 0.5 * (low + high)
-            size = np.maximum(high - low, 1e-3)
-            self._held.append(
-                self._scene.add_mesh_simple(
-                    f"{self._tool}/centres",
-                    *placed(box(size), np.eye(3), anchor),
-                    color=_CENTRES,
-                    opacity=0.28,
-                    cast_shadow=False,
-                )
-            )
-            self._held.append(
-                self._scene.add_line_segments(
-                    f"{self._tool}/edges", _edges(anchor, size), colors=_CENTRES, line_width=2.0
-                )
-            )
-        self._held.append(
-            self._scene.add_label(
-                f"{self._tool}/label",
-                plain(shapes.mass_text, 60),
-                position=anchor,
-                anchor="bottom-left",
-                font_screen_scale=1.15,
-            )
-        )
+        if ellipsoid is not None:
+            centre, rotation, axes = ellipsoid
+            held.ellipsoid.position = centre
+            held.ellipsoid.wxyz = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
+            held.ellipsoid.scale = tuple(float(x) for x in np.maximum(axes, _FLATTEST))
+            anchor = centre + np.array([0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02])
+        bounded = shapes is not None and shapes.bounded
+        held.centres.visible = held.edges.visible = bounded
+        if shapes is not None and bounded:
+            middle = 0.5 * (shapes.centre_lower + shapes.centre_upper)
+            size = np.maximum(shapes.centre_upper - shapes.centre_lower, _THINNEST)
+            held.centres.position, held.centres.scale = middle, tuple(float(x) for x in size)
+            held.edges.points = _edges(middle, size).astype(np.float32)
+            if ellipsoid is None:
+                anchor = middle + np.array([0.0, 0.0, 0.5 * float(size[2]) + 0.02])
+        held.label.visible = shapes is not None
+        if shapes is not None:
+            held.label.text, held.label.position = plain(shapes.mass_text, 60), anchor
+
+    def _name(self, kind: str) -> str:
+        """A new one each time: a browser may mix up a thing that goes and one of its name that comes at once."""
+        self._count += 1
+        return f"/{kind}{self._count}"
 
     def _clear(self, handles: list[Any]) -> None:
         while handles:
             handles.pop().remove()
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What is drawn of the payload: made once, hidden, and changed."""
+
+    ellipsoid: Any
+    centres: Any
+    edges: Any
+    label: Any
+
+    @classmethod
+    def added(cls, scene: viser.SceneApi, tool: str) -> _Held:
+        """In the tool frame."""
+        solid: dict[str, Any] = {**_GHOST, "visible": False}
+        unit = _edges(np.zeros(3), np.ones(3))
+        return cls(
+            scene.add_mesh_simple(f"{tool}/ellipsoid", *ball(1.0), color=_ELLIPSOID, opacity=0.4, **solid),
+            scene.add_mesh_simple(f"{tool}/centres", *box(np.ones(3)), color=_CENTRES, opacity=0.35, **solid),
+            scene.add_line_segments(f"{tool}/edges", unit, colors=_CENTRES, line_width=2.5, visible=False),
+            scene.add_label(f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False),
+        )
+
+
 def _sky() -> NDArray[np.uint8]:
     """A background that is a little darker below."""
-    top, bottom = np.array([250, 251, 253]), np.array([226, 232, 239])
+    top, bottom = np.array([230, 235, 241]), np.array([186, 197, 209])
     share = np.linspace(0.0, 1.0, 256)[:, None, None]
     return np.broadcast_to(top + share * (bottom - top), (256, 16, 3)).astype(np.uint8)
 

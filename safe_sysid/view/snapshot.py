@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoundsView", "Margin", "NodeView", "Snapshot", "Solid"]
+__all__ = ["BoundsView", "Margin", "NodeView", "Snapshot", "Solid", "Verdict"]
 
 FloatArray = NDArray[np.float64]
 
@@ -68,6 +68,23 @@ class Margin:
 
 
 @dataclass(frozen=True, eq=False)
+class Verdict:
+    """How a simulated run ended.
+
+    Attributes:
+        good: whether every bound held and nothing was violated.
+        text: one sentence.
+        facts: what was observed, in a few words each.
+        truth: (10,) of theta_e, which the plant alone knew.
+    """
+
+    good: bool
+    text: str
+    facts: tuple[str, ...]
+    truth: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """Everything that the page shows.
 
@@ -85,6 +102,7 @@ class Snapshot:
         plan: line about the plan under way.
         missing: sentences: what is not heard, and where it was looked for.
         warnings: sentences: what does not fit together.
+        verdict: of a demo that is over.
         dropped: what was not shown because it is too much or malformed, with counts.
     """
 
@@ -101,4 +119,5 @@ class Snapshot:
     plan: str = ""
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    verdict: Verdict | None = None
     dropped: dict[str, int] = field(default_factory=dict)

@@ -83,9 +83,6 @@ def ensure_browser(venv: Path) -> None:
 
 def docs(arguments: list[str], venv: Path) -> int:
     """Build the docs site, every warning an error; `--serve` shows it to this machine alone until Ctrl-C."""
-    if set(arguments) - {"--serve"}:
-        print("usage: ./safe-sysid docs [--serve]", file=sys.stderr)
-        return 2
     python, env = str(venv / "bin" / "python"), clean_environment(venv)
     build = [python, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
     if status := subprocess.call([*build, str(ROOT / "docs"), str(SITE)], env=env):
@@ -100,6 +97,9 @@ def main(arguments: list[str]) -> int:
     """Set up, then become the command that was asked for."""
     venv = environment_directory()
     what = arguments[0] if arguments else ""
+    if what == "docs" and set(arguments[1:]) - {"--serve"}:
+        print("usage: ./safe-sysid docs [--serve]", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         ensure(venv, {"test": EXTRAS_TEST, "docs": EXTRAS_DOCS}.get(what, EXTRAS_RUN))

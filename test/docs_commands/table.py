@@ -1,0 +1,138 @@
+"""What the tests do to the commands of the pages: shorten some, leave some to other tests, end some by Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shorter:
+    """Where ``where`` is found in a command, ``old`` is replaced by ``new``; an empty ``old`` appends."""
+
+    where: str
+    old: str
+    new: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A command that is not run here: ``where`` is found in it; ``test`` (file::function) or ``why`` says the rest."""
+
+    where: str
+    test: str
+    why: str
+
+
+#: In order; all that fit are applied.
+SHORTER = (
+    Shorter(
+        r"^\S*safe-sysid demo(?!.* --plans)(?!.* --help)", "", "--plans 1", "one trajectory instead of four"
+    ),
+    Shorter(r"^./safe-sysid demo --plans 1$", "", "--record", "one run for those with and without a bag"),
+    Shorter(
+        r"demo --robot my_arm.yaml --plans", "--plans", "--payload 4lb --plans", "one run with the tutorial's"
+    ),
+    Shorter(r"config init(?!.* --payload-kg)", "", "--payload-kg 2", "one file with the tutorial's"),
+    Shorter(r"campaign \w+ .*--trials \d+", r"--trials \d+", "--trials 2", "two trials instead of thousands"),
+    Shorter(r"campaign reachability(?!.* --trial)", "", "--trials 2", "two trials instead of thousands"),
+    Shorter(r"campaign (?!.* --jobs)(?!.* --trial \d)", "", "--jobs 1", "one core"),
+    Shorter(r"experiment .*--table 3(?!.* --trials)", "", "--trials 1", "one repeat"),
+    Shorter(
+        r"experiment .*--table 3.*--methods ours,",
+        r"ours,wrong,grav-pid",
+        "wrong,grav-pid",
+        "nothing to learn",
+    ),
+    Shorter(
+        r"experiment .*--table 3.*--methods ours ", "ours", "wrong", "nothing to learn, nothing to search"
+    ),
+    Shorter(r"experiment .*--table 3(?!.* --methods)", "", "--methods conservative", "one method of eleven"),
+    Shorter(r"experiment .*--table 3(?!.* --experiments)", "", "--experiments a", "one work cell of three"),
+    Shorter(r"experiment .*--table 3(?!.* --payloads)", "", "--payloads 4lb", "one dumbbell of five"),
+    Shorter(r"experiment .*--payloads 7lb,8lb", "7lb,8lb", "8lb", "one dumbbell of two"),
+    Shorter(r"experiment .*--table 4(?!.* --trials)", "", "--trials 3", "three motions instead of a hundred"),
+    Shorter(r"experiment .*--table 5(?!.* --trials)", "", "--trials 1 --payloads 4lb", "one run of 25"),
+    Shorter(r"experiment .*--table fig(5|11|12)", "", "--payloads 4lb", "one dumbbell of five"),
+    Shorter(r"experiment (?!.* --jobs)", "", "--jobs 1", "one core"),
+    Shorter(r"realtime.py (run|drives)", "", "--seconds 2 --load idle --scheduling normal", "one row of 2 s"),
+    Shorter(r"realtime.py drives", "", "--drives thread", "one way to drive the loop of five"),
+    Shorter(r" \.\.\.$", r" \.\.\.$", "", "the dots stand for the other joints"),
+)
+
+_ROS = "part of ROS 2 and in no registry"
+#: The first that fits counts. No test: nothing of ours is in the command, and why it cannot be run.
+ELSEWHERE = (
+    Elsewhere(
+        r"^./safe-sysid test( --all)?$",
+        "test_packaging.py::test_ci_calls_exactly_the_readme_command",
+        "it is what runs this test",
+    ),
+    Elsewhere(
+        r"safe-sysid demo --robot (three_joint|ur5e|franka_panda) ",
+        "test_arms.py::test_the_demo_holds_every_bound",
+        "the same command for every packaged arm",
+    ),
+    Elsewhere(
+        r"^rm -rf .venv$|scripts/constraints.txt$",
+        "test_packaging.py::test_tested_versions_are_within_the_declared_bounds",
+        "replaces the environment that the tests run in; what it wrote is tested",
+    ),
+    Elsewhere(r"^mkdir -p \S*ros2_ws/src'?$|^cd \S*ros2_ws'?$", "", "makes an empty folder at home"),
+    Elsewhere(
+        r"real_arm.launch.py namespace:=left|plant_node .*__ns:=/left|/left/controller",
+        "",
+        "a session in real time on a busy machine: what it says depends on the load",
+    ),
+    Elsewhere(r"^git clone @", "", "the address is the reader's"),
+    Elsewhere(
+        r"^rosdep install ", "test_packaging.py::test_rosdep_knows_every_key", "needs apt and the network"
+    ),
+    Elsewhere(
+        r"pip install --user -r \S*scripts/requirements.txt$",
+        "test_packaging.py::test_what_rosdep_cannot_deliver_is_in_a_file_for_pip",
+        "installs into the user's Python",
+    ),
+    Elsewhere(
+        r"^colcon build ",
+        "test_packaging.py::test_colcon_builds_an_ament_python_package",
+        "the same in a workspace of its own",
+    ),
+    Elsewhere(r"^source install/setup.bash$", "", "made by colcon, nothing of ours is in it"),
+    Elsewhere(r"^ros2 run (tf2_ros|controller_manager) ", "", f"another package's program, {_ROS}"),
+    Elsewhere(r"^ros2 (control|bag) ", "", f"another package's program, {_ROS}"),
+)
+
+#: Programs that go on until Ctrl-C: command, what they print when they are at work.
+UNTIL_CTRL_C = (
+    ("safe-sysid view", "http://"),
+    ("safe-sysid demo .*--view", "http://"),
+    ("docs --serve", "http://"),
+    ("benchmarks/outsider.py", "never"),
+)
+
+
+class Ledger:
+    """Which entries were of use, so that those that no page needs any more are found."""
+
+    def __init__(self) -> None:
+        self.used: set[object] = set()
+
+    def shorten(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The command as it is run."""
+        text = shlex.join(words).replace("'...'", "...")
+        for entry in SHORTER:
+            if re.search(entry.where, text):
+                self.used.add(entry)
+                text = re.sub(entry.old, entry.new, text, count=1) if entry.old else f"{text} {entry.new}"
+        return tuple(shlex.split(text))
+
+    def elsewhere(self, text: str) -> Elsewhere | None:
+        """The entry that says where a command is run instead."""
+        for entry in ELSEWHERE:
+            if re.search(entry.where, text):
+                self.used.add(entry)
+                return entry
+        return None

@@ -1,0 +1,224 @@
+"""The viewer node in a real browser, told of an arm by the test: what it shows, what its buttons call, how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+from browser_support import Tab, browser, colours_in, needs_browser
+from geometry_msgs.msg import Point
+from ros_harness import Probe
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from view_support import LATCHED, ToldArm, viewing
+from visualization_msgs.msg import Marker, MarkerArray
+
+from safe_sysid.robot.parameters import PAYLOAD_NAMES
+
+#: What viser's page tries and the content security policy forbids it, harmlessly: compiling a sorter of splats.
+HARMLESS = ("Evaluating a string as JavaScript", "unsafe-eval")
+WIDTH, HEIGHT = 760, 500
+BUTTONS = ("Emergency stop", "Stop", "Start control", "Start planner", "Reset bounds")
+
+
+@pytest.fixture(scope="module")
+def probe() -> Iterator[Probe]:
+    with Probe() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def open_tab() -> Iterator[Any]:
+    needs_browser()
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def arm(probe: Probe) -> ToldArm:
+    told = ToldArm(probe)
+    told.serve("controller/stop", "controller/start", "controller/emergency_stop", "controller/reset_bounds")
+    return told
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with viewing(tmp_path_factory.mktemp("viewer")) as (_, address):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def tab(open_tab: Any, viewer: str) -> Tab:
+    return open_tab(viewer, WIDTH, HEIGHT)
+
+
+def until(tab: Tab, arm: ToldArm, probe: Probe, condition: Any, what: str, **told: Any) -> None:
+    """Keep telling until the page shows it."""
+
+    def step() -> Any:
+        arm.tell(**told)
+        probe.spin(0.1)
+        return condition()
+
+    tab.wait(step, what)
+
+
+def interval(tab: Tab, name: str) -> tuple[float, float]:
+    found = tab.page.query_selector(f"#ss-interval-{name}")
+    words = "" if found is None else found.get_attribute("title") or ""
+    low, high = (float(word) for word in words.split()) if words else (np.nan, np.nan)
+    return low, high
+
+
+def button(tab: Tab, name: str) -> Any:
+    return tab.page.get_by_role("button", name=name, exact=True)
+
+
+def test_the_page_shows_the_arm_and_nothing_of_it_goes_wrong(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    until(tab, arm, probe, lambda: "Holding still" in tab.text("#ss-phase"), "the state")
+    tab.wait(lambda: colours_in(_canvas(tab)) > 60, "a picture that is not blank")
+    assert [e for e in tab.errors if not any(known in e for known in HARMLESS)] == []
+    own = tab.page.url.rstrip("/")
+    foreign = [url for url in tab.requests if not url.startswith((own, "data:", "blob:"))]
+    assert foreign == [], "nothing is asked of anybody else"
+    assert "key=" not in tab.page.url
+
+
+def _canvas(tab: Tab) -> np.ndarray:
+    """Where the arm is, without the panel and the page's own notices: a dozen colours without an arm."""
+    return tab.picture()[160 : HEIGHT - 20, 20 : WIDTH // 2 - 60]
+
+
+def test_the_arm_in_the_picture_moves(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    before = tab.picture(settled=True)[160 : HEIGHT - 20, 20 : WIDTH // 2 - 60].astype(int)
+    q = np.array(arm.model.settings.home) + np.array([1.0, 0.8, -0.9])
+    until(tab, arm, probe, lambda: np.mean(np.abs(_canvas(tab).astype(int) - before)) > 1.0, "a move", q=q)
+
+
+def test_intervals_are_those_of_the_last_active_box(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    last = slice(10 * (arm.model.n - 1), 10 * arm.model.n)
+    for share, identity in ((1.0, (0, 0)), (0.3, (0, 1)), (0.01, (0, 2)), (1.0, (1, 0))):
+        box = arm.know(share, identity)
+        until(tab, arm, probe, lambda box=box: tab.text("#ss-box").lower() == f"box {box.identity}", "the box")
+        for name, low, high in zip(PAYLOAD_NAMES, box.lower[last], box.upper[last], strict=True):
+            assert interval(tab, name) == (low, high)
+
+
+def test_what_cannot_be_read_is_counted_and_changes_nothing(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    before = [interval(tab, name) for name in PAYLOAD_NAMES]
+    arm.boxes.publish(Float64MultiArray(data=[float("nan")] * 3))
+    arm.boxes.publish(Float64MultiArray(data=[0.0] * 100_000))
+    bad = JointState(name=["nobody"], position=[float("inf")])
+    until(tab, arm, probe, lambda: "bounds_active: too long" in tab.text("#ss-notices"), "the count")
+    arm.states.publish(bad)
+    until(tab, arm, probe, lambda: "bounds_active: bad layout" in tab.text("#ss-notices"), "the count")
+    assert [interval(tab, name) for name in PAYLOAD_NAMES] == before
+
+
+def test_hostile_words_are_words(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    evil = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
+    until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-phase"), "it as text", reason=evil, state=evil)
+    arm.say("planner", evil * 1000, {"phase": evil})
+    until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-node-planner"), "it as text")
+    assert tab.page.title() == "safe_sysid"
+    assert tab.page.query_selector("img[src=x]") is None
+    assert len(tab.text("#ss-node-planner")) < 400
+
+
+def test_markers_without_measure_are_left_out(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    markers = probe.publisher(MarkerArray, "/markers", LATCHED)
+    far = Marker(ns="obstacles", id=1, type=Marker.CUBE)
+    far.pose.position.x = float("nan")
+    long = Marker(ns="plan", id=0, type=Marker.LINE_STRIP, points=[Point()] * 30_000)
+    named = Marker(ns="obstacles", id=2, type=Marker.MESH_RESOURCE, mesh_resource="file:///etc/passwd")
+    many = [Marker(ns="obstacles", id=k, type=Marker.SPHERE) for k in range(5000)]
+    markers.publish(MarkerArray(markers=[far, long, named, *many]))
+
+    def told() -> bool:
+        words = tab.text("#ss-notices")
+        return all(
+            reason in words
+            for reason in ("marker: far away", "marker: too many points", "marker: type not drawn", "marker: too many")
+        )
+
+    until(tab, arm, probe, told, "what is not drawn")
+    markers.publish(MarkerArray(markers=[Marker(action=Marker.DELETEALL)]))
+
+
+def test_what_stops_is_called_at_once_and_the_answer_is_shown(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    arm.calls.clear()
+    arm.answer = (False, "nothing is commanded <b>here</b>")
+    button(tab, "Stop").click()
+    until(tab, arm, probe, lambda: arm.calls == ["controller/stop"], "the call")
+    words = "nothing is commanded <b>here</b>"
+    until(tab, arm, probe, lambda: words in tab.text("body"), "the node's answer, as text")
+    arm.answer = (True, "done")
+    button(tab, "Emergency stop").click()
+    until(tab, arm, probe, lambda: arm.calls[1:] == ["controller/emergency_stop"], "the call")
+
+
+def test_what_moves_the_arm_is_asked_for_twice(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    arm.calls.clear()
+    tab.page.get_by_text("Start, plan, reset").click()
+    button(tab, "Start control").click()
+    tab.wait(lambda: "Is everybody out of reach?" in tab.text("body"), "the question")
+    button(tab, "No").click()
+    tab.wait(lambda: "Is everybody out of reach?" not in tab.text("body"), "its end")
+    probe.spin(0.5)
+    assert arm.calls == []
+    button(tab, "Start control").click()
+    button(tab, "Yes: start control").click()
+    until(tab, arm, probe, lambda: arm.calls == ["controller/start"], "the call")
+    button(tab, "Start planner").click()
+    button(tab, "Yes: start planner").click()
+    until(tab, arm, probe, lambda: "nobody offers" in tab.text("body"), "that nobody is there")
+
+
+def test_silence_is_told(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    until(tab, arm, probe, lambda: "Holding still" in tab.text("#ss-phase"), "the state")
+    tab.wait(lambda: "silent" in tab.text("#ss-phase"), "that nothing comes any more")
+    until(tab, arm, probe, lambda: "Holding still" in tab.text("#ss-phase"), "the state again")
+
+
+def test_many_look_and_come_again(tab: Tab, open_tab: Any, viewer: str, arm: ToldArm, probe: Probe) -> None:
+    """A second page has everything at once; a page that is loaded anew, too."""
+    box = arm.know(0.2, (2, 0))
+    until(tab, arm, probe, lambda: tab.text("#ss-box").lower() == "box 2:0", "the box")
+    second = open_tab(viewer, 300, 500)
+    second.wait(lambda: second.text("#ss-box").lower() == "box 2:0", "the box in another page")
+    assert not second.page.evaluate("document.documentElement.scrollWidth > innerWidth"), "at phone width"
+    second.page.context.close()
+    tab.page.reload()
+    tab.wait(lambda: tab.text("#ss-box").lower() == f"box {box.identity}", "the box in the page that was loaded anew")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_alone_it_says_what_is_missing_and_ends_when_told(
+    tmp_path: Path, open_tab: Any, arm: ToldArm, probe: Probe, number: int
+) -> None:
+    """In a namespace without an arm, without buttons, while the other arm goes on."""
+    with viewing(tmp_path, "elsewhere", read_only=True) as (process, address):
+        if number == signal.SIGINT:
+            other = open_tab(address, 600, 400)
+            other.wait(lambda: "nobody publishes /elsewhere/joint_states" in other.text("#ss-notices"), "it")
+            arm.tell()
+            probe.spin(0.6)
+            assert "Nobody commands this arm" in other.text("#ss-phase"), "the other arm's words are not this one's"
+            assert all(button(other, name).count() == 0 for name in BUTTONS)
+        publishers = [
+            info.topic_type
+            for topic, _ in probe.node.get_publisher_names_and_types_by_node("viewer", "/elsewhere")
+            for info in probe.node.get_publishers_info_by_topic(topic)
+            if info.node_name == "viewer"
+        ]
+        assert set(publishers) <= {"rcl_interfaces/msg/ParameterEvent"}, "it publishes nothing"
+        status, _ = process.end(number)
+    assert status == 0
+    assert "Traceback" not in process.log

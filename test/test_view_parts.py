@@ -1,0 +1,213 @@
+"""The view without ROS and without a browser: shapes, skins, texts, and HTML that nobody else can write into."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.loading import find_urdf
+from safe_sysid.robot.parameters import PAYLOAD_NAMES
+from safe_sysid.robot.scene import config_path
+from safe_sysid.robot.urdf import read_urdf
+from safe_sysid.view import pieces
+from safe_sysid.view.arm_shapes import arm_shapes, link_placements
+from safe_sysid.view.history import WidthHistory
+from safe_sysid.view.skin import skin_of_boxes
+from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Verdict
+from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
+from safe_sysid.view.text import escaped, plain
+
+EVIL = "<img src=x onerror=alert(1)></div><script>alert(2)</script>\"'`&"
+
+
+def volume(mesh: tuple[np.ndarray, np.ndarray]) -> float:
+    """By Gauss: positive where faces point outward."""
+    a, b, c = (mesh[0][mesh[1][:, i]] for i in range(3))
+    return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "expected"),
+    [
+        (ball(0.5), 4.0 / 3.0 * np.pi * 0.125),
+        (cylinder(0.5, 2.0), 0.5 * np.pi),
+        (capsule(0.5, 2.0), 0.5 * np.pi + 4.0 / 3.0 * np.pi * 0.125),
+        (box(np.array([1.0, 2.0, 3.0])), 6.0),
+        (rounded_hull(np.array([[0.0, 0, 0], [0, 3.0, 4.0]]), 0.5), 1.25 * np.pi + 4.0 / 3.0 * np.pi * 0.125),
+        (rounded_hull(np.array([[1.0, 2, 3]]), 0.5), 4.0 / 3.0 * np.pi * 0.125),
+    ],
+    ids=["ball", "cylinder", "capsule", "box", "hull of two", "hull of one"],
+)
+def test_shapes_have_their_volume_and_face_outward(mesh: tuple, expected: float) -> None:
+    assert volume(mesh) == pytest.approx(expected, rel=0.02)
+    assert volume(joined([mesh, mesh])) == pytest.approx(2.0 * volume(mesh))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.tuples(*[st.floats(-1, 1)] * 3, *[st.floats(0.05, 0.6)] * 3), min_size=1, max_size=12))
+def test_the_skin_lies_around_the_boxes_and_near_them(boxes: list[tuple[float, ...]]) -> None:
+    """No corner of a box outside, and the skin nowhere farther off than some voxels."""
+    rows = np.array(boxes)
+    lower, upper = rows[:, :3], rows[:, :3] + rows[:, 3:]
+    vertices, faces = skin_of_boxes(lower, upper)
+    voxel = float((upper.max(axis=0) - lower.min(axis=0)).max()) / 90
+    gap = np.maximum(lower[None] - vertices[:, None], vertices[:, None] - upper[None]).max(axis=-1).min(axis=1)
+    assert np.all(gap < 4.0 * voxel), "the skin is near the union"
+    assert np.all(gap > -2.0 * voxel), "and not inside it"
+    edges = np.sort(np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), axis=1)
+    _, counts = np.unique(edges, axis=0, return_counts=True)
+    assert np.all(counts % 2 == 0), "it has no hole"
+    union = float(np.prod(upper - lower, axis=1).max())
+    assert volume((vertices, faces)) > union, "it faces outward, and holds the largest box"
+
+
+def test_no_boxes_have_no_skin() -> None:
+    vertices, faces = skin_of_boxes(np.zeros((0, 3)), np.zeros((0, 3)))
+    assert len(vertices) == len(faces) == 0
+
+
+@pytest.mark.parametrize("robot", ["kinova_gen3", "ur5e", "three_joint_wall"])
+def test_links_stand_where_pinocchio_puts_them(robot: str) -> None:
+    model = load_robot(robot)
+    file = config_path(robot, "config")
+    chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
+    place = model.settings.mounting
+    mounting = None if place is None else (place.xyz, place.rpy)
+    reference = pin.buildModelFromXML(chain.text_for_pinocchio(tuple(chain.link_joint), mounting))
+    for link, (rotation, position) in link_placements(chain, model).items():
+        expected = reference.frames[reference.getFrameId(link, pin.FrameType.BODY)].placement
+        np.testing.assert_allclose(rotation, expected.rotation, atol=1e-12)
+        np.testing.assert_allclose(position, expected.translation, atol=1e-12)
+
+
+@pytest.mark.parametrize("robot", ["kinova_gen3", "ur5e", "three_joint"])
+def test_an_arm_is_drawn_where_its_bodies_are(robot: str) -> None:
+    """Every joint carries something, within the reach of the bodies that cover it."""
+    model = load_robot(robot)
+    shapes = arm_shapes(model, robot)
+    assert {shape.joint for shape in shapes} >= {body.joint for body in model.bodies if body.kind != "payload"}
+    for shape in shapes:
+        near = [b for b in model.bodies if b.joint == shape.joint and b.kind != "payload"]
+        low = np.min([b.points.min(axis=0) - b.radius for b in near], axis=0)
+        high = np.max([b.points.max(axis=0) + b.radius for b in near], axis=0)
+        assert np.all(shape.vertices > low - 0.02)
+        assert np.all(shape.vertices < high + 0.02)
+
+
+@given(st.text(max_size=2000))
+def test_texts_are_cut_to_one_plain_line(text: str) -> None:
+    line = plain(text, 80)
+    assert len(line) <= 80
+    assert line == line.strip()
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 for c in line)
+    assert not set("‪‫‬‭‮⁦⁧⁨⁩") & set(line)
+    assert not set("<>\"'") & set(escaped(text, 80))
+
+
+def test_long_texts_and_towers_of_accents_are_cut() -> None:
+    assert plain("x" * 10**7, 50) == "x" * 49 + "…"
+    assert len(plain("a" + "\u0301" * 1000, 50)) < 5
+
+
+class _Tags(HTMLParser):
+    """Tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.depth = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {key for key, _ in attrs}
+        self.depth += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.depth -= 1
+
+
+def snapshot_of(text: str, bounds: BoundsView | None = None) -> Snapshot:
+    """Everything that can be a text is this one."""
+    node = NodeView(2, text, {"state": text, "reason": text, "lifecycle": text}, 0.5)
+    return Snapshot(
+        time=1.0,
+        nodes={"controller": node, "planner": node, "identifier": node, "plant": node},
+        prior=(-np.ones(10), np.ones(10)),
+        bounds=bounds or BoundsView(text, -0.5 * np.ones(10), np.zeros(10), 0.5 * np.ones(10)),
+        margins=(Margin(text, text, 1.0),),
+        plan=text,
+        missing=(text,),
+        warnings=(text,),
+        verdict=None,
+        dropped={text: 3},
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.just(EVIL), st.text(max_size=60).map(lambda t: t + EVIL)))
+def test_texts_of_others_are_shown_and_never_obeyed(text: str) -> None:
+    snapshot = snapshot_of(text)
+    verdict = Verdict(False, text, (text,), np.zeros(10))
+    over = Snapshot(time=1.0, verdict=verdict, prior=snapshot.prior, bounds=snapshot.bounds)
+    for page in (
+        pieces.header(text, text, snapshot),
+        pieces.header(text, text, over),
+        pieces.header(text, text, Snapshot(missing=(text,))),
+        pieces.notices(snapshot),
+        pieces.node_cards(snapshot.nodes),
+        pieces.intervals(snapshot),
+        pieces.intervals(over),
+        pieces.margins(snapshot),
+        pieces.torques(snapshot, np.ones(7), ("N m",) * 7),
+    ):
+        reader = _Tags()
+        reader.feed(page)
+        assert set(reader.tags) <= {"div", "span", "b", "i", "u", "s", "small"}
+        assert reader.attributes <= {"class", "id", "style", "title"}
+        assert reader.depth == 0, "tags are closed"
+
+
+@settings(deadline=None)
+@given(st.integers(0, 9), st.floats(-5, 5), st.floats(0, 5), st.floats(0, 1))
+def test_the_page_tells_the_exact_interval(i: int, low: float, width: float, share: float) -> None:
+    lower, upper = np.zeros(10), np.ones(10)
+    lower[i], upper[i] = low, low + width
+    nominal = np.clip(lower + share * (upper - lower), lower, upper)
+    page = pieces.intervals(snapshot_of("", BoundsView("0:1", lower, nominal, upper)))
+    assert f'id="ss-interval-{PAYLOAD_NAMES[i]}" title="{float(lower[i])!r} {float(upper[i])!r}"' in page
+
+
+def test_what_is_old_is_not_shown_as_if_it_were_now() -> None:
+    now, old = (NodeView(0, "tracking: plan 1", {"state": "tracking"}, age) for age in (0.3, 9.0))
+    assert "Following a certified plan" in pieces.header("arm", "here", Snapshot(nodes={"controller": now}))
+    page = pieces.header("arm", "here", Snapshot(nodes={"controller": old}))
+    assert "silent" in page
+    assert "ss-phase ss-3" in page
+    assert "9 s ago" in pieces.node_cards({"controller": old})
+
+
+def test_a_history_begins_anew_with_an_epoch_and_stays_short() -> None:
+    history = WidthHistory()
+    prior = (np.zeros(10), np.ones(10))
+
+    def add(time: float, identity: str, width: float) -> bool:
+        bounds = BoundsView(identity, np.zeros(10), np.zeros(10), width * np.ones(10))
+        return history.add(Snapshot(time=time, prior=prior, bounds=bounds))
+
+    assert all(len(column) > 1 for column in history.data()), "axes, before anything is known"
+    for k in range(2000):
+        add(0.6 * k, f"0:{k}", 1.0 / (k + 1))
+    times, mass = history.data()[:2]
+    assert len(times) <= 400
+    assert times[-1] == pytest.approx(0.6 * 1999)
+    assert mass[-1] == pytest.approx(100.0 / 2000)
+    assert np.all(np.diff(mass) <= 0.0)
+    assert add(1200.0, "1:0", 1.0)
+    assert history.data()[1][0] == 100.0
