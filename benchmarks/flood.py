@@ -64,8 +64,12 @@ def flood(case: str, sent: Any, stop: Any) -> None:
         setattr(message, "data" if what == "bounds" else "position", [0.0] * (size // 8))
     data = serialize_message(message)
     reliability = ReliabilityPolicy.BEST_EFFORT if topic == "joint_states" else ReliabilityPolicy.RELIABLE
-    durability = DurabilityPolicy.TRANSIENT_LOCAL if topic in ("bounds", "plan") else DurabilityPolicy.VOLATILE
-    publisher = node.create_publisher(kind, topic, QoSProfile(depth=10, reliability=reliability, durability=durability))
+    durability = (
+        DurabilityPolicy.TRANSIENT_LOCAL if topic in ("bounds", "plan") else DurabilityPolicy.VOLATILE
+    )
+    publisher = node.create_publisher(
+        kind, topic, QoSProfile(depth=10, reliability=reliability, durability=durability)
+    )
     while publisher.get_subscription_count() == 0:
         time.sleep(0.01)
     while not stop.is_set():
@@ -83,7 +87,9 @@ def one(case: str, seconds: float, directory: Path) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     sent, stop = context.Value("q", 0), context.Event()
     found: dict[str, Any] = {"case": case}
-    nodes_of = {name: {"realtime.priority": priority} for name, priority in (("controller", 11), ("plant", 10))}
+    nodes_of = {
+        name: {"realtime.priority": priority} for name, priority in (("controller", 11), ("plant", 10))
+    }
     with running(directory, nodes_of, lockstep=False) as nodes, Probe() as probe:
         probe.wait(lambda: probe.state() == "holding", "the arm to be held")
         other = context.Process(target=flood, args=(case, sent, stop)) if CASES[case][0] else None
@@ -116,14 +122,18 @@ def one(case: str, seconds: float, directory: Path) -> dict[str, Any]:
         stamps = log["command_stamp"]
         delay = 1e3 * log["delay"][(stamps > start_ns) & (stamps < end_ns)]
         found["commands per s"] = round(len(delay) / (1e-9 * (end_ns - start_ns)))
-        found["delay ms p50 p99 max"] = [round(float(x), 2) for x in np.percentile(delay, (50, 99, 100))] if len(delay) else None
+        found["delay ms p50 p99 max"] = (
+            [round(float(x), 2) for x in np.percentile(delay, (50, 99, 100))] if len(delay) else None
+        )
         found["|q - q0| max rad"] = round(float(np.max(np.abs(log["q"] - log["q"][0]))), 5)
     return found
 
 
 def main() -> int:
     """Run; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--tree", type=Path, default=ROOT)

@@ -20,7 +20,7 @@ copyright = "the safe_sysid maintainers, Apache-2.0"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 4
 nitpicky = True
 highlight_language = "none"  # a fence says its language, or has none

@@ -21,7 +21,17 @@ ARGUMENTS = [
     *declare("lockstep"),
     *of_node("plant", "noise", "seed", payload="auto", arm="random"),
     *of_node("planner", "plans", "then_goal"),
-    *declare("activate", "patience", "use_sim_time", "rviz", "web", "web_port", "state_publisher", "record", "log_level"),
+    *declare(
+        "activate",
+        "patience",
+        "use_sim_time",
+        "rviz",
+        "web",
+        "web_port",
+        "state_publisher",
+        "record",
+        "log_level",
+    ),
 ]
 
 

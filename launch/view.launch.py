@@ -1,4 +1,4 @@
-"""rviz, and a page in a browser, for an arm that something else moves: sim.launch.py, gazebo.launch.py or a real arm's driver.
+"""rviz, and a page in a browser, for an arm that runs: sim.launch.py, gazebo.launch.py or a real arm's driver.
 
 ros2 launch safe_sysid view.launch.py robot:=kinova_gen3 namespace:=arm_1
 """
@@ -17,7 +17,9 @@ from safe_sysid_launch.arguments import declare, text
 from safe_sysid_launch.arm_files import load_arm
 from safe_sysid_launch.managed import picture
 
-ARGUMENTS = declare("robot", "namespace", "use_sim_time", "web", "web_port", rviz="true", state_publisher="auto")
+ARGUMENTS = declare(
+    "robot", "namespace", "use_sim_time", "web", "web_port", rviz="true", state_publisher="auto"
+)
 
 
 def start(context: LaunchContext) -> list[Any]:

@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.errors import short
+
 __all__ = [
     "ARRAY_ERRORS",
     "MAX_ARRAY_BYTES",
@@ -29,8 +31,8 @@ __all__ = [
     "MAX_YAML_BYTES",
     "check_archive",
     "open_regular",
+    "read_array_header",
     "read_arrays",
-    "read_header",
     "read_regular",
     "read_regular_text",
 ]
@@ -42,6 +44,7 @@ MAX_MESH_BYTES = 128 << 20
 MAX_ARRAY_BYTES = 2 << 30  # unpacked, all arrays of a file together: a day of 7 joints at 100 Hz
 _MAX_RATIO = 200  # unpacked to packed, above the first megabyte: measurements have noise and pack three to one
 _MAX_MEMBERS = 256
+_MAX_LENGTH = 2**40  # of an array in one direction
 #: What numpy's and Python's readers raise on archives and headers that somebody made up.
 ARRAY_ERRORS = (
     OSError,
@@ -143,7 +146,7 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError(f"{total} bytes unpacked, of {size} packed: expected at most {most}")
 
 
-def read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order (whether Fortran's) and type that the header of a ``.npy`` claims; nothing is unpickled.
 
     Args:
@@ -168,8 +171,8 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     shape, fortran, dtype = header
     if dtype.hasobject:
         raise ValueError(f"type {dtype}: expected numbers or text, not objects")
-    if any(length < 0 or length > 2**48 for length in shape) or len(shape) > 8:
-        raise ValueError(f"shape {str(shape)[:80]}: expected up to 8 lengths >= 0")
+    if any(length < 0 or length > _MAX_LENGTH for length in shape) or len(shape) > 8:
+        raise ValueError(f"shape {short(shape, 80)}: expected up to 8 lengths from 0 to {_MAX_LENGTH}")
     return shape, bool(fortran), dtype
 
 
@@ -199,7 +202,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 def _array(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
     with archive.open(member) as file:
-        shape, fortran, dtype = read_header(file)
+        shape, fortran, dtype = read_array_header(file)
         count = 1
         for length in shape:
             count *= length

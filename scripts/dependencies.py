@@ -39,12 +39,10 @@ GROUPS = {
 }
 RUNNING = ("", "sim", "view", "ros", "cluster")
 USES = {
-    "atheris": "fuzzing guided by coverage",
     "clarabel": "semidefinite programs of physical consistency",
     "coal": "distances and separating directions; the certificate checks them",
     "colcon-package-information": "the package as colcon sees it",
     "colcon-ros": "the package as colcon builds it",
-    "cryptography": "keys and certificates of SROS2",
     "cvxpy": "a second opinion on semidefinite programs",
     "defusedxml": "XML without entities and bombs",
     "distributed": "campaigns on a cluster",
@@ -53,7 +51,6 @@ USES = {
     "highspy": "linear programs: the bounds, made safe by our own arithmetic",
     "hypothesis": "examples that look for the counter-example",
     "jinja2": "reports",
-    "lxml": "policies of SROS2",
     "matplotlib": "pictures of runs",
     "mcap-ros2-support": "a second reader of our bags",
     "mpmath": "rounding checked in many digits",
@@ -64,7 +61,6 @@ USES = {
     "numba": "compiled kernels of the 1 kHz loop and of the enclosures",
     "numpy": "arrays",
     "osqp": "quadratic programs of the planner",
-    "pillow": "pictures looked at by tests",
     "pin": "Pinocchio: kinematics and dynamics",
     "playwright": "drives Chromium in tests of view, report and docs",
     "pydantic": "settings, checked",
@@ -280,7 +276,8 @@ list of licences that fit: MIT, BSD, Zlib, BSL, PSF and other permissive ones, p
 INSIDE = """
 This is what the packages say of themselves. Their wheels carry more, each with its notice: numpy and scipy OpenBLAS
 (BSD) and GCC's run-time libraries (GPL with the run-time exception), `apsw` SQLite (public domain), `viser` the scripts
-of its page (MIT), `playwright` Node.js (MIT)."""
+of its page (MIT), `playwright` Node.js (MIT). By hand, for `benchmarks/fuzz_*.py`: `atheris`
+(Apache-2.0)."""
 
 
 if __name__ == "__main__":

@@ -47,7 +47,9 @@ def why_no_browser() -> str:
         import playwright.sync_api  # noqa: F401
     except ImportError:
         return "playwright is not installed: expected the extra dev"
-    return "" if chromium_path() else "no Chromium: expected the Debian package chromium, or SAFE_SYSID_CHROMIUM"
+    return (
+        "" if chromium_path() else "no Chromium: expected the Debian package chromium, or SAFE_SYSID_CHROMIUM"
+    )
 
 
 def needs_browser() -> None:
@@ -94,16 +96,23 @@ class Tab:
         found = self.page.query_selector(selector)
         return "" if found is None else found.inner_text()
 
-    def picture(self, path: Path | None = None, settled: bool = False) -> np.ndarray:
-        """A screenshot (h, w, 3); ``settled``: when two in a row are nearly the same."""
-        while True:
-            before = self._shot(path)
-            if not settled:
-                return before
+    def picture(self, path: Path | None = None, settled: bool = False, seconds: float = 120.0) -> np.ndarray:
+        """A screenshot (h, w, 3).
+
+        Args:
+            path: also written there.
+            settled: take more, until two in a row are nearly the same.
+            seconds: for so long at most; then the last one will do.
+        """
+        end = time.monotonic() + seconds
+        before = self._shot(path)
+        while settled and time.monotonic() < end:
             self.page.wait_for_timeout(1500)
             after = self._shot(path)
             if np.mean(np.abs(after.astype(int) - before.astype(int))) < 1.0:
                 return after
+            before = after
+        return before
 
     def _shot(self, path: Path | None) -> np.ndarray:
         import io

@@ -75,8 +75,8 @@ def write_logs(directory: Path, logs: RunLogs) -> None:
             {
                 "updates": [
                     {
-                        "stamp_ns": int(1e9 * u.time), "identity": u.identity, "status": "OK", "lower": u.lower.tolist(),
-                        "nominal": u.nominal.tolist(), "upper": u.upper.tolist(), "seconds": 0.3,
+                        "stamp_ns": int(1e9 * u.time), "identity": u.identity, "status": "OK", "seconds": 0.3,
+                        "lower": u.lower.tolist(), "nominal": u.nominal.tolist(), "upper": u.upper.tolist(),
                     }
                     for u in logs.updates
                 ],
@@ -87,8 +87,8 @@ def write_logs(directory: Path, logs: RunLogs) -> None:
     )  # fmt: skip
     plans: list[dict[str, Any]] = [
         {
-            "sequence": p.sequence, "status": p.status, "start_ns": int(1e9 * p.start), "purpose": p.purpose, "box": p.box,
-            "t_plan": 0.6, "duration": 1.2, "k": list(p.k), "margins": dict(p.margins), "reasons": [],
+            "sequence": p.sequence, "status": p.status, "start_ns": int(1e9 * p.start), "purpose": p.purpose,
+            "box": p.box, "t_plan": 0.6, "duration": 1.2, "k": list(p.k), "margins": dict(p.margins), "reasons": [],
         }
         for p in logs.plans
     ]  # fmt: skip

@@ -287,19 +287,21 @@ def test_the_commands_of_a_page_do_what_it_says(
 
     space, ledger, wrong = Workspace(tmp_path / "page", shared), Ledger(), []
     found = [command for command in commands(page, text_of(page)) if covered(command, ledger) != "elsewhere"]
-    fence = -1
+    fence, ready = -1, False
     if ros:
         ros[0].graph.keep({"", *arms_of(page)})
     for command in found:
+        if command.fence != fence:
+            fence, ready = command.fence, False
+            space.variables.clear()
         if command.words[:1] != ("ros2",):
             outcome = run(space, command, ledger)
         else:
             if not ros:
                 ros.append(Ros2(Graph(shared.root / "live")))
-            if command.fence != fence:
-                fence = command.fence
-                block = [other for other in found if other.fence == fence]
-                ros[0].prepare(prepared(block))
+            if not ready:
+                ready = True
+                ros[0].prepare(prepared([other for other in found if other.fence == fence]))
             outcome = ros[0].run(space, list(command.words))
         if problem := disagreement(command, outcome):
             wrong.append(f"{command.place}: {command.text}\n    {problem}")

@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
     built = subprocess.run(
         [*command, "-d", str(out / "doctrees"), str(DOCS), str(out / "site")],
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return out / "site"

@@ -1,4 +1,4 @@
-"""Whatever bytes come on a topic or to a service: no node dies, the arm is commanded on, everything refused is counted."""
+"""Whatever bytes come on a topic or to a service: no node dies, the arm is commanded on, refusals are counted."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_no_request_stops_a_node_or_the_arm(bench: MessageBench, rng: random.Ran
 
 
 def test_a_parameter_of_a_type_that_there_is_not_is_refused(bench: MessageBench) -> None:
-    """rclpy trips over it, and its exception used to end the node: one call from anybody."""
+    """Rclpy trips over it, and its exception used to end the node: one call from anybody."""
     request = SetParameters.Request(parameters=[Parameter(name="run_dir", value=ParameterValue(type=255))])
     for node in bench.nodes:
         service = next(s for s in node.services if s.srv_name.endswith("/set_parameters"))
@@ -136,7 +136,12 @@ def test_lengths_that_lie_cost_nothing(bench: MessageBench, field: str) -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    ["file:///dev/zero", "file:///dev/stdin", "file:///proc/self/environ", "package://safe_sysid/../../etc/passwd"],
+    [
+        "file:///dev/zero",
+        "file:///dev/stdin",
+        "file:///proc/self/environ",
+        "package://safe_sysid/../../etc/passwd",
+    ],
 )
 def test_no_marker_makes_the_planner_read_what_is_no_mesh(
     bench: MessageBench, uri: str, monkeypatch: pytest.MonkeyPatch
@@ -163,6 +168,7 @@ def test_what_strangers_write_obeys_no_terminal(bench: MessageBench) -> None:
         bench.send(bench.identifier, "joint_states", serialize_message(state))
     finally:
         bench.identifier._tell = tell  # type: ignore[method-assign]
-    assert told and r"\x1b[2J" in told[0]
+    assert told
+    assert r"\x1b[2J" in told[0]
     assert all(text.isprintable() for text in told)
     assert bench.identifier._last_refusal.isprintable()

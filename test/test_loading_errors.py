@@ -160,7 +160,7 @@ def test_every_required_key_is_missed_by_name(tmp_path, path):
         ("a: 2024-13-45", "YAML syntax", "valid YAML"),
         ("", "(whole file)", "mapping"),
         ("- 1", "(whole file)", "mapping"),
-        ("a: &x [*x]", "urdf", "required"),
+        ("a: &x [*x]", "YAML syntax", "valid YAML"),
         ("1: 2", "urdf", "required"),
         ("\x00", "YAML syntax", "valid YAML"),
     ],

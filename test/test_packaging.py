@@ -60,7 +60,8 @@ DISTRIBUTIONS = {
     "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
     "websockets": ("websockets", None),  # too old in Ubuntu 24.04
     "yaml": ("pyyaml", "python3-yaml"),
-    # what rclpy itself depends on in every installation
+    # what others depend on in every installation
+    "markupsafe": ("jinja2", "python3-jinja2"),
     "builtin_interfaces": ("ros-rclpy", "rclpy"),
     "rcl_interfaces": ("ros-rclpy", "rclpy"),
 }

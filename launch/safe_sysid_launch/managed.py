@@ -30,6 +30,7 @@ __all__ = [
     "MANAGED",
     "arm_of",
     "command_guard",
+    "enclave",
     "environment",
     "managed_nodes",
     "node",
@@ -149,10 +150,18 @@ def node(
         namespace=namespace,
         parameters=[common, *([file] if file else []), *([last] if last else [])],
         remappings=list(remappings),
-        ros_arguments=["--log-level", f"{logger}:={text(context, 'log_level')}"],
+        ros_arguments=["--log-level", f"{logger}:={text(context, 'log_level')}", *enclave(namespace, name)],
         output="screen",
         on_exit=_end(f"{full_name(namespace, name)} ended"),
     )
+
+
+def enclave(namespace: str, name: str) -> list[str]:
+    """Where ROS security is on: a node's keys are those of its full name (docs/security.md), unless told for all."""
+    on = os.environ.get("ROS_SECURITY_ENABLE", "").lower() == "true"
+    if not on or os.environ.get("ROS_SECURITY_ENCLAVE_OVERRIDE"):
+        return []
+    return ["--enclave", full_name(namespace, name)]
 
 
 def _end(reason: str) -> Callable[[Event, LaunchContext], list[Shutdown] | None]:
@@ -249,6 +258,7 @@ def web(context: LaunchContext) -> Node:
         executable="viewer_node",
         name="viewer",
         namespace=text(context, "namespace"),
+        ros_arguments=enclave(text(context, "namespace"), "viewer"),
         parameters=[
             {
                 "robot": ParameterValue(text(context, "robot"), value_type=str),

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.input_limits import MAX_ARRAY_BYTES, read_regular
 
 __all__ = ["CampaignError", "ResultFile", "read_results", "write_summary"]
 
@@ -41,7 +42,7 @@ def read_results(path: str | Path) -> tuple[dict[str, Any], dict[int, dict[str, 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]], int]:
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path, MAX_ARRAY_BYTES)
     except OSError as error:
         raise CampaignError(f"{path}: {error.strerror}: expected a file of campaign results") from error
     whole = raw.rfind(b"\n") + 1  # what follows was cut off while it was written
@@ -56,7 +57,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]], int]:
                     raise ValueError
             else:
                 trials[int(entry["index"])] = entry
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             expected = f"schema {SCHEMA!r}" if header is None else "one trial as JSON"
             raise CampaignError(f"{path}, line {number}: {line[:60]!r}: expected {expected}") from error
     if header is None:

@@ -13,7 +13,16 @@ from typing import NoReturn
 
 from safe_sysid.errors import ConfigError
 
-__all__ = ["OneLineParser", "at_least", "check_directory", "check_output", "non_negative", "numbers", "pair", "whole"]
+__all__ = [
+    "OneLineParser",
+    "at_least",
+    "check_directory",
+    "check_output",
+    "non_negative",
+    "numbers",
+    "pair",
+    "whole",
+]
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -77,8 +77,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=whole(0, 65535),
         const=8080,
         metavar="PORT",
-        help="show the run in a browser, at the address that is printed; the page stays, with the results, until Ctrl-C "
-        "(default port: 8080; 0 takes one that is free)",
+        help="show the run in a browser, at the address that is printed; the page stays, with the results, until "
+        "Ctrl-C (default port: 8080; 0 takes one that is free)",
     )
     look.add_argument(
         "--pace",

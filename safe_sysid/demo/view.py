@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from safe_sysid.demo.bring_up import ONE_THREAD
+from safe_sysid.demo.child import PARENT
 from safe_sysid.demo.domain import ros_environment
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.processes import NodeProcess, ProcessDiedError, ProcessGroup
@@ -164,7 +165,7 @@ def run_view(options: ViewOptions) -> int:
         command += ["-r", f"__ns:=/{options.namespace}"] if options.namespace else []
         process = subprocess.Popen(
             command,
-            env={**environment(options), "SAFE_SYSID_DEMO_PID": str(os.getpid())},
+            env={**environment(options), PARENT: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

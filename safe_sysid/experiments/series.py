@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.input_limits import read_arrays
 from safe_sysid.whole_files import replacing
 
 __all__ = ["SeriesStore"]
@@ -50,8 +51,7 @@ class SeriesStore:
         path = self._path(index)
         if not path.exists():
             return {}
-        with np.load(path, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
+        return read_arrays(path)
 
     def _path(self, index: int) -> Path:
         return self.directory / f"{index}.npz"

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from safe_sysid.input_limits import open_regular
+from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.logs.bag_writer import METADATA_VERSION
 from safe_sysid.logs.log import LogError
 
@@ -42,7 +44,7 @@ def is_unfinished(path: str | Path) -> bool:
     if file is None:
         return False
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             head = stream.read(len(_MAGIC))
             stream.seek(0, 2)
             if stream.tell() < 2 * len(_MAGIC):
@@ -80,7 +82,7 @@ def recover_bag(path: str | Path, out: str | Path, progress: Callable[[float], N
     with tempfile.TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as scratch:
         whole = Path(scratch) / "whole.mcap"
         try:
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 length = _complete(stream, file)
                 stream.seek(0)
                 with whole.open("wb") as copy:
@@ -90,6 +92,7 @@ def recover_bag(path: str | Path, out: str | Path, progress: Callable[[float], N
                     # No index: a reader then scans all records.
                     copy.write(struct.pack("<BQI", _DATA_END, 4, 0))
                     copy.write(struct.pack("<BQQQI", _FOOTER, 20, 0, 0, 0) + _MAGIC)
+            check_bag(whole)
             count = 0
             with (
                 Reader(whole) as reader,

@@ -20,12 +20,13 @@ import yaml
 from pydantic import BaseModel
 
 from safe_sysid import __version__
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.errors import ConfigError, SafeSysIdError, short
 from safe_sysid.identification.certificates.robot_identity import robot_to_json
 from safe_sysid.logs.journal import file_digest
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene, config_path
+from safe_sysid.robot.yaml_file import parse_yaml
 
 __all__ = [
     "Configuration",
@@ -42,7 +43,6 @@ FORMAT = 1
 _FREE = ("name", "urdf", "home", "tare.file", "planner.plans", "planner.iteration_budget")
 #: Whose last digit may depend on their version.
 _LIBRARIES = ("numpy", "scipy", "numba", "pin", "highspy", "clarabel")
-_MOST_TEXT = 4_000_000
 
 
 class ConfigurationError(SafeSysIdError):
@@ -249,18 +249,12 @@ def read_configuration(text: str) -> Configuration:
     Raises:
         ConfigurationError: not such a text; field, value and what was expected.
     """
-    if len(text) > _MOST_TEXT:
-        raise ConfigurationError(f"configuration of {len(text)} characters: expected at most {_MOST_TEXT}")
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(
-            f"configuration: {' '.join(str(error).split())[:200]}: expected YAML"
-        ) from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"configuration: {type(content).__name__}: expected a mapping")
+        content = parse_yaml(text, "configuration")
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from None
     if content.get("format") != FORMAT:
-        raise ConfigurationError(f"configuration: format = {content.get('format')!r}: expected {FORMAT}")
+        raise ConfigurationError(f"configuration: format = {short(content.get('format'), 60)}: expected {FORMAT}")
     for key, kind in _FIELDS.items():
         if not isinstance(content.get(key), kind):
             raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.input_limits import open_regular
 from safe_sysid.logs.header import ANGLE_UNITS, QUANTITIES, TIME_UNITS, Columns, find_columns
 from safe_sysid.logs.log import Log, LogError
 
@@ -22,6 +24,7 @@ FloatArray = NDArray[np.float64]
 _BLOCK = 4 << 20  # characters at once
 _MAX_LINE = 1 << 20
 _MAX_ROWS = 50_000_000
+_LATEST = 10**12  # s; longer than stamps of any clock
 _EXACT = 1e5  # s; beyond it a double resolves less than 0.01 ns: subtract the origin before rounding
 _EMPTY = ("", "null", "none", "nan")
 
@@ -53,10 +56,10 @@ def read_csv(
             raise LogError(f"{what} = {value!r}: expected one of {', '.join(known)}")
     try:
         size = max(path.stat().st_size, 1)
-        with path.open("rb") as binary:
+        with open_regular(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
             start = binary.read(_MAX_LINE)
-        _check_text(path, start)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+            _check_text(path, start)
+            binary.seek(0)
             table = _Table(path, file, joint_names, explicit or {}, time_unit)
             while table.block():
                 if progress is not None:
@@ -232,6 +235,8 @@ class _Table:
         for i, text in enumerate(times):
             try:
                 value = Decimal(text.strip()).scaleb(scale)
+                if abs(value) > _LATEST:  # 1e400000 is a whole number of 400001 digits
+                    raise ValueError
                 if self._origin is None:
                     self._origin = Decimal(int(value))
                 out[i] = float(value - self._origin) + 1e-9 * nanoseconds[i]

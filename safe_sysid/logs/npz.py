@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, open_regular, read_array_header
 from safe_sysid.logs.header import TIME_UNITS
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.whole_files import replacing
@@ -23,8 +24,8 @@ __all__ = ["SCHEMA", "read_log", "write_log"]
 #: Version of the file format.
 SCHEMA = 1
 _ARRAYS = ("stamps", "q", "qd", "effort")
-_MAX_BYTES = 8 << 30  # unpacked; a day at 100 Hz, or what no machine of today wants to hold
 _MAX_JOINTS = 1000
+_MAX_NAME = 4 * 1000  # bytes
 _LARGEST_STAMP = 2**62
 _EXACT = 10**5  # s, as for tables
 
@@ -73,7 +74,8 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
     if unit not in TIME_UNITS:
         raise LogError(f"time unit = {unit!r}: expected one of {', '.join(TIME_UNITS)}")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            check_archive(archive, os.fstat(stream.fileno()).st_size)
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             missing = [name for name in (*_ARRAYS, "joint_names") if name not in members]
             if missing:
@@ -88,6 +90,7 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
             names = _array(path, archive, members["joint_names"], "U", (None,))
             if not 1 <= len(names) <= _MAX_JOINTS:
                 raise LogError(f"{path}: joint_names has {len(names)} entries: expected 1 to {_MAX_JOINTS}")
+            texts = tuple(map(str, names))  # SystemError where a character is none
             origin = 0
             if "origin_ns" in members:
                 origin = int(_array(path, archive, members["origin_ns"], "iu", ()))
@@ -97,10 +100,12 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
             rest = [_array(path, archive, members[name], "fiu", shape) for name in _ARRAYS[1:]]
     except FileNotFoundError:
         raise LogError(f"{path}: no such file") from None
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except LogError:
+        raise
+    except ARRAY_ERRORS as error:
         raise LogError(f"{path}: cannot be read as a .npz log: {_one_line(error)}") from None
     try:
-        return Log(tuple(map(str, names)), Measurements(stamps, *rest), origin, {}, rounding)
+        return Log(texts, Measurements(stamps, *rest), origin, {}, rounding)
     except (ParameterError, LogError) as error:
         raise LogError(f"{path}: {error}") from None
 
@@ -143,16 +148,10 @@ def _array(
     name = member.removesuffix(".npy")
     with archive.open(member) as file:
         try:
-            version = np.lib.format.read_magic(file)
-            if version == (1, 0):
-                found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            elif version == (2, 0):
-                found, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-            else:
-                raise ValueError(f"format version {version}")
-        except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+            found, fortran, dtype = read_array_header(file)
+        except ValueError as error:
             raise LogError(f"{path}: array {name!r} has a bad header: {_one_line(error)}") from None
-        if dtype.hasobject or dtype.kind not in kinds:
+        if dtype.kind not in kinds or (kinds == "U" and dtype.itemsize > _MAX_NAME):
             expected = "text" if kinds == "U" else "numbers"
             raise LogError(f"{path}: array {name!r} has type {dtype}: expected {expected}")
         fits = len(found) == len(shape) and all(
@@ -161,12 +160,12 @@ def _array(
         if not fits:
             expected = "(" + ", ".join("N" if b is None else str(b) for b in shape) + ")"
             raise LogError(f"{path}: array {name!r} has shape {found}: expected {expected}")
-        count = int(np.prod(np.array(found, dtype=object))) if found else 1
+        count = math.prod(found)
         size = count * dtype.itemsize
-        if count < 0 or size > _MAX_BYTES or size > archive.getinfo(member).file_size:
+        if size > archive.getinfo(member).file_size:  # of all arrays together check_archive has spoken
             raise LogError(
                 f"{path}: array {name!r} claims {size} bytes: expected at most what the file holds, "
-                f"{min(archive.getinfo(member).file_size, _MAX_BYTES)}"
+                f"{archive.getinfo(member).file_size}"
             )
         data = file.read(size)
     if len(data) != size:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.logs.bag_bounds import PublishedBounds, read_published
 from safe_sysid.logs.bag_recovery import is_unfinished
 from safe_sysid.logs.configuration import Configuration, read_configuration
@@ -82,6 +83,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         from rosbags.typesys import Stores, get_typestore
     except ImportError:
         raise LogError(f"{path}: reading bags needs the package rosbags (pip install rosbags)") from None
+    check_bag(path)
     try:
         with Reader(path) as reader:
             yield reader, get_typestore(Stores.ROS2_JAZZY)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.logs.joint_state_messages import JOINT_STATE, JointStateDecoder
 from safe_sysid.logs.log import Log, LogError
 
@@ -51,10 +53,11 @@ def read_bag(
         from rosbags.rosbag2 import Reader
     except ImportError:
         raise LogError(f"{path}: reading bags needs the package rosbags (pip install rosbags)") from None
+    check_bag(path)
     try:
         with Reader(path) as reader:
             return _read(path, reader, tuple(joint_names), topic, progress)
-    except LogError:
+    except SafeSysIdError:
         raise
     except Exception as error:  # on broken files the library raises whatever the bytes lead it to
         text = " ".join(str(error).split())[:200] or type(error).__name__

@@ -170,7 +170,9 @@ def policy_text(namespaces: Sequence[str] = ("",)) -> str:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Print the policy file."""
-    parser = argparse.ArgumentParser(prog="python -m safe_sysid.nodes.access", description="Print the SROS2 policy.")
+    parser = argparse.ArgumentParser(
+        prog="python -m safe_sysid.nodes.access", description="Print the SROS2 policy."
+    )
     parser.add_argument("--namespace", action="append", help="of an arm; may be given again (default: none)")
     options = parser.parse_args(args)
     sys.stdout.write(policy_text([name.strip("/") for name in options.namespace or [""]]))

@@ -166,7 +166,7 @@ class BaseNode(Node):
     def listen(
         self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int
     ) -> None:
-        """Subscribe; a message that ``callback`` refuses, or trips over, is counted and told, as is too much or many."""
+        """Subscribe; what ``callback`` refuses or trips over is counted and told, as is what is too long or often."""
         read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
         self.doors.open(message_type, topic, read, qos, self.options.lockstep)
 
@@ -213,7 +213,6 @@ class BaseNode(Node):
 
     def serve_later(self, name: str, action: Callable[[Callable[[bool, str], None]], None]) -> None:
         """Offer ``~/name``, answered when ``action`` calls what it is given with success and message, once."""
-
         ask = self.doors.service_bucket(name)
 
         def call(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:

@@ -419,7 +419,7 @@ class ControllerNode(ManagedNode):
         return [] if self.options.lockstep else self.rivals.serious
 
     def rivals_changed(self) -> None:
-        """Somebody else's torques: braking is what least depends on who is obeyed. Plans and boxes are just not taken."""
+        """Somebody else's torques: braking depends least on who is obeyed. Plans and boxes are just not taken."""
         if self._core.state.commands and not self.options.lockstep and self.rivals.why_not("effort_command"):
             self._core.stop()
             self._tell_state()

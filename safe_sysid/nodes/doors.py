@@ -1,4 +1,4 @@
-"""Where messages and requests come in: judged by size and rate before they are decoded, shut for a while when flooded."""
+"""Where messages and requests come in: judged by size and rate before they are decoded, shut when flooded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from rclpy.serialization import deserialize_message
 from rclpy.service import Service
 from rclpy.subscription import Subscription
 
-from safe_sysid.nodes.limits import OTHER_SERVICES, OWN_SERVICES, PAUSE_S, TOPICS, Gate, TokenBucket, limit_of_service
+from safe_sysid.nodes.limits import (
+    OTHER_SERVICES,
+    OWN_SERVICES,
+    PAUSE_S,
+    TOPICS,
+    Gate,
+    TokenBucket,
+    limit_of_service,
+)
 from safe_sysid.nodes.messages import RefusedError, printable
 
 __all__ = ["Doors", "decode"]
@@ -171,7 +179,7 @@ class Doors:
             self._limit(service)
 
     def _limit(self, service: Service) -> None:
-        """Too often, or tripped over by rclpy, it is answered with an empty answer; an exception would end the executor."""
+        """Too often, or tripped over by rclpy, it is answered emptily: an exception would end the executor."""
         bucket, answer = TokenBucket(OTHER_SERVICES.per_second, OTHER_SERVICES.burst), service.callback
         name = service.srv_name.rpartition("/")[2]
 
@@ -183,7 +191,9 @@ class Doors:
             try:
                 return answer(request, response)
             except Exception as error:
-                self._refuse(f"~/{name}", type(error).__name__, printable(f"{error}: expected a sound request"))
+                self._refuse(
+                    f"~/{name}", type(error).__name__, printable(f"{error}: expected a sound request")
+                )
                 return response
 
         service.callback = limited

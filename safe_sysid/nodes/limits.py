@@ -88,7 +88,10 @@ def limits_table() -> list[tuple[str, ...]]:
         )
         for name, limit in TOPICS.items()
     ]
-    for name, limit in (("each service of ours", OWN_SERVICES), ("parameters, lifecycle, each", OTHER_SERVICES)):
+    for name, limit in (
+        ("each service of ours", OWN_SERVICES),
+        ("parameters, lifecycle, each", OTHER_SERVICES),
+    ):
         rows.append((name, "", f"{limit.per_second:g}", str(limit.burst), "the same"))
     rows.append((", ".join(f"`~/{name}`" for name in sorted(FREE_SERVICES)), "", "no limit", "", "the same"))
     return rows
@@ -97,9 +100,7 @@ def limits_table() -> list[tuple[str, ...]]:
 class TokenBucket:
     """Lets ``burst`` through at once and ``per_second`` in the long run."""
 
-    def __init__(
-        self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Full at first.
 
         Args:
@@ -158,7 +159,9 @@ class Gate:
         if self._bucket is not None and not self._bucket.take():
             self.too_often += 1
             self._refused += 1
-            text = f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
+            text = (
+                f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
+            )
             raise RefusedError("too often", text)
         size = len(data)
         if size > self.limit.max_bytes:

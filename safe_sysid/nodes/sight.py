@@ -1,4 +1,4 @@
-"""What a viewer has heard, as plain data: messages in, a snapshot out. Sizes and counts are capped, nothing is believed."""
+"""What a viewer has heard, as plain data: messages in, a snapshot out. Counts are capped, nothing is believed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.nodes.digest import difference
-from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan, stamp_to_ns
+from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.text import plain
@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 #: Of this package's diagnostics.
 _OURS = re.compile(r"(?P<node>[A-Za-z0-9_/]{1,200}): safe_sysid")
 _NODES = ("controller", "planner", "identifier", "plant", "recorder")
-_MOST_VALUES, _MOST_SOLIDS, _MOST_POINTS, _FARTHEST = 60, 2000, 20_000, 100.0
+_MOST_VALUES, _MOST_MARKERS, _MOST_POINTS, _FARTHEST = 60, 4000, 20_000, 100.0
 _KINDS = {
     Marker.CUBE: "box",
     Marker.SPHERE: "sphere",
@@ -36,8 +36,10 @@ _KINDS = {
     Marker.LINE_STRIP: "line",
     Marker.TRIANGLE_LIST: "triangles",
 }
-#: Namespaces of markers that are drawn; the rest of what is published there is made of what we hear ourselves.
-DRAWN = ("obstacles", "plan", "swept")
+#: Namespaces of markers that are drawn, and how many; the rest there is made of what we hear ourselves.
+DRAWN = {"obstacles": 600, "plan": 10, "swept": 2000}
+#: A stamp that is older by so much is of another run, ns; by less, it came late.
+_BACK = 1_000_000_000
 _ABOUT = re.compile(r"plan (\d{1,9}), box (\d{1,9}:\d{1,9}), start (\d{1,19}) ns")
 _FAMILY = re.compile(r"([A-Za-z_ ]{1,40}) \[([^\]]{1,16})\]")
 
@@ -75,6 +77,7 @@ class Sight:
         self._margins: tuple[Margin, ...] = ()
         self._plan = ""
         self.solids: dict[tuple[str, int], Solid] = {}
+        self._counts: Counter[str] = Counter()
         self.changed: set[str] = set()
         self.dropped: Counter[str] = Counter()
         self._first: int | None = None
@@ -94,8 +97,11 @@ class Sight:
 
     def _note_time(self, stamp: int) -> None:
         now = time.monotonic()
-        if self._first is None or stamp < self._last[0]:  # another plant, or the same one started again
-            self._first, self._pace, self._speed = stamp, None, None
+        if (
+            self._first is None or stamp < self._last[0] - _BACK
+        ):  # another plant, or the same one started again
+            self._first, self._pace, self._speed, self._last = stamp, None, None, (0, now)
+            self._forget_plan()
         if stamp > self._last[0]:
             self._last = (stamp, now)
         if self._pace is None:
@@ -103,6 +109,14 @@ class Sight:
         elif now - self._pace[1] > 1.0:
             self._speed = 1e-9 * (stamp - self._pace[0]) / (now - self._pace[1])
             self._pace = (stamp, now)
+
+    def _forget_plan(self) -> None:
+        """What was planned in another run leads nowhere; obstacles stay until somebody takes them away."""
+        self._plan, self._margins = "", ()
+        for key in [key for key in self.solids if key[0] != "obstacles"]:
+            del self.solids[key]
+            self._counts[key[0]] -= 1
+            self.changed.add(key[0])
 
     def reference(self, message: JointState) -> None:
         """Commanded torque."""
@@ -129,7 +143,9 @@ class Sight:
             return
         answer = read_plan(message, self._model.joint_names)
         if answer.trajectory is not None:
-            self._plan = f"plan of {answer.trajectory.duration:.2f} s, certified for box {answer.box_identity}"
+            self._plan = (
+                f"plan of {answer.trajectory.duration:.2f} s, certified for box {answer.box_identity}"
+            )
 
     def certificate(self, message: Float64MultiArray) -> None:
         """Margins of the last plan."""
@@ -155,11 +171,14 @@ class Sight:
             raw = status.level
             level = raw[0] if isinstance(raw, (bytes, bytearray)) else int(raw)
             pairs = {plain(item.key, 80): plain(item.value, 400) for item in status.values[:_MOST_VALUES]}
-            self._nodes[node] = time.monotonic(), NodeView(min(max(level, 0), 3), plain(status.message), pairs, 0.0)
+            self._nodes[node] = (
+                time.monotonic(),
+                NodeView(min(max(level, 0), 3), plain(status.message), pairs, 0.0),
+            )
 
     def markers(self, message: MarkerArray) -> None:
         """Obstacles, the flange's way, the swept volume."""
-        for marker in message.markers[: 2 * _MOST_SOLIDS]:
+        for marker in message.markers[:_MOST_MARKERS]:
             if marker.ns not in DRAWN and marker.action != Marker.DELETEALL:
                 continue
             if marker.action == Marker.DELETEALL:
@@ -167,20 +186,23 @@ class Sight:
                 self.changed |= {namespace for namespace, _ in gone}
                 for key in gone:
                     del self.solids[key]
+                    self._counts[key[0]] -= 1
                 continue
             key = (marker.ns, int(marker.id))
             if marker.action == Marker.DELETE:
                 if self.solids.pop(key, None) is not None:
                     self.changed.add(marker.ns)
+                    self._counts[marker.ns] -= 1
                 continue
             try:
                 solid = _solid(marker)
             except RefusedError as refused:
                 self.dropped[f"marker: {refused.reason}"] += 1
                 continue
-            if key not in self.solids and len(self.solids) >= _MOST_SOLIDS:
+            if key not in self.solids and self._counts[marker.ns] >= DRAWN[marker.ns]:
                 self.dropped["marker: too many"] += 1
                 continue
+            self._counts[marker.ns] += key not in self.solids
             self.solids[key] = solid
             self.changed.add(marker.ns)
 
@@ -230,7 +252,7 @@ class Sight:
             return ()
         reasons = [difference(self._theirs, own) for own in self._digests]
         reason = min(reasons, key=len)
-        return (f"configured differently from this view: {reason}",) if reason and "scene" != reason else ()
+        return (f"configured differently from this view: {reason}",) if reason else ()
 
 
 def _aged(view: NodeView, age: float) -> NodeView:
@@ -257,8 +279,3 @@ def _solid(marker: Marker) -> Solid:
     length = float(np.linalg.norm(turn))
     rotation = np.eye(3) if length < 1e-6 else Rotation.from_quat(turn / length).as_matrix()
     return Solid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)
-
-
-def stamp_seconds(stamp: Any) -> float:
-    """Seconds of a stamp."""
-    return 1e-9 * stamp_to_ns(stamp)

@@ -142,7 +142,9 @@ class ViewerNode:
             if now < self._next_panel:
                 return
             self._next_panel = now + _PANEL
-            for namespace, draw in zip(DRAWN, (page.scene.obstacles, page.scene.way, page.scene.swept), strict=True):
+            for namespace, draw in zip(
+                DRAWN, (page.scene.obstacles, page.scene.way, page.scene.swept), strict=True
+            ):
                 if namespace in sight.changed:
                     draw(sight.drawn(namespace))
             bounds = sight.bounds_now

@@ -23,6 +23,7 @@ from pydantic import Field
 from safe_sysid import __version__
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
+from safe_sysid.input_limits import read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.plan_statement import digest, gains_statement, robot_statement, scene_statement
 from safe_sysid.robot.fields import Name, StrictModel
@@ -336,10 +337,8 @@ def read_content(path: Path) -> dict[str, Any]:
         PlanFileError: anything else.
     """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise PlanFileError(f"{path}: larger than {_MAX_BYTES} bytes: expected a plan")
         content = json.loads(
-            path.read_bytes().decode("utf-8"),
+            read_regular(path, _MAX_BYTES).decode("utf-8"),
             parse_constant=_refuse_constant,
             parse_float=_finite,
             object_pairs_hook=_once,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.input_limits import read_arrays
 from safe_sysid.report.svg import thinned
 from safe_sysid.whole_files import replacing
 
@@ -94,19 +94,15 @@ def read_curves(path: str | Path) -> JudgedCurves:
     """
     names = [f.name for f in fields(JudgedCurves)]
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            # Before anything is unpacked: a file of a few bytes may stand for gigabytes.
-            for info in archive.zip.infolist():
-                if info.file_size > 8 * _MOST + 1000:
-                    raise CurvesError(
-                        f"{path}: {info.filename}: {info.file_size} bytes: expected {_MOST} numbers"
-                    )
-            arrays = [np.asarray(archive[name], float) for name in names]
+        found = read_arrays(path)
+        arrays = [np.asarray(found[name], float) for name in names]
     except FileNotFoundError:
         raise
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, MemoryError) as error:
         raise CurvesError(f"{path}: {str(error)[:100]}: expected the curves of a judged run") from None
     for time, values, name in zip(arrays[::2], arrays[1::2], names[1::2], strict=True):
         if time.ndim != 1 or time.shape != values.shape:
             raise CurvesError(f"{path}: {name} has shape {values.shape}: expected {time.shape}, one per time")
+        if time.size > _MOST:
+            raise CurvesError(f"{path}: {name} has {time.size} points: expected at most {_MOST}")
     return JudgedCurves(*arrays)

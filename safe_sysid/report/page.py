@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 __all__ = ["LONGEST", "render_page", "shortened"]
@@ -26,7 +27,7 @@ _STYLE = """
   --task: #6d5aa5; --brake: #a87a22; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: var(--ink);
-  background: var(--paper); max-width: 58rem; margin: 0 auto; padding: 1rem 1rem 3rem; overflow-wrap: break-word; }
+  background: var(--paper); max-width: 58rem; margin: 0 auto; padding: 1rem 1rem 3rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.55rem; line-height: 1.2; margin: 0.4rem 0 0.2rem; letter-spacing: -0.01em; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 0.5rem; padding-top: 0.9rem; border-top: 1px solid var(--line); }
 h3 { font-size: 0.98rem; margin: 1.2rem 0 0.3rem; }
@@ -39,7 +40,7 @@ p { margin: 0.4rem 0 0.7rem; } ul { padding-left: 1.2rem; } li { margin: 0.25rem
 .tiles { display: grid; grid-template-columns: 1fr 1fr; gap: 0.6rem; margin: 0.9rem 0; }
 @media (min-width: 42rem) { .tiles { grid-template-columns: repeat(4, 1fr); } }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.55rem 0.75rem; }
-.tile b { display: block; font-size: 1.15rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile b { display: block; font-size: clamp(0.95rem, 4.4vw, 1.15rem); line-height: 1.3; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--muted); font-size: 0.85rem; line-height: 1.3; display: block; }
 .grid { margin: 0.8rem 0; display: grid; gap: 0.8rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
@@ -50,11 +51,12 @@ figure svg { display: block; width: 100%; height: auto; max-width: 34rem; }
 .grid > :only-child { max-width: 34rem; }
 figcaption { font-size: 0.85rem; line-height: 1.35; margin-top: 0.3rem; }
 .head { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 0.6rem; align-items: baseline; }
-.head .muted { font-size: 0.85rem; }
+.head > * { min-width: 0; } .head .muted { font-size: 0.85rem; }
 .drawing { overflow-x: auto; } .drawing svg { max-width: none; min-width: 34rem; }
 details { margin: 0.7rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scroll { overflow-x: auto; max-width: 100%; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem;
+  overflow-wrap: break-word; }
 th, td { text-align: right; padding: 0.28rem 0.5rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; color: var(--muted); font-size: 0.82rem; } th:first-child, td:first-child { text-align: left; }
 table.text td, table.text th { text-align: left; } .nowrap { white-space: nowrap; }
@@ -112,6 +114,7 @@ _BLOCKS = """
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("ascii")
 
 
+@cache
 def _environment() -> Environment:
     """Everything that is not markup by type is escaped; a name that a template does not get is an error."""
     environment = Environment(
@@ -139,6 +142,11 @@ def shortened(text: str) -> str:
     return plain if len(plain) <= LONGEST else plain[: LONGEST - 3] + "..."
 
 
+@cache
+def _template(source: str) -> Template:
+    return _environment().from_string(source)
+
+
 def _unit(text: str) -> str:
     """``kg m^2`` with a raised two."""
     return text.replace("^2", "\N{SUPERSCRIPT TWO}").replace("^3", "\N{SUPERSCRIPT THREE}")
@@ -152,10 +160,5 @@ def render_page(title: str, template: str, values: Mapping[str, Any]) -> str:
         template: Jinja, the body; ``blocks.html`` has macros ``rows``, ``lines`` and ``interval_grid``.
         values: for it; only :class:`markupsafe.Markup` is taken for markup.
     """
-    environment = _environment()
-    content = Markup(environment.from_string(template).render(values))
-    return (
-        Environment(autoescape=True)
-        .from_string(_BASE)
-        .render(title=shortened(title), style=Markup(_STYLE), hash=_HASH, content=content)
-    )
+    content = Markup(_template(template).render(values))
+    return _template(_BASE).render(title=title, style=Markup(_STYLE), hash=_HASH, content=content)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.file import read_header
+from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
 from safe_sysid.planning.plan_file import PlanFile, read_plan
 from safe_sysid.report.curves import JudgedCurves, read_curves
 from safe_sysid.report.run_logs import RunLogs, UpdateEntry, read_logs
@@ -29,7 +30,6 @@ FloatArray = NDArray[np.float64]
 #: What makes a directory one of a run.
 MARKS = ("summary.json", "identifier.json", "planner.json", "controller.npz", "plant.npz")
 _MOST_FILES = 2000  # plans or certificates that are read
-_MOST_BYTES = 32_000_000  # of a JSON file
 
 
 class NoRunError(SafeSysIdError):
@@ -182,18 +182,12 @@ def read_facts(directory: str | Path) -> RunFacts:
 
 def _summary(path: Path, missing: list[str]) -> Summary | None:
     try:
-        return Summary.model_validate_json(_text(path))
+        return Summary.model_validate_json(read_regular_text(path, MAX_JSON_BYTES))
     except FileNotFoundError:
         return None  # only a judged run has one
     except (OSError, ValidationError, ValueError) as error:
         missing.append(f"summary.json: {str(error).splitlines()[0][:200]}")
         return None
-
-
-def _text(path: Path) -> str:
-    if path.stat().st_size > _MOST_BYTES:
-        raise ValueError(f"{path.stat().st_size} bytes: expected at most {_MOST_BYTES}")
-    return path.read_text(encoding="utf-8")
 
 
 def _plan_files(directory: Path, missing: list[str]) -> tuple[PlanFile, ...]:
@@ -238,11 +232,11 @@ def _controller(path: Path, missing: list[str]) -> dict[str, NDArray[Any]]:
     """Columns that :func:`read_logs` does not keep; empty if there are none."""
     wanted = ("joint_names", "stamp", "torque", "e", "e_bound", "counts", "refused")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in wanted if name in archive.files}
+        arrays = read_arrays(path)
+        return {name: arrays[name] for name in wanted if name in arrays}
     except FileNotFoundError:
         return {}
-    except Exception as error:  # numpy, zipfile and zlib have many; a report must come out all the same
+    except (OSError, ValueError, MemoryError) as error:
         missing.append(f"{path.name}: {type(error).__name__}: {str(error)[:100]}")
         return {}
 
@@ -307,7 +301,9 @@ def _counts(directory: Path, controller: Mapping[str, NDArray[Any]]) -> tuple[st
     ]
     for name in ("planner", "identifier"):
         try:
-            refused = json.loads(_text(directory / f"{name}.json")).get("refused", {})
+            refused = json.loads(read_regular_text(directory / f"{name}.json", MAX_JSON_BYTES)).get(
+                "refused", {}
+            )
             lines += [f"{name}: {key}: {count}: refused" for key, count in dict(refused).items()]
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             continue
@@ -357,7 +353,7 @@ def _epoch(identity: str) -> int:
 
 def _prior(path: Path) -> tuple[FloatArray, FloatArray] | None:
     try:
-        content = json.loads(_text(path))
+        content = json.loads(read_regular_text(path, MAX_JSON_BYTES))
         low, high = (np.asarray(content[key], float) for key in ("prior_lower", "prior_upper"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
 
 __all__ = [
     "BRAKING",
@@ -32,6 +33,10 @@ COMMANDED, HELD, BRAKING = 0, 1, 2
 _WALL_CLOCK = 10**18
 #: States of the controller in which the tracking theorem holds.
 GUARANTEED = ("holding", "tracking", "braking")
+
+
+#: What made-up or damaged files lead to.
+_DAMAGE = (OSError, KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +160,7 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     def attempt(name: str, read: Any) -> Any:
         try:
             return read(run_dir / name)
-        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             reason = (
                 "not written" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
             )
@@ -169,7 +174,7 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     plans = attempt("planner.json", lambda path: _plans(path, zero))
     known = len(missing)
     task = attempt(
-        "planner.json", lambda path: str(json.loads(path.read_text(encoding="utf-8")).get("task", ""))
+        "planner.json", lambda path: str(_object(path).get("task", ""))
     )
     return RunLogs(plant, controller, updates or (), plans or (), tuple(missing[:known]), task or "")
 
@@ -177,17 +182,22 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
 def _begin(path: Path) -> int:
     """Stamp (ns) that times count from without a plant's log: the first tick, if stamps are those of a wall clock."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            first = int(np.ravel(archive["stamp"])[0])
-    except (OSError, KeyError, ValueError, TypeError, IndexError, EOFError, zipfile.BadZipFile):
+        first = int(np.ravel(read_arrays(path)["stamp"])[0])
+    except _DAMAGE:
         return 0
     return first if first > _WALL_CLOCK else 0
 
 
+def _object(path: Path) -> dict[str, Any]:
+    data = json.loads(read_regular_text(path, MAX_JSON_BYTES))
+    if not isinstance(data, dict):
+        raise ValueError(f"{type(data).__name__}: expected an object")
+    return data
+
+
 def _columns(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
     """Named columns with one row per tick, entries of the given shapes; whatever else is there as it is."""
-    with np.load(path, allow_pickle=False) as archive:
-        data = {name: archive[name] for name in archive.files}
+    data = read_arrays(path)
     rows = len(data[next(iter(shapes))])
     for name, shape in shapes.items():
         if data[name].shape != (rows, *shape):
@@ -245,7 +255,7 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
 
 
 def _entries(path: Path, key: str) -> list[dict[str, Any]]:
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = _object(path)
     entries = data[key]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"{key}: expected a list of objects")

@@ -31,8 +31,8 @@ diamond the truth, which only the simulated arm knew{% endif %}.</p>
 <div class="grid">
 {% if payload %}<div class="card"><b>The payload alone</b>
 <p class="muted small">Without the hand, whose own uncertainty is taken off, in the tool frame {{ payload.frame }}.</p>
-<table class="text">{% for key, value in payload.pairs %}<tr><td>{{ key }}</td><td class="nowrap">{{ value }}</td></tr>
-{% endfor %}</table></div>{% endif %}
+<div class="scroll"><table class="text">{% for key, value in payload.pairs %}<tr><td>{{ key }}</td>
+<td class="nowrap">{{ value }}</td></tr>{% endfor %}</table></div></div>{% endif %}
 {% if narrowing %}<figure><b>How they narrowed</b>{{ narrowing }}<figcaption>Width of each interval as a share of what
 was known before.</figcaption></figure>{% endif %}
 </div>

@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from safe_sysid.input_limits import read_regular_text
 from safe_sysid.robot import capsules, hulls
 from safe_sysid.robot.capsules import Hull, Piece, find_cover, holds_mesh
 from safe_sysid.whole_files import write_text
@@ -71,9 +72,7 @@ def _digest(vertices: FloatArray, triangles: IntArray) -> str:
 def _read(file: Path) -> list[Piece] | None:
     """What a file proposes; None if it proposes nothing that could be a cover."""
     try:
-        if file.stat().st_size > _LARGEST:
-            return None
-        entries = json.loads(file.read_text(encoding="utf-8"))
+        entries = json.loads(read_regular_text(file, _LARGEST))
         pieces = []
         for entry in entries:
             points = np.array(entry["points"], dtype=float)

@@ -41,6 +41,7 @@ from safe_sysid.robot.yaml_file import read_yaml, validate
 __all__ = ["SECTIONS", "Scene", "SceneBox", "config_path", "count_obstacles", "load_scene"]
 
 FloatArray = NDArray[np.float64]
+MAX_OBSTACLES = 2000
 #: Where obstacles of a kind stand in a scene's file.
 SECTIONS = {
     "box": "boxes",
@@ -75,6 +76,8 @@ class Scene:
         """Validate and freeze."""
         object.__setattr__(self, "obstacles", tuple(self.obstacles))
         seen: set[str] = set()
+        if len(self.obstacles) > MAX_OBSTACLES:
+            raise ConfigError(self.file, "obstacles", len(self.obstacles), f"at most {MAX_OBSTACLES}")
         for obstacle in self.obstacles:
             if obstacle.name in seen:
                 same = [o for o in self.obstacles if o.kind == obstacle.kind]

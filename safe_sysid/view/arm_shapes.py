@@ -193,7 +193,7 @@ def _colour(item: Element | None, materials: dict[str, Colour]) -> Colour:
     if rgba is None:
         return materials.get(item.get("name", ""), SHELL)
     try:
-        r, g, b = (int(round(255.0 * min(max(x, 0.0), 1.0))) for x in _numbers(rgba.get("rgba", ""), 4)[:3])
+        r, g, b = (round(255.0 * min(max(float(x), 0.0), 1.0)) for x in _numbers(rgba.get("rgba", ""), 4)[:3])
     except (ModelError, ValueError):
         return SHELL
     return r, g, b

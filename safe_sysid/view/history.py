@@ -14,7 +14,13 @@ from safe_sysid.view.snapshot import Snapshot
 __all__ = ["WidthHistory"]
 
 #: Entries of theta_e, what they are called, colours.
-_SHOWN = ((0, "m", "#2563eb"), (1, "mcx", "#dc2626"), (2, "mcy", "#d97706"), (3, "mcz", "#0d9488"), (4, "Ixx", "#7c3aed"))
+_SHOWN = (
+    (0, "m", "#2563eb"),
+    (1, "mcx", "#dc2626"),
+    (2, "mcy", "#d97706"),
+    (3, "mcz", "#0d9488"),
+    (4, "Ixx", "#7c3aed"),
+)
 _LONGEST = 400
 
 
@@ -46,7 +52,11 @@ class WidthHistory:
 
     def data(self) -> tuple[np.ndarray, ...]:
         """Times and one array per line; two points at least, so that there is something to draw axes for."""
-        rows = self._points if len(self._points) > 1 else [(0.0, *(100.0,) * len(_SHOWN)), (1.0, *(100.0,) * len(_SHOWN))]
+        rows = (
+            self._points
+            if len(self._points) > 1
+            else [(0.0, *(100.0,) * len(_SHOWN)), (1.0, *(100.0,) * len(_SHOWN))]
+        )
         if len(self._points) == 1:
             rows = [self._points[0], (self._points[0][0] + 1e-3, *self._points[0][1:])]
         return tuple(np.array(column, float) for column in zip(*rows, strict=True))

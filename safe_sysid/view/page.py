@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +10,12 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from safe_sysid.robot.inertia_shapes import PayloadShapes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view import pieces
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
-from safe_sysid.view.snapshot import Snapshot, Solid
+from safe_sysid.view.snapshot import Snapshot
 from safe_sysid.view.text import escaped, plain
 
 __all__ = ["BUTTONS", "Button", "LivePage"]
@@ -101,7 +98,11 @@ class LivePage:
         self._identity = ""
         self._history = WidthHistory()
         server.gui.configure_theme(
-            control_width="large", dark_mode=False, show_logo=False, show_share_button=False, brand_color=(37, 99, 235)
+            control_width="large",
+            dark_mode=False,
+            show_logo=False,
+            show_share_button=False,
+            brand_color=(37, 99, 235),
         )
         server.gui.set_panel_label("safe_sysid")
         server.gui.main_panel.dock_right()

@@ -68,7 +68,8 @@ def header(robot: str, where: str, snapshot: Snapshot) -> str:
     if snapshot.speed is not None and snapshot.time is not None:
         clock += f" · {snapshot.speed:.2g}× real time" if snapshot.simulated else " · real time"
     return _SECTION.format(
-        f'<div class="ss-title"><span>{escaped(robot, 40)}</span><span class="ss-dim" id="ss-clock">{clock}</span></div>'
+        f'<div class="ss-title"><span>{escaped(robot, 40)}</span>'
+        f'<span class="ss-dim" id="ss-clock">{clock}</span></div>'
         f'<div class="ss-dim">{escaped(where, 120)}</div>'
         f'<div class="ss-phase ss-{level}" id="ss-phase"><span class="ss-dot"></span><div>{title}'
         f"<small>{more}</small></div></div>"
@@ -93,7 +94,11 @@ def _phase(snapshot: Snapshot) -> tuple[int, str, str]:
     if controller is None:
         return 3, "Nobody commands this arm", escaped(snapshot.missing[0]) if snapshot.missing else ""
     if controller.age >= _OLD:
-        return 3, "The controller is silent", f"last heard {controller.age:.0f} s ago: {escaped(controller.text)}"
+        return (
+            3,
+            "The controller is silent",
+            f"last heard {controller.age:.0f} s ago: {escaped(controller.text)}",
+        )
     state = controller.values.get("state", "")
     title = _STATES.get(state, state or controller.values.get("lifecycle", "") or controller.text)
     level = 2 if state == "fault" else controller.level
@@ -108,7 +113,9 @@ def node_cards(nodes: dict[str, NodeView]) -> str:
     for name in names:
         node = nodes.get(name)
         level, text = (3, "not heard") if node is None else (node.level, node.text)
-        age = "" if node is None or node.age < _OLD else f' <span class="ss-dim">({node.age:.0f} s ago)</span>'
+        age = (
+            "" if node is None or node.age < _OLD else f' <span class="ss-dim">({node.age:.0f} s ago)</span>'
+        )
         if node is not None and node.age >= _OLD:
             level = 3
         rows.append(
@@ -153,7 +160,9 @@ def intervals(snapshot: Snapshot) -> str:
             truth = (float(snapshot.verdict.truth[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
             bar += f'<u class="ss-true" style="left:{_percent(truth)}"></u>'
         text = " .. ".join(interval_text(low, high))
-        rows.append(_interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}"))
+        rows.append(
+            _interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}")
+        )
     truth = ", the green one the truth, which only the plant knew" if snapshot.verdict is not None else ""
     rows.append(
         '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
@@ -175,7 +184,13 @@ def _percent(share: float) -> str:
 
 def _share(share: float) -> str:
     percent = 100.0 * share
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %" if percent >= 0.095 else f"{percent:.2g} %"
+    return (
+        f"{percent:.0f} %"
+        if percent >= 9.95
+        else f"{percent:.1f} %"
+        if percent >= 0.095
+        else f"{percent:.2g} %"
+    )
 
 
 def torques(snapshot: Snapshot, limits: np.ndarray, units: tuple[str, ...]) -> str:
@@ -191,7 +206,8 @@ def torques(snapshot: Snapshot, limits: np.ndarray, units: tuple[str, ...]) -> s
             bar = f'<i class="{tone}" style="left:{left:.1f}%;width:{50.0 * part:.1f}%"></i>' + bar
             text = f"{value:+.1f} / {limit:g} {units[j]}"
         rows.append(
-            f'<div class="ss-row ss-t"><b>{j + 1}</b><div class="ss-bar">{bar}</div><span class="ss-num">{text}</span></div>'
+            f'<div class="ss-row ss-t"><b>{j + 1}</b><div class="ss-bar">{bar}</div>'
+            f'<span class="ss-num">{text}</span></div>'
         )
     return _SECTION.format("".join(rows))
 

@@ -17,7 +17,7 @@ from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid
-from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, unindexed
+from safe_sysid.view.solids import AROUND, Mesh, ball, box, cylinder, joined, placed, unindexed
 from safe_sysid.view.text import plain
 
 __all__ = ["ArmScene"]
@@ -28,6 +28,8 @@ _SWEPT, _WAY = (245, 158, 11), (37, 99, 235)
 _CENTRES, _ELLIPSOID = (220, 38, 38), (13, 148, 136)
 #: Semi-axes of a picture are at least so long, m: a flat ellipsoid is to be seen, too.
 _FLATTEST = 2e-3
+#: Obstacles that are drawn finely, and walls of glass; and triangles of all together: a browser is to stay quick.
+_FEW, _MOST_TRIANGLES = 60, 200_000
 _GHOST: dict[str, Any] = {"cast_shadow": False, "receive_shadow": False}
 #: The same of the box of possible centres, which becomes a point in time, m.
 _THINNEST = 4e-3
@@ -68,7 +70,9 @@ class ArmScene:
     def _set_up(self, server: viser.ViserServer) -> None:
         """Light from above, a floor that shows shadows, the camera framed on what the arm can reach."""
         model, scene = self._model, self._scene
-        reach = float(np.linalg.norm(model.kinematics.translation, axis=1).sum() + np.linalg.norm(model.flange[1]))
+        reach = float(
+            np.linalg.norm(model.kinematics.translation, axis=1).sum() + np.linalg.norm(model.flange[1])
+        )
         self._reach = reach = max(reach, 0.3)
         scene.set_up_direction("+z")
         scene.set_background_image(_sky(), format="jpeg")
@@ -107,24 +111,33 @@ class ArmScene:
     def obstacles(self, solids: Sequence[Solid]) -> None:
         """What stands around the arm."""
         self._clear(self._around)
-        edges = []
+        around = AROUND if len(solids) <= _FEW else 12
+        edges, small, count = [], [], 0
         for solid in solids:
-            mesh = _mesh(solid)
-            if not len(mesh[1]):
+            mesh = placed(_mesh(solid, around), solid.rotation, solid.position)
+            count += len(mesh[1])
+            if not len(mesh[1]) or count > _MOST_TRIANGLES:
                 continue
             # What is as large as the arm's reach would hide the arm: it is drawn as if of glass.
-            large = float(np.ptp(mesh[0], axis=0).max()) > self._reach
+            large = float(np.ptp(mesh[0], axis=0).max()) > self._reach and len(self._around) < _FEW
             if solid.kind == "box":
                 edges.append(_edges(np.zeros(3), solid.size) @ solid.rotation.T + solid.position)
+            if not large:
+                small.append(mesh)
+                continue
             self._around.append(
                 self._scene.add_mesh_simple(
                     self._name("around"),
                     *mesh,
-                    wxyz=Rotation.from_matrix(solid.rotation).as_quat(scalar_first=True),
-                    position=solid.position,
-                    color=_GLASS if large else _OBSTACLE,
-                    **({"opacity": 0.16, "side": "back", **_GHOST} if large else {}),
+                    color=_GLASS,
+                    opacity=0.16,
+                    side="back",
+                    **_GHOST,
                 )
+            )
+        if small:
+            self._around.append(
+                self._scene.add_mesh_simple(self._name("around"), *joined(small), color=_OBSTACLE)
             )
         if edges:
             lines = np.concatenate(edges)
@@ -160,7 +173,9 @@ class ArmScene:
             )
         )
         self._way.append(
-            self._scene.add_icosphere(self._name("end"), 0.012, color=_WAY, position=points[-1], cast_shadow=False)
+            self._scene.add_icosphere(
+                self._name("end"), 0.012, color=_WAY, position=points[-1], cast_shadow=False
+            )
         )
 
     # -- what it holds ------------------------------------------------------------------------------------------
@@ -176,7 +191,9 @@ class ArmScene:
             held.ellipsoid.position = centre
             held.ellipsoid.wxyz = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
             held.ellipsoid.scale = tuple(float(x) for x in np.maximum(axes, _FLATTEST))
-            anchor = centre + np.array([0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02])
+            anchor = centre + np.array(
+                [0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02]
+            )
         bounded = shapes is not None and shapes.bounded
         held.centres.visible = held.edges.visible = bounded
         if shapes is not None and bounded:
@@ -218,7 +235,9 @@ class _Held:
             scene.add_mesh_simple(f"{tool}/ellipsoid", *ball(1.0), color=_ELLIPSOID, opacity=0.4, **solid),
             scene.add_mesh_simple(f"{tool}/centres", *box(np.ones(3)), color=_CENTRES, opacity=0.35, **solid),
             scene.add_line_segments(f"{tool}/edges", unit, colors=_CENTRES, line_width=2.5, visible=False),
-            scene.add_label(f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False),
+            scene.add_label(
+                f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False
+            ),
         )
 
 
@@ -229,15 +248,15 @@ def _sky() -> NDArray[np.uint8]:
     return np.broadcast_to(top + share * (bottom - top), (256, 16, 3)).astype(np.uint8)
 
 
-def _mesh(solid: Solid) -> Mesh:
+def _mesh(solid: Solid, around: int) -> Mesh:
     """In the solid's own frame."""
     if solid.kind == "box":
         return box(solid.size)
     if solid.kind == "sphere":
-        vertices, faces = ball(0.5)
+        vertices, faces = ball(0.5, around)
         return vertices * solid.size, faces
     if solid.kind == "cylinder":
-        vertices, faces = cylinder(0.5, 1.0)
+        vertices, faces = cylinder(0.5, 1.0, around)
         return vertices * solid.size, faces
     if solid.kind == "triangles":
         return unindexed(solid.points[: len(solid.points) // 3 * 3].reshape(-1, 3, 3))

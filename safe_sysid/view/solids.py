@@ -12,46 +12,61 @@ __all__ = ["Mesh", "ball", "box", "capsule", "cylinder", "joined", "placed", "ro
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Mesh = tuple[FloatArray, IntArray]
-#: Around a circle; and from pole to equator.
-_AROUND, _RINGS = 48, 12
+#: Around a circle; a quarter of that from pole to equator.
+AROUND = 48
 
 
-def _lathe(radius: FloatArray, height: FloatArray) -> Mesh:
+def _lathe(radius: FloatArray, height: FloatArray, around: int) -> Mesh:
     """Turn a line (radius, height), from below upward, about z; ends with radius 0 close it."""
-    angle = np.linspace(0.0, 2.0 * np.pi, _AROUND, endpoint=False)
+    angle = np.linspace(0.0, 2.0 * np.pi, around, endpoint=False)
     ring = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=1)
     vertices = radius[:, None, None] * ring + height[:, None, None] * np.array([0.0, 0.0, 1.0])
-    i, j = np.meshgrid(np.arange(len(radius) - 1), np.arange(_AROUND), indexing="ij")
-    k = (j + 1) % _AROUND
-    a, b, c, d = (x * _AROUND + y for x, y in ((i, j), (i, k), (i + 1, k), (i + 1, j)))
+    i, j = np.meshgrid(np.arange(len(radius) - 1), np.arange(around), indexing="ij")
+    k = (j + 1) % around
+    a, b, c, d = (x * around + y for x, y in ((i, j), (i, k), (i + 1, k), (i + 1, j)))
     faces = np.concatenate([np.stack([a, b, c], -1).reshape(-1, 3), np.stack([a, c, d], -1).reshape(-1, 3)])
     return vertices.reshape(-1, 3), faces
 
 
-def ball(radius: float) -> Mesh:
-    """A sphere about the origin."""
-    return capsule(radius, 0.0)
+def ball(radius: float, around: int = AROUND) -> Mesh:
+    """A sphere about the origin.
+
+    Args:
+        radius: m.
+        around: corners of its equator, a multiple of 4.
+    """
+    return capsule(radius, 0.0, around)
 
 
-def capsule(radius: float, length: float) -> Mesh:
+def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
     """A cylinder along z with half balls at its ends.
 
     Args:
         radius: m.
         length: of the cylinder, m.
+        around: corners of its equator, a multiple of 4.
     """
-    turn = np.linspace(-0.5 * np.pi, 0.5 * np.pi, 2 * _RINGS + 1)
-    low, high = turn[: _RINGS + 1], turn[_RINGS:]
+    rings = around // 4
+    turn = np.linspace(-0.5 * np.pi, 0.5 * np.pi, 2 * rings + 1)
+    low, high = turn[: rings + 1], turn[rings:]
     return _lathe(
         radius * np.cos(np.concatenate([low, high])),
         np.concatenate([radius * np.sin(low) - 0.5 * length, radius * np.sin(high) + 0.5 * length]),
+        around,
     )
 
 
-def cylinder(radius: float, length: float) -> Mesh:
-    """A cylinder along z, edges sharp: their vertices are doubled."""
+def cylinder(radius: float, length: float, around: int = AROUND) -> Mesh:
+    """A cylinder along z, edges sharp: their vertices are doubled.
+
+    Args:
+        radius: m.
+        length: m.
+        around: corners of its circles.
+    """
     half = 0.5 * length
-    return _lathe(np.array([0.0, radius, radius, radius, radius, 0.0]), np.array([-half] * 3 + [half] * 3))
+    radii = np.array([0.0, radius, radius, radius, radius, 0.0])
+    return _lathe(radii, np.array([-half] * 3 + [half] * 3), around)
 
 
 def box(size: FloatArray) -> Mesh:
@@ -83,8 +98,8 @@ def rounded_hull(points: FloatArray, radius: float) -> Mesh:
         return placed(capsule(radius, length), _frame_along(axis / length), points.mean(axis=0))
     if radius <= 0.0:
         return unindexed(hull_triangles(points))
-    corners, _ = _lathe(radius * np.cos(_COARSE), radius * np.sin(_COARSE))
-    corners = np.unique(corners[:: _AROUND // 8].round(12), axis=0)
+    corners, _ = _lathe(radius * np.cos(_COARSE), radius * np.sin(_COARSE), 8)
+    corners = np.unique(corners.round(12), axis=0)
     return unindexed(hull_triangles((points[:, None] + corners).reshape(-1, 3)))
 
 

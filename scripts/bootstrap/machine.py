@@ -41,7 +41,8 @@ def missing_libraries() -> list[str]:
 
 def browser_wanted() -> bool:
     """True if a browser must be installed and can be: CI is set, there is none, and this user may install."""
-    there = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")))
+    names = (os.environ.get("SAFE_SYSID_CHROMIUM") or "chromium", "chromium-browser", "google-chrome")
+    there = any(map(shutil.which, names))
     ci = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
     return ci and not there and os.geteuid() == 0 and shutil.which("apt-get") is not None
 

@@ -88,11 +88,11 @@ def unknown_options(span: str) -> list[str]:
         return _of_program(words[1:], named)
     for word in words[:2]:
         if re.fullmatch(r"(benchmarks|scripts)/\S+\.py", word):
-            if not (ROOT / word).is_file():
+            if not (files := sorted(ROOT.glob(word))):
                 return [f"{word} does not exist"]
-            source = (ROOT / word).read_text(encoding="utf-8")
+            source = "".join(file.read_text(encoding="utf-8") for file in files)
             return [f"{word} has no {option}" for option in named if f'"{option}"' not in source]
-    if words and words[0].startswith("--"):
+    if words and words[0].startswith("--") and words[0] != "--ros-args":
         known = frozenset().union(*options().values()) | _OTHERS | _of_scripts()
         return [f"no command has {option}" for option in named if option not in known]
     return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -58,12 +57,13 @@ def _pip(_: Workspace, words: list[str]) -> Outcome:
 
 
 def _export(space: Workspace, words: list[str]) -> Outcome:
-    """Later commands of the page see it. Files of this package are found, wherever the dots stand for."""
+    """Later commands of the block see it. Dots before `share` stand for where this package is installed."""
     for word in words[1:]:
         name, _, value = word.partition("=")
-        value = re.sub(r"^\.\.\./share/safe_sysid", str(ROOT), os.path.expandvars(value))
-        if value.startswith("/") and not Path(value).exists():
-            return Outcome(1, f"{value} does not exist")
+        if value.startswith(".../share/safe_sysid"):
+            value = value.replace(".../share/safe_sysid", str(ROOT))
+            if not Path(value).exists():
+                return Outcome(1, f"{value} does not exist")
         space.variables[name] = value
     return Outcome(0, "")
 
@@ -107,14 +107,14 @@ def covered(command: Command, ledger: Ledger) -> str:
 
 def run(space: Workspace, command: Command, ledger: Ledger) -> Outcome:
     """Run a command that is not `ros2`."""
+    if not command.words:
+        return _export(space, ["export", *(f"{name}={value}" for name, value in command.variables)])
     words = space.resolve(list(ledger.shorten(command.words)))
     before = dict(space.variables)
     space.variables.update(command.variables)
-    try:
-        outcome = RUNNERS[words[0]](space, words)
-        if command.target:
-            (space.folder / command.target).write_text(outcome.output, encoding="utf-8")
-        return outcome
-    finally:
-        if words[0] != "export":
-            space.variables = before
+    outcome = RUNNERS[words[0]](space, words)
+    if words[0] != "export":
+        space.variables = before
+    if command.target:
+        (space.folder / command.target).write_text(outcome.output, encoding="utf-8")
+    return outcome

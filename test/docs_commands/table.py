@@ -59,6 +59,10 @@ SHORTER = (
     Shorter(r"experiment (?!.* --jobs)", "", "--jobs 1", "one core"),
     Shorter(r"realtime.py (run|drives)", "", "--seconds 2 --load idle --scheduling normal", "one row of 2 s"),
     Shorter(r"realtime.py drives", "", "--drives thread", "one way to drive the loop of five"),
+    Shorter(r"demo .*--view(?! \d)", "--view", "--view 0", "any free port"),
+    Shorter(r"safe-sysid view .*--port \d+", r"--port \d+", "--port 0", "any free port"),
+    Shorter(r"safe-sysid view (?!.*--port)", "", "--port 0", "any free port"),
+    Shorter(r"safe-sysid view (?!.*--no-browser)", "", "--no-browser", "there is nobody to look at it"),
     Shorter(r" \.\.\.$", r" \.\.\.$", "", "the dots stand for the other joints"),
 )
 
@@ -79,6 +83,11 @@ ELSEWHERE = (
         r"^rm -rf .venv$|scripts/constraints.txt$",
         "test_packaging.py::test_tested_versions_are_within_the_declared_bounds",
         "replaces the environment that the tests run in; what it wrote is tested",
+    ),
+    Elsewhere(
+        r"safe-sysid demo --scene six_boxes --then-goal$",
+        "test_demo.py::test_the_run_succeeds_and_says_what_it_does",
+        "a minute of processor time; there with two plans, another scene and a certificate of the way",
     ),
     Elsewhere(r"^mkdir -p \S*ros2_ws/src'?$|^cd \S*ros2_ws'?$", "", "makes an empty folder at home"),
     Elsewhere(
@@ -102,6 +111,11 @@ ELSEWHERE = (
     ),
     Elsewhere(r"^source install/setup.bash$", "", "made by colcon, nothing of ours is in it"),
     Elsewhere(r"^ros2 run (tf2_ros|controller_manager) ", "", f"another package's program, {_ROS}"),
+    Elsewhere(
+        r"^ros2 security ",
+        "test_security_policy.py::test_nodes_create_what_the_policy_allows_and_nothing_else",
+        f"sros2's program, {_ROS}; the policy file is tested",
+    ),
     Elsewhere(r"^ros2 (control|bag) ", "", f"another package's program, {_ROS}"),
 )
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from docs_commands.pages import ROOT
 
-#: Longest that one command may take on a busy machine, s.
-PATIENCE = 280.0
+#: Longest that one command may take on a machine that does nothing else, s.
+PATIENCE = 240.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Shared:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        timer = threading.Timer(PATIENCE, os.killpg, (process.pid, signal.SIGKILL))
+        busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        timer = threading.Timer(PATIENCE * busy, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
         try:
             if until:
@@ -77,6 +78,7 @@ class Shared:
         told = log.read_text(errors="replace")
         if until:
             assert until in told, f"{shlex.join(words)} never said {until!r}:\n{told[-2000:]}"
+            return Outcome(0 if process.returncode == 130 else process.returncode, told)  # 130: interrupted
         return Outcome(process.returncode, told)
 
     def demo(self, arguments: list[str], folder: Path, variables: dict[str, str]) -> Outcome:
@@ -86,8 +88,7 @@ class Shared:
             at = rest.index("--out")
             out = rest[at + 1]
             del rest[at : at + 2]
-        files = [folder / word for word in rest if (folder / word).is_file()]
-        key = shlex.join(rest) + "".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+        key = _key(rest, folder)
         if key not in self.runs:
             name = f"demo_{len(self.runs)}"
             done = self.execute([*PROGRAM, "demo", *rest, "--out", str(self.root / name)], folder, variables)
@@ -105,13 +106,20 @@ class Shared:
 PROGRAM = [sys.executable, "-m", "safe_sysid"]
 
 
+def _key(arguments: list[str], folder: Path) -> str:
+    """What makes a run another one: its options in any order, and the files that they name."""
+    files = [folder / word for word in arguments if (folder / word).is_file()]
+    options = sorted(option.strip() for option in re.split(r" (?=--)", shlex.join(arguments)))
+    return " ".join(options) + "".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+
+
 class Workspace:
     """The scratch folder in which the commands of one page run one after the other."""
 
     def __init__(self, folder: Path, shared: Shared) -> None:
         folder.mkdir(parents=True)
         self.folder, self.shared = folder, shared
-        self.variables: dict[str, str] = {}
+        self.variables: dict[str, str] = {}  # what a block exports holds until its end
         self._runs: list[Path] = []
 
     # -- what commands name ------------------------------------------------------------------------------------
@@ -143,7 +151,7 @@ class Workspace:
         text = shlex.join(words)
         for word in words:
             word = re.sub(r"runs/(@[a-z_]+@|\d{8}-\d{6}-[\w-]+)", lambda m: self.last_run(m[1]), word)
-            found.append(os.path.expandvars(word) if "$" in word else word)
+            found.append(os.path.expandvars(word.replace("$PWD", str(self.folder))))
         for position, word in enumerate(found):
             if position and found[position - 1] in ("--out", "--json"):
                 continue

@@ -6,11 +6,10 @@ What is read is not trusted: sizes, shapes and types are checked before memory i
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid import __version__
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, read_array_header, read_regular
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import replacing, write_text
@@ -209,9 +209,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
         CertificateError: it cannot be read, is too large, or is no JSON object.
     """
     try:
-        if path.stat().st_size > _MAX_JSON:
-            raise CertificateError(f"{path}: larger than {_MAX_JSON} bytes: expected a certificate")
-        content = path.read_bytes()
+        content = read_regular(path, _MAX_JSON)
         header = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
         raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -258,9 +256,9 @@ def _check_header(path: Path, header: Mapping[str, Any]) -> int:
         if not good:
             raise CertificateError(f"{path}: {field}: expected {expected}")
 
-    need(header.get("schema") == SCHEMA, f"schema = {header.get('schema')!r}", SCHEMA)
+    need(header.get("schema") == SCHEMA, f"schema = {short(header.get('schema'), 80)}", SCHEMA)
     for name in ("epoch", "seq"):
-        need(_is_count(header.get(name)), f"{name} = {header.get(name)!r}", "a whole number >= 0")
+        need(_is_count(header.get(name)), f"{name} = {short(header.get(name), 80)}", "a whole number >= 0")
     need(isinstance(header.get("method"), str), "method", "a text")
     robot = header.get("robot")
     need(isinstance(robot, dict), "robot", "an object")
@@ -306,14 +304,12 @@ def _is_hash(value: Any) -> bool:
 
 def _read_arrays(path: Path, digest: str, n: int) -> dict[str, NDArray[Any]]:
     try:
-        if path.stat().st_size > _MAX_ARRAYS:
-            raise CertificateError(
-                f"{path}: larger than {_MAX_ARRAYS} bytes: expected a certificate's arrays"
-            )
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        content = read_regular(path, _MAX_ARRAYS)  # once: what is hashed is what is read
+        found = hashlib.sha256(content).hexdigest()
         if found != digest:
             raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_archive(archive, len(content))
             known, total = {"P": 14 * n, "F": 3 * n}, 0
             out = {}
             for name, (kinds, shape) in _ARRAYS.items():
@@ -322,7 +318,9 @@ def _read_arrays(path: Path, digest: str, n: int) -> dict[str, NDArray[Any]]:
                     raise CertificateError(f"{path}: no array {name!r}")
                 out[name], count = _read_array(path, archive, name, kinds, shape, known, _MAX_ARRAYS - total)
                 total += count
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except CertificateError:
+        raise
+    except ARRAY_ERRORS as error:
         text = " ".join(str(error).split())[:150] or type(error).__name__
         raise CertificateError(f"{path}: cannot be read: {text}") from None
     return out
@@ -340,21 +338,8 @@ def _read_array(
     """One array and its bytes; header checked before its data are read. ``known`` collects M and K."""
     with archive.open(f"{name}.npy") as file:
         try:
-            version = np.lib.format.read_magic(file)
-            reader = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }
-            found, fortran, dtype = reader[version](file)
-        except (
-            ValueError,
-            SyntaxError,
-            TypeError,
-            KeyError,
-            OverflowError,
-            RecursionError,
-            tokenize.TokenError,
-        ) as error:
+            found, fortran, dtype = read_array_header(file)
+        except ValueError as error:
             raise CertificateError(f"{path}: array {name!r} has a bad header: {str(error)[:100]}") from None
         good = dtype.kind == kinds and (kinds == "U" or dtype.itemsize == 8) and dtype.itemsize <= 64
         if dtype.hasobject or not good or dtype.byteorder == ">":

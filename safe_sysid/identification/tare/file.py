@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.tare.tare import Tare, TareError, drift_of
+from safe_sysid.input_limits import read_arrays
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.whole_files import replacing
 
@@ -70,15 +69,14 @@ def read_tare(path: str | Path) -> Tare:
         TareError: no such file, not a tare, or anything in it malformed.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return _tare(str(path), {name: file[name] for name in file.files})
+        return _tare(str(path), read_arrays(path))
     except FileNotFoundError:
         raise TareError(f"{path}: no such file: expected a file that `safe-sysid tare` wrote") from None
     except TareError:
         raise
     except (OSError, ValueError, EOFError, KeyError, TypeError, OverflowError, NotImplementedError,
-            RuntimeError, MemoryError, AttributeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
-        text = " ".join(str(error).split())[:200] or type(error).__name__
+            RuntimeError, MemoryError, AttributeError) as error:  # fmt: skip
+        text = " ".join((getattr(error, "strerror", None) or str(error)).split())[:200] or type(error).__name__
         raise TareError(f"{path}: cannot be read as a tare: {text}") from None
 
 

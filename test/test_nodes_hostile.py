@@ -1,0 +1,250 @@
+"""Too much, too often, from too many: what limits let through, and that floods hold neither the arm nor its stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.serialization import serialize_message
+from ros_harness import Probe, running
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+
+from safe_sysid.nodes import doors
+from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes.doors import Doors
+from safe_sysid.nodes.limits import TOPICS, Gate, Limit, TokenBucket, limits_table
+from safe_sysid.nodes.messages import RefusedError, printable
+from safe_sysid.nodes.rivals import FORGOTTEN_S, Rivals
+
+pytestmark = pytest.mark.ros
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "security.md"
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# -- limits -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.floats(0.1, 1e4),
+    st.integers(1, 1000),
+    st.lists(st.one_of(st.just(0.0), st.floats(0.0, 0.5), st.floats(0.0, 1e-4)), max_size=300),
+)
+def test_a_bucket_lets_no_more_through_than_it_says_and_no_less(
+    rate: float, burst: int, pauses: list[float]
+) -> None:
+    clock = Clock()
+    bucket, began, passed = TokenBucket(rate, burst, clock), clock.now, 0
+    for pause in pauses:
+        clock.now += pause
+        wait = bucket.wait()
+        if bucket.take():
+            passed += 1
+            assert wait == 0.0
+        else:
+            assert wait > 0.0
+            assert passed >= burst
+        assert passed <= burst + rate * (clock.now - began) * (1.0 + 1e-9) + 1e-6
+    clock.now += 1.0 / rate + 1e-6
+    assert bucket.take()
+
+
+def test_a_gate_judges_length_and_rate_and_counts() -> None:
+    clock = Clock()
+    gate = Gate(Limit(10, 2.0, 3), clock=clock)
+    gate.admit(b"0123456789")
+    with pytest.raises(RefusedError, match="11 bytes: expected at most 10"):
+        gate.admit(b"0" * 11)
+    gate.admit(b"")
+    for _ in range(5):
+        with pytest.raises(RefusedError, match="too often"):
+            gate.admit(b"")
+    assert (gate.passed, gate.too_long, gate.too_often, gate.largest) == (2, 1, 5, 10)
+    assert gate.flooded
+    clock.now += 0.5
+    gate.admit(b"")
+    assert not gate.flooded
+
+
+def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> None:
+    gate = Gate(TOPICS["joint_states"], lockstep=True, clock=Clock())
+    for _ in range(20_000):
+        gate.admit(b"x")
+    with pytest.raises(RefusedError, match="too long"):
+        gate.admit(bytes(TOPICS["joint_states"].max_bytes + 1))
+    assert {name for name, limit in TOPICS.items() if limit.free_in_lockstep} == {
+        "joint_states",
+        "effort_command",
+        "reference",
+    }
+
+
+def test_the_table_of_the_docs_is_the_one_in_force() -> None:
+    text = DOCS.read_text()
+    for row in limits_table():
+        assert f"| {' | '.join(row)} |".replace("|  |", "| |") in text
+
+
+@given(st.text(max_size=60), st.integers(1, 50))
+def test_what_is_told_is_printable_and_short(text: str, longest: int) -> None:
+    told = printable(text, longest)
+    assert told.isprintable()
+    assert len(told) <= 10 * longest + 3
+    if text.isprintable() and len(text) <= longest:
+        assert told == text
+
+
+# -- doors ------------------------------------------------------------------------------------------------------
+
+
+class FakeNode:
+    """Subscriptions without a network."""
+
+    services: tuple[Any, ...] = ()
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []
+
+    def create_subscription(self, kind: type, topic: str, callback: Any, qos: Any, raw: bool) -> object:
+        assert raw
+        self.open.append(callback)
+        return callback
+
+    def destroy_subscription(self, subscription: Any) -> None:
+        self.open.remove(subscription)
+
+
+def test_a_flooded_topic_is_shut_for_a_while_and_then_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, node, refused, heard = Clock(), FakeNode(), list[tuple[str, str, str]](), list[bytes]()
+    monkeypatch.setattr(doors, "time", SimpleNamespace(monotonic=clock))
+    at = Doors(node, lambda *what: refused.append(what))  # type: ignore[arg-type]
+    at.open(Float64MultiArray, "plan", heard.append, LATCHED, False)
+    limit = TOPICS["plan"]
+    at.gates["plan"]._bucket = TokenBucket(limit.per_second, limit.burst, clock)
+    for _ in range(3 * limit.burst):
+        at.receivers["plan"](b"x")
+    assert len(heard) == limit.burst
+    at.tick()
+    assert node.open == []
+    assert [reason for _, reason, _ in refused].count("flooded") == 1
+    at.tick()
+    assert node.open == []
+    clock.now += doors.PAUSE_S
+    at.tick()
+    assert len(node.open) == 1
+    node.open[0](b"y")
+    assert heard[-1] == b"y"
+    at.forget()
+    at.tick()
+    assert at.receivers == {}
+
+
+# -- rivals -----------------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """Publishers by name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def resolve_topic_name(self, topic: str) -> str:
+        return f"/{topic}"
+
+    def count_publishers(self, topic: str) -> int:
+        return len(self.names)
+
+    def get_publishers_info_by_topic(self, topic: str) -> list[Any]:
+        return [SimpleNamespace(node_name=name, node_namespace="/") for name in self.names]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared: bool) -> None:
+    graph, clock = Graph(), Clock()
+    rivals = Rivals(graph, clock)  # type: ignore[arg-type]
+    rivals.watch("plan", shared)
+
+    def look(*names: str) -> tuple[str, str]:
+        graph.names = list(names)
+        rivals.tick()
+        return rivals.why_not("plan"), rivals.values().get("publishers of plan", "")
+
+    assert look() == look("planner") == ("", "")
+    # One that was killed and started again is seen twice for a while; so is one whose name is not known yet.
+    for names in (("planner", "planner"), ("planner", "_NODE_NAME_UNKNOWN_")):
+        why, told = look(*names)
+        assert not why
+        assert "2 publishers of /plan" in told
+        assert bool(rivals.doubtful) is not shared
+    clock.now += FORGOTTEN_S + 0.1
+    assert bool(look("planner", "planner")[0]) is not shared
+    assert look("planner") == ("", "")
+    why, told = look("planner", "stranger")
+    assert bool(why) is not shared
+    assert "/planner, /stranger" in told
+    assert bool(rivals.serious) is not shared
+    assert len(look(*(f"n{i}" for i in range(200)))[1]) < 200
+
+
+# -- in earnest -------------------------------------------------------------------------------------------------
+
+
+def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> None:
+    nodes: dict[str, dict[str, Any]] = {"controller": {}, "plant": {}}
+    with running(tmp_path, nodes, lockstep=False, robot="three_joint") as processes, Probe() as probe:
+        probe.wait(lambda: probe.state() == "holding", "the arm to be held")
+        assert not any("too often" in v.key for v in probe.diagnostics["controller"].values)
+        start = probe.node.create_client(Trigger, "controller/start")
+        stop = probe.node.create_client(Trigger, "controller/emergency_stop")
+        probe.wait(lambda: start.service_is_ready() and stop.service_is_ready(), "the services")
+
+        # Ten thousand boxes of nobody, as fast as they can be sent, a thousand requests, and 1 MB at a time.
+        publisher = probe.publisher(Float64MultiArray, "bounds", LATCHED)
+        small = serialize_message(Float64MultiArray())
+        large = serialize_message(Float64MultiArray(data=[0.0] * 125_000))
+        for _ in range(10_000):
+            publisher.publish(small)
+        publisher.publish(large)
+        answers = [start.call_async(Trigger.Request()) for _ in range(60)]
+        probe.wait(lambda: all(a.done() for a in answers), "answers to all")
+        messages = [a.result().message for a in answers]
+        assert sum("too often" in message for message in messages) >= 20
+        assert any("expected idle or fault" in message for message in messages)
+        probe.wait(lambda: int(probe.value("controller", "refused bounds: too often") or 0) > 50, "refusals")
+        probe.wait(lambda: bool(probe.value("controller", "refused bounds: flooded")), "the door to be shut")
+        assert probe.state() == "holding"
+
+        # Another publisher of torques: told, and nothing may begin while it is there.
+        torques = probe.publisher(Float64MultiArray, "effort_command")
+        probe.wait(
+            lambda: (
+                "publishers of /effort_command" in probe.message("controller")
+                and probe.diagnostics["controller"].level == DiagnosticStatus.ERROR
+            ),
+            "the other publisher to be told",
+        )
+        answer = stop.call_async(Trigger.Request())
+        probe.wait(answer.done, "the emergency stop")
+        assert answer.result().success
+        probe.wait(lambda: probe.state() == "fault", "the fault")
+        probe.node.destroy_publisher(torques)
+        assert all(process.process.poll() is None for process in processes.values())

@@ -1,0 +1,114 @@
+"""The SROS2 policy: what the nodes really create, no more and no less; and the file is made from the table."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from ros_harness import Probe, running
+
+from safe_sysid.nodes.access import ENCLAVES, NODES, OPTIONAL, Access, full_name, policy_text
+
+pytestmark = pytest.mark.ros
+
+FILE = Path(__file__).resolve().parent.parent / "config" / "security" / "policy.xml"
+PLACES = {
+    "publish": ("topics", "topic", "publish"),
+    "subscribe": ("topics", "topic", "subscribe"),
+    "serve": ("services", "service", "reply"),
+    "request": ("services", "service", "request"),
+}
+
+
+def allowed(enclave: ET.Element, place: str) -> set[str]:
+    """Names that an enclave of the file may use so."""
+    group, item, what = PLACES[place]
+    groups = [g for g in enclave.iter(group) if g.get(what) == "ALLOW"]
+    return {str(name.text) for g in groups for name in g.iter(item)}
+
+
+@pytest.mark.parametrize("namespace", ["", "left", "cell/right"])
+def test_the_file_says_what_the_table_says(namespace: str) -> None:
+    text = policy_text(["", namespace] if namespace else [""])
+    enclaves = {str(e.get("path")): e for e in ET.fromstring(text).iter("enclave")}
+    assert set(enclaves) == {full_name(name, ns) for name in ENCLAVES for ns in {"", namespace}}
+    for name, access in ENCLAVES.items():
+        for place in PLACES:
+            names = {full_name(item, namespace) for item in getattr(access, place)}
+            assert allowed(enclaves[full_name(name, namespace)], place) == names, (name, place)
+    if not namespace:
+        assert text == FILE.read_text(), "python -m safe_sysid.nodes.access > config/security/policy.xml"
+
+
+def test_only_the_nodes_of_the_arm_may_move_it_and_lookers_on_say_nothing() -> None:
+    """The point of it all, independent of the table's order: who may say what has consequences."""
+    moves = {
+        "effort_command": "controller",
+        "plan": "planner",
+        "bounds": "identifier",
+        "bounds_active": "controller",
+    }
+    for topic, sayer in moves.items():
+        assert [name for name, access in ENCLAVES.items() if topic in access.publish] == [sayer]
+    assert [name for name, access in ENCLAVES.items() if "joint_states" in access.publish] == ["plant"]
+    quiet = {"/parameter_events", "/rosout"}
+    for looker in ("watcher", "viewer"):
+        assert set(ENCLAVES[looker].publish) == quiet
+        assert not ENCLAVES[looker].serve
+    assert not ENCLAVES["watcher"].request
+    assert not any("parameters" in name or "state" in name for name in ENCLAVES["viewer"].request)
+    for name, access in ENCLAVES.items():
+        if name not in ("viewer", "operator"):
+            assert not access.request, name
+    for access in ENCLAVES.values():
+        assert not any("*" in item or "?" in item for place in PLACES for item in getattr(access, place))
+
+
+def test_the_buttons_of_the_view_are_what_it_may_ask_for() -> None:
+    page = pytest.importorskip("safe_sysid.view.page")
+    assert {button.service for button in page.BUTTONS} <= set(ENCLAVES["viewer"].request)
+
+
+def created(probe: Probe, name: str) -> dict[str, set[str]]:
+    """What a node has in the graph."""
+    node = probe.node
+    of: dict[str, Any] = {
+        "publish": node.get_publisher_names_and_types_by_node,
+        "subscribe": node.get_subscriber_names_and_types_by_node,
+        "serve": node.get_service_names_and_types_by_node,
+        "request": node.get_client_names_and_types_by_node,
+    }
+    return {place: {topic for topic, _ in ask(name, "/")} for place, ask in of.items()}
+
+
+def test_nodes_create_what_the_policy_allows_and_nothing_else(tmp_path: Path) -> None:
+    robot = {"robot": "three_joint"}
+    with running(tmp_path, {name: {} for name in NODES}, **robot) as nodes, Probe() as probe:
+        for process in nodes.values():
+            process.wait_ready()
+        for name, access in NODES.items():
+            wanted = {place: {full_name(item) for item in getattr(access, place)} for place in PLACES}
+            wanted["subscribe"] -= OPTIONAL
+
+            def complete(name: str = name, wanted: dict[str, set[str]] = wanted) -> bool:
+                try:
+                    return created(probe, name) == wanted
+                except Exception:  # not discovered yet
+                    return False
+
+            try:
+                probe.wait(complete, name, 20.0)
+            except AssertionError:
+                assert created(probe, name) == wanted
+
+
+def test_what_only_some_modes_have_is_allowed() -> None:
+    access: Access
+    for name, access in NODES.items():
+        assert set(access.subscribe) >= OPTIONAL, name

@@ -1,0 +1,157 @@
+"""The view of a real run, all processes over topics: the page says what the controller says, and its buttons act."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+import rclpy
+from browser_support import Tab, browser, needs_browser
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from ros_harness import wait_for
+from std_msgs.msg import Float64MultiArray
+from view_support import LATCHED
+
+from safe_sysid.robot.parameters import PAYLOAD_NAMES
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.slow
+
+
+class Boxes:
+    """What the controller of a domain announces."""
+
+    def __init__(self, domain: int) -> None:
+        self._context = Context()
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
+        self._node = Node("boxes", context=self._context, use_global_arguments=False)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        self.heard: dict[str, np.ndarray] = {}
+        self._node.create_subscription(Float64MultiArray, "/bounds_active", self._note, LATCHED)
+
+    def _note(self, message: Float64MultiArray) -> None:
+        self.heard[message.layout.dim[0].label] = np.array(message.data).reshape(3, -1)
+
+    def spin(self) -> None:
+        for _ in range(20):
+            self._executor.spin_once(timeout_sec=0.01)
+
+    def close(self) -> None:
+        self._executor.shutdown(0.5)
+        self._node.destroy_node()
+        self._context.try_shutdown()
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    log = tmp_path / "demo.log"
+    options = ["--view", "0", "--plans", "6", "--pace", "0.3", "--out", str(tmp_path / "run")]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "safe_sysid.cli", "demo", *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=tmp_path,
+            env=dict(os.environ),
+        )
+    try:
+        yield process, log
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30.0)
+
+
+def found(log: Path, pattern: str) -> str:
+    match = re.search(pattern, log.read_text(errors="replace"))
+    return match[1] if match else ""
+
+
+def shown(tab: Tab) -> np.ndarray:
+    rows = [tab.page.get_attribute(f"#ss-interval-{name}", "title") or "nan nan" for name in PAYLOAD_NAMES]
+    return np.array([[float(word) for word in row.split()] for row in rows])
+
+
+def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
+    needs_browser()
+    process, log = demo
+    wait_for(
+        lambda: bool(found(log, r"look at (http://\S+)")) or process.poll() is not None, 240.0, "an address"
+    )
+    wait_for(lambda: bool(found(log, r"ROS domain (\d+)")) or process.poll() is not None, 60.0, "a domain")
+    assert process.poll() is None, log.read_text()
+    began = time.monotonic()
+    boxes = Boxes(int(found(log, r"ROS domain (\d+)")))
+    try:
+        with browser() as open_tab:
+            tab = open_tab(found(log, r"look at (http://\S+)"), 800, 600)
+            compared = set()
+
+            def agrees() -> bool:
+                """The page shows the last box announced, number by number."""
+                boxes.spin()
+                before, last = tab.text("#ss-box"), list(boxes.heard)[-1:]
+                numbers = shown(tab)
+                if last and before.lower() == f"box {last[0]}" == tab.text("#ss-box").lower():
+                    rows = boxes.heard[last[0]]
+                    end = 10 * (
+                        rows.shape[1] // 14
+                    )  # 14 parameters per joint, ten of them inertial, those first
+                    np.testing.assert_array_equal(numbers.T, rows[::2, end - 10 : end])
+                    compared.add(last[0])
+                return len(compared) >= 3 and "Following" in tab.text("#ss-phase")
+
+            tab.wait(agrees, "three boxes that agree, and motion", 500.0)
+            simulated = float(tab.text("#ss-clock").partition(" s")[0])
+            assert 0.0 < simulated < 0.3 * (time.monotonic() - began) + 1.0, "no faster than --pace"
+            tab.page.get_by_role("button", name="Emergency stop", exact=True).click()
+            tab.wait(
+                lambda: "Fault" in tab.text("#ss-phase") or "Failed" in tab.text("#ss-phase"), "the fault"
+            )
+            wait_for(
+                lambda: "FAILED: the controller is in fault" in log.read_text(), 120.0, "the demo's verdict"
+            )
+            tab.wait(
+                lambda: "Failed: the controller is in fault" in tab.text("#ss-phase"),
+                "the verdict on the page",
+            )
+            assert process.poll() is None, "the page stays"
+    finally:
+        boxes.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60.0) == 1
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "safe_sysid.cli", "demo", "--view", port, "--out", str(tmp_path / "run")],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 2
+    assert "a port that is free" in done.stderr
+    assert "starting controller" not in done.stdout
