@@ -110,7 +110,7 @@ setup(
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",
             "viser>=1.1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions
-            "websockets>=13.1,<17",
+            "websockets>=15.0,<17",
         ],
         "docs": DOCS,
         "test": TEST,

@@ -37,7 +37,9 @@ def fuzz(name: str, seconds: int, corpus: Path, crashes: Path) -> None:
     """
     import atheris
 
-    with atheris.instrument_imports(include=["safe_sysid", "yaml", "zipfile", "json", "csv", "rosbags", "defusedxml"]):
+    with atheris.instrument_imports(
+        include=["safe_sysid", "yaml", "zipfile", "json", "csv", "rosbags", "defusedxml"]
+    ):
         from fuzz_targets import TARGETS, run
     target = TARGETS[name]
     for i, seed in enumerate(target.seeds()):
@@ -79,12 +81,18 @@ def campaign(names: list[str], seconds: int, out: Path) -> int:
         corpus.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, __file__, "--one", name, "--seconds", str(seconds), "--out", str(place)]
         found = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        executed = re.findall(r"stat::number_of_executed_units:\s+(\d+)|^#(\d+)\s", found.stderr, re.MULTILINE)
+        executed = re.findall(
+            r"stat::number_of_executed_units:\s+(\d+)|^#(\d+)\s", found.stderr, re.MULTILINE
+        )
         inputs = max((int(a or b) for a, b in executed), default=0)
         coverage = re.findall(r"cov: (\d+)", found.stderr)
-        bugs = sorted(file.name for file in place.iterdir() if file.name.startswith(("crash", "timeout", "oom")))
+        bugs = sorted(
+            file.name for file in place.iterdir() if file.name.startswith(("crash", "timeout", "oom"))
+        )
         table[name] = {"inputs": inputs, "coverage": int(coverage[-1]) if coverage else 0, "bugs": bugs}
-        print(f"{name:22s} {inputs:9d} inputs, coverage {table[name]['coverage']:6d}, bugs: {', '.join(bugs) or 'none'}")
+        print(
+            f"{name:22s} {inputs:9d} inputs, coverage {table[name]['coverage']:6d}, bugs: {', '.join(bugs) or 'none'}"
+        )
         if found.returncode and not bugs:
             print(found.stderr[-2000:])
         (place / "log.txt").write_text(found.stderr[-20_000:], encoding="utf-8")

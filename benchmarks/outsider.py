@@ -354,8 +354,12 @@ def main() -> int:
         print("needs root and ip (Debian: iproute2), to make two network namespaces", file=sys.stderr)
         return 2
     sys.path.insert(0, str(ROOT))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the namespaces are taken away
+    results: dict[str, dict[str, str]] = {}
     with two_machines() as machines, tempfile.TemporaryDirectory() as scratch:
-        results = {config: one(config, machines, Path(scratch)) for config in options.config or CONFIGS}
+        for config in options.config or CONFIGS:
+            results[config] = one(config, machines, Path(scratch))
+            print(f"{config}: {results[config]}", file=sys.stderr, flush=True)
     configs = list(results)
     print(f"| what | {' | '.join(configs)} |\n|---{'|---' * len(configs)}|")
     for what in results[configs[0]]:

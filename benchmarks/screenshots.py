@@ -27,6 +27,7 @@ from browser_support import Tab, browser, why_no_browser  # noqa: E402
 IMAGES = ROOT / "docs" / "images"
 WIDE, PHONE = (1440, 900), (390, 844)
 LARGEST = 400_000
+_HIDE = "document.querySelectorAll('.mantine-Notification-root').forEach(n => { n.style.display = 'none'; })"
 
 
 class Run:
@@ -70,8 +71,8 @@ def take(tab: Tab, name: str, settled: bool = False) -> None:
     """A picture, with at most 256 colours where it would be too large otherwise."""
     from PIL import Image
 
-    for close in tab.page.query_selector_all(".mantine-Notification-closeButton"):
-        close.click()  # that the picture is made without a graphics card is no news
+    # That the picture is made without a graphics card is no news.
+    tab.page.evaluate(_HIDE)
     path = IMAGES / f"{name}.png"
     tab.picture(path, settled)
     with Image.open(path) as picture:
@@ -115,7 +116,7 @@ def views(open_tab: Any, directory: Path) -> None:
     try:
         tab = open_tab(run.address, *WIDE)
         tab.wait(lambda: _number(tab) >= 1 and "Following" in tab.text("#ss-phase"), "motion", 900.0)
-        tab.page.get_by_role("button", name="Emergency stop", exact=True).click()
+        tab.press("Emergency stop")
         tab.wait(lambda: "Fault" in tab.text("#ss-phase"), "the fault", 60.0)
         take(tab, "view_fault")
     finally:

@@ -36,9 +36,14 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def setup(app: Any) -> None:
-    """README is the front page of the site, so links to it lead there."""
+    """Make README the front page of the site, and lead links to it there."""
+    readme = Path(__file__).parents[1] / "README.md"
 
     def read(_: Any, page: str, source: list[str]) -> None:
+        if page == "index":
+            app.env.note_dependency(str(readme))
+            text = re.sub(r'(\]\(|src=")docs/', r"\1", readme.read_text("utf-8"))
+            source[0] = f"{text}\n{source[0]}"
         source[0] = re.sub(r"\]\((?:\.\./)+README\.md", "](/index.md", source[0])
 
     app.connect("source-read", read)

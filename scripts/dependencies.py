@@ -195,6 +195,8 @@ def requirements_of(extra: str) -> list[str]:
 
 def tried_rows(tried: dict[str, dict[str, object]]) -> list[str]:
     """The table of what scripts/versions.py has tried."""
+    if not tried:
+        return ["No run is noted yet."]
     rows = ["| versions | Python | tests | demo | on |", "|---|---|---|---|---|"]
     for key in sorted(tried):
         which, python = key.split()
@@ -218,8 +220,7 @@ def page(before: str) -> str:
     direct = {name_of(text) for extra in GROUPS for text in requirements_of(extra)}
     licences.update({name: licence_of(there[name]) for name in sorted({*pins, *direct}) if name in there})
     for_running = reached(requirements(RUNNING[1:]), there)
-    tried_path = ROOT / "scripts" / "versions_tried.json"
-    tried = json.loads(tried_path.read_text(encoding="utf-8")) if tried_path.exists() else {}
+    tried = json.loads((ROOT / "scripts" / "versions_tried.json").read_text(encoding="utf-8"))
     newest = next((tried[key]["versions"] for key in sorted(tried, reverse=True) if "newest" in key), {})
     lowest = next((tried[key]["versions"] for key in sorted(tried) if "lowest" in key), {})
     lines = [HEAD]

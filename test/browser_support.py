@@ -91,6 +91,10 @@ class Tab:
             assert time.monotonic() < end, f"waited {seconds:g} s in vain for {what}; errors: {self.errors}"
             self.page.wait_for_timeout(50)
 
+    def press(self, name: str) -> None:
+        """Press a button, at once: a page that is painted by software never stands still for a real mouse."""
+        self.page.get_by_role("button", name=name, exact=True).dispatch_event("click")
+
     def text(self, selector: str) -> str:
         """Text of the first element; empty where there is none."""
         found = self.page.query_selector(selector)

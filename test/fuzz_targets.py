@@ -70,14 +70,29 @@ class Target:
 
 
 XML_WORDS = (
-    b"<!DOCTYPE r [<!ENTITY a 'b'>]>", b"&a;", b"<?xml version='1.0' encoding='utf-7'?>", b"<mujoco/>", b"nan", b"1e999",
-    b"1_0", b"\xd9\xa1", b"<link/>", b"<joint/>", b"</robot>", b"<!--", b"<![CDATA[", b'name=""', b"-1", b"&#1;", b"\0",
+    b"<!DOCTYPE r [<!ENTITY a 'b'>]>", b"&a;", b"<?xml version='1.0' encoding='utf-7'?>", b"<mujoco/>", b"nan",
+    b"1e999", b"1_0", b"\xd9\xa1", b"<link/>", b"<joint/>", b"</robot>", b"<!--", b"<![CDATA[", b'name=""',
+    b"-1", b"&#1;", b"\0",
 )  # fmt: skip
 YAML_WORDS = (
     b"&a ", b"*a", b"<<: ", b"!!binary ", b"!!python/object:x ", b"[", b"{", b"? ", b".nan", b".inf", b"1e999",
-    b"0x" + b"f" * 500, b"9" * 500, b"- ", b": ", b"\n", b"null", b"2026-99-99", b"!!bool x", b"!!timestamp x", b"1:59:59",
+    b"0x" + b"f" * 500, b"9" * 500, b"- ", b": ", b"\n", b"null", b"2026-99-99", b"!!bool x", b"!!timestamp x",
 )  # fmt: skip
-JSON_WORDS = (b"NaN", b"1e999", b"9" * 5000, b"[" * 2000, b"{", b"}", b"null", b'"', b"\\ud800", b"-1", b"[]", b"{}", b"true")
+JSON_WORDS = (
+    b"NaN",
+    b"1e999",
+    b"9" * 5000,
+    b"[" * 2000,
+    b"{",
+    b"}",
+    b"null",
+    b'"',
+    b"\\ud800",
+    b"-1",
+    b"[]",
+    b"{}",
+    b"true",
+)
 BYTES = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff" * 8, b"\x7f", b"\x00\x00\x80\x7f")
 
 
@@ -87,8 +102,8 @@ def _arm(more: str = "") -> bytes:
         '<inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'
     )
     links = '<link name="base"/>' + "".join(
-        f'<link name="l_{j}">{inertial}<collision><geometry><cylinder radius="0.05" length="0.2"/></geometry></collision>'
-        "</link>"
+        f'<link name="l_{j}">{inertial}<collision><geometry><cylinder radius="0.05" length="0.2"/></geometry>'
+        "</collision></link>"
         for j in JOINTS
     )
     parents = ("base", "l_a")
@@ -97,7 +112,9 @@ def _arm(more: str = "") -> bytes:
         '<axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="10" velocity="1"/></joint>'
         for j, p in zip(JOINTS, parents, strict=True)
     )
-    tool = '<link name="tool0"/><joint name="t" type="fixed"><parent link="l_b"/><child link="tool0"/></joint>'
+    tool = (
+        '<link name="tool0"/><joint name="t" type="fixed"><parent link="l_b"/><child link="tool0"/></joint>'
+    )
     return f'<?xml version="1.0"?><robot name="r">{links}{joints}{tool}{more}</robot>'.encode()
 
 
@@ -168,7 +185,12 @@ def _bounds() -> tuple[bytes, ...]:
 
 def _npz() -> tuple[bytes, ...]:
     arrays: dict[str, Any] = {name: np.arange(6.0).reshape(3, 2) for name in ("q", "qd", "effort")}
-    arrays |= {"stamps": np.arange(3.0), "joint_names": np.array(JOINTS), "schema": np.int64(1), "origin_ns": np.int64(5)}
+    arrays |= {
+        "stamps": np.arange(3.0),
+        "joint_names": np.array(JOINTS),
+        "schema": np.int64(1),
+        "origin_ns": np.int64(5),
+    }
     plain, packed = io.BytesIO(), io.BytesIO()
     np.savez(plain, **arrays)
     np.savez_compressed(packed, **arrays)
@@ -176,9 +198,30 @@ def _npz() -> tuple[bytes, ...]:
 
 
 def _tare() -> tuple[bytes, ...]:
-    names = ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint", "first", "last", "ramp", "box_seq")
+    names = (
+        "matrix",
+        "target",
+        "slack",
+        "sigma",
+        "parts",
+        "start",
+        "end",
+        "joint",
+        "first",
+        "last",
+        "ramp",
+        "box_seq",
+    )
     arrays: dict[str, Any] = {name: np.zeros(1) for name in (*names, "drift", "before", "after")}
-    head = {"schema": 1, "robot": "r", "robot_hash": "0", "log_hash": "0", "errors": {}, "samples": 3, "joint_names": ["a"]}
+    head = {
+        "schema": 1,
+        "robot": "r",
+        "robot_hash": "0",
+        "log_hash": "0",
+        "errors": {},
+        "samples": 3,
+        "joint_names": ["a"],
+    }
     out = io.BytesIO()
     np.savez(out, json=np.array(json.dumps(head)), **arrays)
     return (out.getvalue(),)
@@ -186,7 +229,7 @@ def _tare() -> tuple[bytes, ...]:
 
 CSV = (
     b"time,a.position,b.position,a.velocity,b.velocity,a.effort,b.effort\n0,1,2,3,4,5,6\n0.1,1,2,3,4,5,6\n",
-    b"# x\nstamp;a_pos;b_pos;a_vel;b_vel;a_eff;b_eff\n1700000000.123456789;1;2;3;4;5;\"6\"\n",
+    b'# x\nstamp;a_pos;b_pos;a_vel;b_vel;a_eff;b_eff\n1700000000.123456789;1;2;3;4;5;"6"\n',
 )
 
 
@@ -216,9 +259,22 @@ def _bag(plugin: str) -> tuple[bytes, ...]:
 
 
 def _plan() -> tuple[bytes, ...]:
-    head: dict[str, Any] = {"schema": "safe_sysid/plan/1", "written_by": "x", "robot": {"name": "r"}, "scene": {}, "gains": {}}
+    head: dict[str, Any] = {
+        "schema": "safe_sysid/plan/1",
+        "written_by": "x",
+        "robot": {"name": "r"},
+        "scene": {},
+        "gains": {},
+    }
     knots = [[[0.0], [0.0], [0.0]], [[1.0], [0.0], [0.0]]]
-    head["plan"] = {"sequence": 0, "start_time": 0.0, "t_plan": 1.0, "times": [0.0, 1.0], "knots": knots, "k": [0.5]}
+    head["plan"] = {
+        "sequence": 0,
+        "start_time": 0.0,
+        "t_plan": 1.0,
+        "times": [0.0, 1.0],
+        "knots": knots,
+        "k": [0.5],
+    }
     head["box"] = {"epoch": 0, "seq": 0, "lower": [0.0] * 14, "upper": [1.0] * 14}
     claim = {"smallest": 0.1, "unit": "m", "time": 0.0, "culprit": "x"}
     head["certificate"] = {"intervals": 1, "clearance_margin": 0.0, "families": {"torque": claim}}
@@ -227,11 +283,21 @@ def _plan() -> tuple[bytes, ...]:
 
 
 def _certificate() -> tuple[bytes, ...]:
-    head: dict[str, Any] = {"schema": "safe_sysid/identification-certificate/1", "epoch": 0, "seq": 0, "method": "lp"}
-    head |= {"robot": {"urdf": {"joint_names": ["a"]}}, "log": {"sha256": "0" * 64, "samples": 1}, "previous_sha256": None}
+    head: dict[str, Any] = {
+        "schema": "safe_sysid/identification-certificate/1",
+        "epoch": 0,
+        "seq": 0,
+        "method": "lp",
+    }
+    head |= {
+        "robot": {"urdf": {"joint_names": ["a"]}},
+        "log": {"sha256": "0" * 64, "samples": 1},
+        "previous_sha256": None,
+    }
     head["arrays"] = {"sha256": "0" * 64, "rows": 1, "cuts": 0}
     head["bounds"] = [
-        {"name": n, "unit": u, "lower": 0.0, "upper": 1.0} for n, u in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
+        {"name": n, "unit": u, "lower": 0.0, "upper": 1.0}
+        for n, u in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
     ]
     return (json.dumps(head).encode(),)
 
@@ -299,12 +365,34 @@ TARGETS: dict[str, Target] = {
         Target("urdf of a payload", ".urdf", rigid_body_text, lambda: (_thing(),), XML_WORDS),
         Target("payload", ".urdf", lambda path: payload_from_spec(str(path)), lambda: (_thing(),), XML_WORDS),
         Target(
-            "payload text", "", _text(payload_from_spec), lambda: (b"1,0,0,0,1,0,1,0,0,1", b"5lb", b"none"), (b",", b"nan", b"lb")
+            "payload text",
+            "",
+            _text(payload_from_spec),
+            lambda: (b"1,0,0,0,1,0,1,0,0,1", b"5lb", b"none"),
+            (b",", b"nan", b"lb"),
         ),
         Target("mesh stl", ".stl", read_mesh, _stl, BYTES),
-        Target("mesh obj", ".obj", read_mesh, lambda: (OBJ,), (b"f ", b"v ", b"99999999999", b"-1", b"/", b"nan", b"1e400")),
-        Target("mesh ply", ".ply", read_mesh, lambda: PLY, (*BYTES, b"element x 9999999999\n", b"property list int int y\n")),
-        Target("mesh dae", ".dae", read_mesh, lambda: (DAE,), (*XML_WORDS, b'"4000000000"', b"<node>", b"<polygons>")),
+        Target(
+            "mesh obj",
+            ".obj",
+            read_mesh,
+            lambda: (OBJ,),
+            (b"f ", b"v ", b"99999999999", b"-1", b"/", b"nan", b"1e400"),
+        ),
+        Target(
+            "mesh ply",
+            ".ply",
+            read_mesh,
+            lambda: PLY,
+            (*BYTES, b"element x 9999999999\n", b"property list int int y\n"),
+        ),
+        Target(
+            "mesh dae",
+            ".dae",
+            read_mesh,
+            lambda: (DAE,),
+            (*XML_WORDS, b'"4000000000"', b"<node>", b"<polygons>"),
+        ),
         Target(
             "mesh path",
             "",
@@ -314,12 +402,30 @@ TARGETS: dict[str, Target] = {
         ),
         Target("robot", ".yaml", load_settings, _config("config/kinova_gen3.yaml"), YAML_WORDS),
         Target("scene", ".yaml", load_scene, lambda: (SCENE,), YAML_WORDS),
-        Target("work cell", ".yaml", lambda path: load_workcell(path, False), _config("config/experiments/pso_a.yaml"), YAML_WORDS),
+        Target(
+            "work cell",
+            ".yaml",
+            lambda path: load_workcell(path, False),
+            _config("config/experiments/pso_a.yaml"),
+            YAML_WORDS,
+        ),
         Target("bounds", ".yaml", read_bounds, _bounds, YAML_WORDS),
-        Target("mapping", ".yaml", read_mapping, lambda: (b"time: t\njoints: {a: {position: x}}\nscale: {a: {effort: 2}}",), YAML_WORDS),
+        Target(
+            "mapping",
+            ".yaml",
+            read_mapping,
+            lambda: (b"time: t\njoints: {a: {position: x}}\nscale: {a: {effort: 2}}",),
+            YAML_WORDS,
+        ),
         Target("configuration", "", _text(read_configuration), lambda: (CONFIGURATION,), YAML_WORDS),
         Target("log npz", ".npz", read_log, _npz, BYTES),
-        Target("log csv", ".csv", lambda path: read_csv(path, JOINTS), lambda: CSV, (b",", b"\n", b'"', b"nan", b"1e400000", b"\0", b"#")),
+        Target(
+            "log csv",
+            ".csv",
+            lambda path: read_csv(path, JOINTS),
+            lambda: CSV,
+            (b",", b"\n", b'"', b"nan", b"1e400000", b"\0", b"#"),
+        ),
         Target("bag mcap", ".mcap", lambda path: read_bag(path, JOINTS), lambda: _bag("MCAP"), BYTES),
         Target("bag sqlite", ".db3", lambda path: read_bag(path, JOINTS), lambda: _bag("SQLITE3"), BYTES),
         Target("bag recovery", ".mcap", _recover, lambda: _bag("MCAP"), BYTES),

@@ -283,7 +283,7 @@ def test_the_commands_of_a_page_do_what_it_says(
     page: str, shared: Shared, ros: list[Any], tmp_path: Path
 ) -> None:
     from docs_commands.live_nodes import Graph
-    from docs_commands.ros2 import Ros2, prepared
+    from docs_commands.ros2 import Ros2
 
     space, ledger, wrong = Workspace(tmp_path / "page", shared), Ledger(), []
     found = [command for command in commands(page, text_of(page)) if covered(command, ledger) != "elsewhere"]
@@ -301,7 +301,7 @@ def test_the_commands_of_a_page_do_what_it_says(
                 ros.append(Ros2(Graph(shared.root / "live")))
             if not ready:
                 ready = True
-                ros[0].prepare(prepared([other for other in found if other.fence == fence]))
+                ros[0].prepare([other for other in found if other.fence == fence])
             outcome = ros[0].run(space, list(command.words))
         if problem := disagreement(command, outcome):
             wrong.append(f"{command.place}: {command.text}\n    {problem}")

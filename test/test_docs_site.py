@@ -166,9 +166,8 @@ def test_links_work_where_the_pages_are_read_as_files() -> None:
     """Code hosts show the same files: every relative link names a file of the repository."""
     missing = []
     for page in pages():
-        for address in re.findall(
-            r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page.read_text("utf-8")))
-        ):
+        text = re.sub(r"`[^`\n]*`", "", prose(page.read_text("utf-8")))
+        for address in re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'src="([^"]+)"', text):
             if not urlsplit(address).scheme and not address.startswith("#"):
                 target = (page.parent / address.partition("#")[0]).resolve()
                 if not (target.is_file() and target.is_relative_to(ROOT)):

@@ -209,8 +209,12 @@ def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared
 
 
 def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> None:
-    nodes: dict[str, dict[str, Any]] = {"controller": {}, "plant": {}}
-    with running(tmp_path, nodes, lockstep=False, robot="three_joint") as processes, Probe() as probe:
+    """In lock-step, which a busy machine makes slower and nothing else; in real time: benchmarks/flood.py."""
+    nodes: dict[str, dict[str, Any]] = {
+        "controller": {"await_plans": False, "await_bounds": False},
+        "plant": {},
+    }
+    with running(tmp_path, nodes, robot="three_joint") as processes, Probe() as probe:
         probe.wait(lambda: probe.state() == "holding", "the arm to be held")
         assert not any("too often" in v.key for v in probe.diagnostics["controller"].values)
         start = probe.node.create_client(Trigger, "controller/start")
@@ -224,16 +228,22 @@ def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> N
         for _ in range(10_000):
             publisher.publish(small)
         publisher.publish(large)
-        answers = [start.call_async(Trigger.Request()) for _ in range(60)]
-        probe.wait(lambda: all(a.done() for a in answers), "answers to all")
-        messages = [a.result().message for a in answers]
-        assert sum("too often" in message for message in messages) >= 20
-        assert any("expected idle or fault" in message for message in messages)
+        answers: list[Any] = []
+
+        def said(text: str) -> int:
+            return sum(text in a.result().message for a in answers if a.done())
+
+        def storm() -> bool:
+            answers.extend(start.call_async(Trigger.Request()) for _ in range(8))
+            return said("too often") >= 10
+
+        probe.wait(storm, "requests to be refused")
+        assert said("expected idle or fault") >= 10
         probe.wait(lambda: int(probe.value("controller", "refused bounds: too often") or 0) > 50, "refusals")
         probe.wait(lambda: bool(probe.value("controller", "refused bounds: flooded")), "the door to be shut")
         assert probe.state() == "holding"
 
-        # Another publisher of torques: told, and nothing may begin while it is there.
+        # Another publisher of torques is told.
         torques = probe.publisher(Float64MultiArray, "effort_command")
         probe.wait(
             lambda: (

@@ -61,6 +61,9 @@ DISTRIBUTIONS = {
     "websockets": ("websockets", None),  # too old in Ubuntu 24.04
     "yaml": ("pyyaml", "python3-yaml"),
     # what others depend on in every installation
+    "backports": ("rosbags", "python3-rosbags-pip"),
+    "compression": ("rosbags", "python3-rosbags-pip"),
+    "lz4": ("rosbags", "python3-rosbags-pip"),
     "markupsafe": ("jinja2", "python3-jinja2"),
     "builtin_interfaces": ("ros-rclpy", "rclpy"),
     "rcl_interfaces": ("ros-rclpy", "rclpy"),

@@ -63,7 +63,7 @@ def integrate(shape: Shape, mass: float) -> np.ndarray:
 )
 def test_inertia_of_a_solid_is_the_integral_over_it(kind: str, size: tuple[float, ...]) -> None:
     rng = np.random.default_rng(len(size))
-    shape = Shape(kind, size, rng.normal(size=3), Rotation.random(rng=rng).as_matrix())
+    shape = Shape(kind, size, rng.normal(size=3), Rotation.random(random_state=rng).as_matrix())
     np.testing.assert_allclose(shape.inertial(2.7), integrate(shape, 2.7), rtol=0, atol=1e-12)
 
 
@@ -72,7 +72,7 @@ def test_inertia_of_a_solid_is_the_integral_over_it(kind: str, size: tuple[float
 )
 def test_bounding_box_touches_the_solid_and_holds_it(kind: str, size: tuple[float, ...]) -> None:
     rng = np.random.default_rng(3)
-    shape = Shape(kind, size, rng.normal(size=3), Rotation.random(rng=rng).as_matrix())
+    shape = Shape(kind, size, rng.normal(size=3), Rotation.random(random_state=rng).as_matrix())
     if kind == "box":
         surface = rng.choice([-0.5, 0.5], (4000, 3)) * np.array(size)
     elif kind == "sphere":
@@ -274,7 +274,7 @@ def test_a_payload_that_reaches_out_of_the_envelope_is_refused() -> None:
         check_inside_prior(model, theta, Payload("out", np.zeros(10), (inside, outside)))
     for _ in range(50):  # however turned: refused exactly when a point of it is outside
         box = Shape(
-            "box", (0.05, 0.1, 0.02), rng.uniform(-0.1, 0.15, 3), Rotation.random(rng=rng).as_matrix()
+            "box", (0.05, 0.1, 0.02), rng.uniform(-0.1, 0.15, 3), Rotation.random(random_state=rng).as_matrix()
         )
         signs = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
         points = (signs * box.size) @ box.rotation.T + box.position

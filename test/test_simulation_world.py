@@ -50,7 +50,7 @@ def distance(one: np.ndarray, two: np.ndarray) -> float:
 
 def box_points(rng: np.random.Generator, size: float) -> np.ndarray:
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
-    return (signs * rng.uniform(0.3, 1.0, 3) * size) @ Rotation.random(rng=rng).as_matrix().T
+    return (signs * rng.uniform(0.3, 1.0, 3) * size) @ Rotation.random(random_state=rng).as_matrix().T
 
 
 def random_body(rng: np.random.Generator, name: str, joint: int, kind: str) -> Body:

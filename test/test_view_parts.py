@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pinocchio as pin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
 
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
+from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.urdf import read_urdf
 from safe_sysid.view import pieces
 from safe_sysid.view.arm_shapes import arm_shapes, link_placements
 from safe_sysid.view.history import WidthHistory
+from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Verdict
 from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
@@ -215,3 +220,33 @@ def test_a_history_begins_anew_with_an_epoch_and_stays_short() -> None:
     assert np.all(np.diff(mass) <= 0.0)
     assert add(1200.0, "1:0", 1.0)
     assert history.data()[1][0] == 100.0
+
+
+def test_frames_hang_where_the_kinematics_put_them() -> None:
+    """The chain of relative poses that the scene tells comes to forward kinematics."""
+    model = load_robot("kinova_gen3")
+    rng = np.random.default_rng(3)
+    told: dict[str, Any] = {}
+
+    class Frame:
+        def __init__(
+            self, name: str, position: Any = (0.0, 0.0, 0.0), wxyz: Any = (1.0, 0.0, 0.0, 0.0), **_: Any
+        ):
+            self.position, self.wxyz = position, wxyz
+            told[name] = self
+
+    stand_in = MagicMock()
+    stand_in.scene.add_frame = Frame
+    scene = ArmScene(stand_in, model, arm_shapes(model, "kinova_gen3"))
+    joints = sorted((name for name in told if name.split("/")[-1].isdigit()), key=len)
+    assert len(joints) == model.n
+    for _ in range(5):
+        q = rng.uniform(-3.0, 3.0, model.n)
+        scene.pose(q)
+        rotation, position = np.eye(3), np.zeros(3)
+        expected = forward_kinematics(model.kinematics, q)
+        for j, name in enumerate(joints):
+            position = position + rotation @ np.asarray(told[name].position)
+            rotation = rotation @ Rotation.from_quat(told[name].wxyz, scalar_first=True).as_matrix()
+            np.testing.assert_allclose(rotation, expected[0][j], atol=1e-9)
+            np.testing.assert_allclose(position, expected[1][j], atol=1e-9)

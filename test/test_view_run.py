@@ -119,7 +119,7 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
             tab.wait(agrees, "three boxes that agree, and motion", 500.0)
             simulated = float(tab.text("#ss-clock").partition(" s")[0])
             assert 0.0 < simulated < 0.3 * (time.monotonic() - began) + 1.0, "no faster than --pace"
-            tab.page.get_by_role("button", name="Emergency stop", exact=True).click()
+            tab.press("Emergency stop")
             tab.wait(
                 lambda: "Fault" in tab.text("#ss-phase") or "Failed" in tab.text("#ss-phase"), "the fault"
             )

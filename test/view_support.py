@@ -34,7 +34,10 @@ ROBOT = "three_joint"
 def viewing(directory: Path, namespace: str = "", **parameters: Any) -> Iterator[tuple[NodeProcess, str]]:
     """A viewer node and its address; ended at the end."""
     process = NodeProcess(
-        "viewer", {"robot": ROBOT, "port": 0, "nice": 0, **parameters}, directory, namespace
+        "viewer",
+        {"robot": ROBOT, "port": 0, "nice": 0, **parameters},
+        directory,
+        f"/{namespace}" if namespace else "",
     )
     try:
         process.wait_ready()

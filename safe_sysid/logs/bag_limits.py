@@ -86,7 +86,9 @@ def _check_messages(files: list[Path]) -> None:
                 for (data,) in database.execute("SELECT data FROM messages"):
                     size = _count(_zstd, bytes(data), _MAX_MESSAGE)
                     if not 0 <= size <= _MAX_MESSAGE:
-                        raise LogError(f"{file}: a message unpacks to {size} bytes or more: expected at most {_MAX_MESSAGE}")
+                        raise LogError(
+                            f"{file}: a message unpacks to {size} bytes or more: expected at most {_MAX_MESSAGE}"
+                        )
         except LogError:
             raise
         except Exception as error:  # of the database, and of the library that unpacks
@@ -107,7 +109,9 @@ def _walk(file: Path, stream: BinaryIO) -> None:
         head = stream.read(9)
         kind, length = struct.unpack("<BQ", head) if len(head) == 9 else (0, size)
         if length > min(size - at - 9, _MAX_RECORD):
-            raise LogError(f"{file}: byte {at}: a record of {length} bytes: expected at most what follows, {size - at - 9}")
+            raise LogError(
+                f"{file}: byte {at}: a record of {length} bytes: expected at most what follows, {size - at - 9}"
+            )
         if kind == _CHUNK:
             _check_chunk(file, at, stream.read(length))
         at += 9 + length
@@ -125,8 +129,8 @@ def _check_chunk(file: Path, at: int, record: bytes) -> None:
     found = unpacked if unpacked > _MAX_CHUNK else _unpacked(compression, data, unpacked)
     if unpacked > _MAX_CHUNK or packed != len(data) or found != unpacked:
         raise LogError(
-            f"{file}: byte {at}: a chunk of {len(data)} bytes, said to be {packed}, that unpacks to {found} or more, said "
-            f"to be {unpacked}: expected equal numbers, and at most {_MAX_CHUNK}"
+            f"{file}: byte {at}: a chunk of {len(data)} bytes, said to be {packed}, that unpacks to {found} or more, "
+            f"said to be {unpacked}: expected equal numbers, and at most {_MAX_CHUNK}"
         )
 
 
@@ -138,7 +142,7 @@ def _unpacked(compression: str, data: bytes, expected: int) -> int:
         if compression == "zstd":
             return _count(_zstd, data, expected)
         if compression == "lz4":
-            from lz4.frame import LZ4FrameDecompressor
+            from lz4.frame import LZ4FrameDecompressor  # type: ignore[import-untyped]
 
             return _count(LZ4FrameDecompressor, data, expected)
     except Exception:  # both libraries have errors of their own

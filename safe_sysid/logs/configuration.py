@@ -254,7 +254,9 @@ def read_configuration(text: str) -> Configuration:
     except ConfigError as error:
         raise ConfigurationError(str(error)) from None
     if content.get("format") != FORMAT:
-        raise ConfigurationError(f"configuration: format = {short(content.get('format'), 60)}: expected {FORMAT}")
+        raise ConfigurationError(
+            f"configuration: format = {short(content.get('format'), 60)}: expected {FORMAT}"
+        )
     for key, kind in _FIELDS.items():
         if not isinstance(content.get(key), kind):
             raise ConfigurationError(

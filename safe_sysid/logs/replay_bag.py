@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.logs.bag_bounds import PublishedBounds, read_published
+from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.logs.bag_recovery import is_unfinished
 from safe_sysid.logs.configuration import Configuration, read_configuration
 from safe_sysid.logs.joint_state_messages import JOINT_STATE, JointStateDecoder

@@ -96,7 +96,7 @@ def look_at(
 
 
 def _joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, ET.Element], dict[str, float]]:
-    """All joints and the moving ones by name, in the file's order, and each one's position nearest to 0 in its limits."""
+    """All joints and the moving ones by name, in the file's order, and each one's position nearest to 0."""
     xml = read_xml(path, "a URDF file")
     every = {joint.get("name", ""): joint for joint in xml.findall("joint")}
     if len(every) > _MAX_JOINTS:

@@ -279,8 +279,7 @@ class BaseNode(Node):
     def _turn(self) -> None:
         """What needs no hurry."""
         self._turns += 1
-        with self.lock:
-            self.doors.tick()
+        self.doors.tick()  # without the lock: to make a subscription takes many ticks
         if self._turns % _LOOK == 0:
             self._look_around()
         self._tick_diagnostics()

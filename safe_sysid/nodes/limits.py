@@ -52,17 +52,17 @@ TOPICS: dict[str, Limit] = {
     "joint_states": Limit(64 * 1024, 3000.0, 4000, free_in_lockstep=True),
     "effort_command": Limit(8 * 1024, 3000.0, 100, free_in_lockstep=True),
     "reference": Limit(64 * 1024, 3000.0, 1000, free_in_lockstep=True),
-    "plan": Limit(64 * 1024, 20.0, 60),
-    "bounds": Limit(64 * 1024, 50.0, 100),
-    "bounds_active": Limit(64 * 1024, 50.0, 100),
+    "plan": Limit(64 * 1024, 100.0, 200),
+    "bounds": Limit(64 * 1024, 100.0, 200),
+    "bounds_active": Limit(64 * 1024, 100.0, 200),
     "goal_joints": Limit(256 * 1024, 50.0, 100),
     "goal_pose": Limit(4 * 1024, 50.0, 100),
     "scene": Limit(256 * 1024, 20.0, 50),
 }
 #: Services of ours, each.
-OWN_SERVICES = Limit(0, 5.0, 20)
+OWN_SERVICES = Limit(0, 10.0, 50)
 #: Parameters and lifecycle, each.
-OTHER_SERVICES = Limit(0, 50.0, 200)
+OTHER_SERVICES = Limit(0, 100.0, 1000)
 #: Never refused for being asked too often: they make the arm safer.
 FREE_SERVICES = frozenset({"stop", "emergency_stop"})
 
@@ -78,7 +78,7 @@ def limit_of_service(name: str) -> Limit | None:
 
 def limits_table() -> list[tuple[str, ...]]:
     """The table for the docs: rows of name, largest size, messages a second, at once, and in lock-step."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"`{name}`",
             f"{limit.max_bytes // 1024} KiB",

@@ -41,7 +41,7 @@ DRAWN = {"obstacles": 600, "plan": 10, "swept": 2000}
 #: A stamp that is older by so much is of another run, ns; by less, it came late.
 _BACK = 1_000_000_000
 _ABOUT = re.compile(r"plan (\d{1,9}), box (\d{1,9}:\d{1,9}), start (\d{1,19}) ns")
-_FAMILY = re.compile(r"([A-Za-z_ ]{1,40}) \[([^\]]{1,16})\]")
+_FAMILY = re.compile(r"([A-Za-z_][A-Za-z_ ]{0,39}) \[([^\]]{1,16})\]")
 
 
 class Sight:

@@ -40,6 +40,7 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.view.arm_shapes import arm_shapes
 from safe_sysid.view.guard import open_server
 from safe_sysid.view.page import BUTTONS, LivePage
+from safe_sysid.view.snapshot import BoundsView
 
 __all__ = ["ViewerNode", "main"]
 
@@ -49,7 +50,7 @@ _LATCHED = QoSProfile(
 _EVENTS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 #: Of pictures and of the panel, s; who is there is asked now and then.
-_FRAME, _PANEL, _LOOK = 1.0 / 30.0, 0.25, 1.0
+_FRAME, _PANEL, _LOOK, _UNSEEN = 1.0 / 30.0, 0.25, 1.0, 0.5
 #: Of one topic and frame; what is left comes with the next.
 _AT_ONCE = 20
 #: Bytes; larger messages are not even decoded.
@@ -97,8 +98,8 @@ class ViewerNode:
         self._results = None if given["results"] is None else Path(given["results"])
         self._missing: tuple[str, ...] = ()
         self._simulated = False
-        self._drawn_box = None
-        self._next_panel = self._next_look = 0.0
+        self._drawn_box: BoundsView | None = None
+        self._next_panel = self._next_look = self._next_picture = 0.0
 
     def _listen(self, topic: str, kind: type, qos: QoSProfile) -> None:
         take = getattr(self.sight, topic.lstrip("/"))
@@ -136,6 +137,10 @@ class ViewerNode:
 
     def _draw(self, now: float) -> None:
         sight, page = self.sight, self.page
+        if now < self._next_picture:
+            return
+        # What nobody looks at is kept up to date for whoever comes, but not smooth.
+        self._next_picture = now + (0.0 if self.server.viser.get_clients() else _UNSEEN)
         with self.server.viser.atomic():
             if sight.q is not None:
                 page.pose(sight.q)

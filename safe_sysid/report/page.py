@@ -40,7 +40,8 @@ p { margin: 0.4rem 0 0.7rem; } ul { padding-left: 1.2rem; } li { margin: 0.25rem
 .tiles { display: grid; grid-template-columns: 1fr 1fr; gap: 0.6rem; margin: 0.9rem 0; }
 @media (min-width: 42rem) { .tiles { grid-template-columns: repeat(4, 1fr); } }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.55rem 0.75rem; }
-.tile b { display: block; font-size: clamp(0.95rem, 4.4vw, 1.15rem); line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile b { display: block; font-size: clamp(0.95rem, 4.4vw, 1.15rem); line-height: 1.3;
+  font-variant-numeric: tabular-nums; }
 .tile span { color: var(--muted); font-size: 0.85rem; line-height: 1.3; display: block; }
 .grid { margin: 0.8rem 0; display: grid; gap: 0.8rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }

@@ -173,9 +173,7 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     updates = attempt("identifier.json", lambda path: _updates(path, n, zero))
     plans = attempt("planner.json", lambda path: _plans(path, zero))
     known = len(missing)
-    task = attempt(
-        "planner.json", lambda path: str(_object(path).get("task", ""))
-    )
+    task = attempt("planner.json", lambda path: str(_object(path).get("task", "")))
     return RunLogs(plant, controller, updates or (), plans or (), tuple(missing[:known]), task or "")
 
 

@@ -66,7 +66,9 @@ def _geometry(geometry: ET.Element) -> Mesh:
     """Vertices (m, 3) and triangles (t, 3) of one geometry element."""
     mesh = geometry.find("mesh")
     if mesh is None:
-        raise ValueError(f"geometry {geometry.get('id', '')[:40]!r} is no mesh: expected triangles or polygons")
+        raise ValueError(
+            f"geometry {geometry.get('id', '')[:40]!r} is no mesh: expected triangles or polygons"
+        )
     sources = {source.get("id", ""): source for source in mesh.findall("source")}
     position = next((i for i in mesh.findall("vertices/input") if i.get("semantic") == "POSITION"), None)
     source = sources.get("" if position is None else position.get("source", "").removeprefix("#"))
@@ -80,7 +82,7 @@ def _geometry(geometry: ET.Element) -> Mesh:
         if part.tag in ("triangles", "polylist", "polygons"):
             found.append(_faces(part))
     triangles = np.concatenate(found)
-    if len(triangles) and not (0 <= triangles.min() and triangles.max() < len(vertices)):
+    if len(triangles) and not (triangles.min() >= 0 and triangles.max() < len(vertices)):
         raise ValueError(f"a corner of {len(vertices)} that is not there: expected indices of vertices")
     return vertices, triangles
 
@@ -93,7 +95,9 @@ def _positions(source: ET.Element) -> FloatArray:
     stride, offset = _whole(accessor, "stride", 1), _whole(accessor, "offset", 0)
     names = [param.get("name", "").upper() for param in accessor.findall("param")]
     if stride < 3 or names[:3] != ["X", "Y", "Z"] or accessor.get("source") != f"#{array.get('id')}":
-        raise ValueError(f"accessor with stride {stride} and parameters {names[:4]}: expected X, Y, Z of its array")
+        raise ValueError(
+            f"accessor with stride {stride} and parameters {names[:4]}: expected X, Y, Z of its array"
+        )
     count = _whole(accessor, "count", 0)
     if offset + count * stride > len(values) or _whole(array, "count", len(values)) != len(values):
         raise ValueError(f"{count} positions in {len(values)} numbers: expected as many as are there")
@@ -156,8 +160,8 @@ def _check_node(file: str, node: ET.Element) -> None:
         if part.tag in _MOVES and not _equal(text, _STILL.get(part.tag)):
             name = node.get("id") or node.get("name") or ""
             raise ModelError(
-                f"mesh {file}: node {name[:60]!r}: <{part.tag}> = {' '.join(text.split())[:120]!r}: expected one that moves "
-                "nothing; apply transformations before exporting, or export as STL or OBJ"
+                f"mesh {file}: node {name[:60]!r}: <{part.tag}> = {' '.join(text.split())[:120]!r}: "
+                "expected one that moves nothing; apply transformations before exporting, or export as STL or OBJ"
             )
 
 

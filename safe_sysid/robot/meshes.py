@@ -80,13 +80,15 @@ def read_mesh(
         content = read_regular(path, MAX_MESH_BYTES)
         found, triangles = read_collada(content, str(path)) if suffix == ".dae" else _READERS[suffix](content)
         used, inverse = np.unique(triangles, return_inverse=True)
-        if len(used) and not (0 <= used[0] and used[-1] < len(found)):
+        if len(used) and not (used[0] >= 0 and used[-1] < len(found)):
             raise ValueError(f"vertex {int(used[-1])} of {len(found)}")
         vertices, merged = np.unique(found[used] + 0.0, axis=0, return_inverse=True)
         with np.errstate(over="ignore", invalid="ignore"):
             vertices = vertices * factor
     except OSError as error:
-        raise ModelError(f"mesh {path}: {error.strerror or error}: expected {_READABLE}", str(path), _READABLE) from error
+        raise ModelError(
+            f"mesh {path}: {error.strerror or error}: expected {_READABLE}", str(path), _READABLE
+        ) from error
     except (ValueError, IndexError, OverflowError, ZeroDivisionError, KeyError, MemoryError) as error:
         text = " ".join(str(error).split())[:200]
         raise ModelError(f"mesh {path}: {text}: expected {_READABLE}", str(path), _READABLE) from error
@@ -94,6 +96,8 @@ def read_mesh(
         raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected some, with finite corners")
     largest = float(np.abs(vertices).max())
     if largest > _FARTHEST:
-        raise ModelError(f"mesh {path}: a corner {largest:g} m away: expected at most {_FARTHEST:g} m; say a scale")
+        raise ModelError(
+            f"mesh {path}: a corner {largest:g} m away: expected at most {_FARTHEST:g} m; say a scale"
+        )
     indices = merged.reshape(-1)[inverse.reshape(-1)].reshape(-1, 3).astype(np.int64)
     return vertices, indices, ROUNDED * largest * np.sqrt(3.0)

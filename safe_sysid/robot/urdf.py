@@ -18,7 +18,7 @@ from typing import NamedTuple
 from safe_sysid.errors import ConfigError, ModelError, short
 from safe_sysid.robot.xml_file import read_xml
 
-__all__ = ["UrdfChain", "UrdfJoint", "read_urdf", "read_tree"]
+__all__ = ["UrdfChain", "UrdfJoint", "read_tree", "read_urdf"]
 
 TURNING = ("revolute", "continuous")
 MOVING = (*TURNING, "prismatic")
@@ -171,7 +171,9 @@ class _Reader:
             if not name:
                 raise self.error(f"a {tag} without a name: expected every {tag} to have one")
             if len(name) > _MAX_NAME or not name.isprintable():
-                raise self.error(f"{tag} {short(name, 80)}: expected a name of at most {_MAX_NAME} visible characters")
+                raise self.error(
+                    f"{tag} {short(name, 80)}: expected a name of at most {_MAX_NAME} visible characters"
+                )
             if len(found) >= _MAX_LINKS:
                 raise self.error(f"more than {_MAX_LINKS} {tag}s: expected fewer")
             if name in found:

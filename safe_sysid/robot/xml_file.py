@@ -25,7 +25,7 @@ _MAX_TEXT = 4096  # characters of a name or an attribute
 _ENCODINGS = ("utf-8", "us-ascii", "ascii", "iso-8859-1", "utf-16")
 
 
-class _Refused(ValueError):
+class _RefusedError(ValueError):
     """The tree is not one that we want to have in memory."""
 
 
@@ -40,13 +40,15 @@ class _Builder(ET.TreeBuilder):
         self._left -= 1
         self._depth += 1
         if self._left < 0:
-            raise _Refused("too many elements")
+            raise _RefusedError("too many elements")
         if self._depth > _MAX_DEPTH:
-            raise _Refused(f"more than {_MAX_DEPTH} elements in each other")
+            raise _RefusedError(f"more than {_MAX_DEPTH} elements in each other")
         if len(attrs) > _MAX_ATTRIBUTES:
-            raise _Refused(f"<{tag[:60]}> has {len(attrs)} attributes, at most {_MAX_ATTRIBUTES} are read")
+            raise _RefusedError(
+                f"<{tag[:60]}> has {len(attrs)} attributes, at most {_MAX_ATTRIBUTES} are read"
+            )
         if len(tag) > _MAX_TEXT or any(len(key) + len(value) > _MAX_TEXT for key, value in attrs.items()):
-            raise _Refused(f"<{tag[:60]}> has a name or attribute of more than {_MAX_TEXT} characters")
+            raise _RefusedError(f"<{tag[:60]}> has a name or attribute of more than {_MAX_TEXT} characters")
         return super().start(tag, attrs)
 
     def end(self, tag: Any) -> ET.Element:
@@ -72,7 +74,9 @@ def read_xml(
         content = read_regular(path, most)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelError(f"{path}: cannot be read ({reason}): expected {expected}", str(path), expected) from error
+        raise ModelError(
+            f"{path}: cannot be read ({reason}): expected {expected}", str(path), expected
+        ) from error
     return parse_xml(content, str(path), expected, elements)
 
 
@@ -92,12 +96,14 @@ def parse_xml(content: bytes, file: str, expected: str, elements: int = _MAX_ELE
         # UTF-8 and what the first bytes or the declaration say, of those that every parser knows.
         declared = content[:200].split(b"?>")[0].lower()
         if b"encoding" in declared and not any(name.encode() in declared for name in _ENCODINGS):
-            raise _Refused(f"its encoding is none of {', '.join(_ENCODINGS)}")
+            raise _RefusedError(f"its encoding is none of {', '.join(_ENCODINGS)}")
         parser = DefusedXMLParser(target=_Builder(elements), forbid_dtd=True)
         parser.feed(content)
         root: ET.Element = parser.close()
     except DefusedXmlException:
-        raise ModelError(f"{file}: has a document type or entities: expected {expected} without", file, expected) from None
+        raise ModelError(
+            f"{file}: has a document type or entities: expected {expected} without", file, expected
+        ) from None
     except (ET.ParseError, ValueError, LookupError, RecursionError) as error:
         # ValueError, LookupError: an encoding that is unknown or wrong.
         raise ModelError(

@@ -25,11 +25,13 @@ _MAX_NODES = 50_000  # with every alias written out: ten lines of aliases of ali
 _MAX_DEPTH = 32
 _MAX_DIGITS = 400  # of a whole number; all that a float can hold
 #: What settings are made of; no dates that the calendar lacks, no sets, no objects.
-_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "map", "merge", "null", "seq", "str"))
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "map", "merge", "null", "seq", "str")
+)
 _DATE = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(_Safe):  # type: ignore[misc]
+class _Loader(_Safe):
     """PyYAML's safe loader with YAML 1.2 floats: plain 1.1 takes ``1e-3`` for a string."""
 
 
@@ -99,7 +101,10 @@ def _check_depth(file: str, text: str) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 raise ConfigError(
-                    file, "YAML syntax", f"more than {_MAX_DEPTH} levels{_line(event)}", "valid YAML with fewer"
+                    file,
+                    "YAML syntax",
+                    f"more than {_MAX_DEPTH} levels{_line(event)}",
+                    "valid YAML with fewer",
                 )
     finally:
         parser.dispose()
@@ -109,25 +114,41 @@ def _count(file: str, node: yaml.Node, known: dict[int, int]) -> int:
     """Nodes below and with one, aliases written out; refuses what has no end, and types that we have not."""
     if id(node) in known:
         if known[id(node)] < 0:
-            raise ConfigError(file, "YAML syntax", f"an alias of itself{_line(node)}", "valid YAML whose lists and mappings end")
+            raise ConfigError(
+                file,
+                "YAML syntax",
+                f"an alias of itself{_line(node)}",
+                "valid YAML whose lists and mappings end",
+            )
         return known[id(node)]
     if node.tag not in _TAGS and not (node.tag == _DATE and isinstance(node, yaml.ScalarNode)):
-        raise ConfigError(file, "YAML syntax", f"type {node.tag[:80]}{_line(node)}", "valid YAML of texts, numbers, lists and mappings")
+        raise ConfigError(
+            file,
+            "YAML syntax",
+            f"type {node.tag[:80]}{_line(node)}",
+            "valid YAML of texts, numbers, lists and mappings",
+        )
     known[id(node)] = -1
     total = 1
-    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    parts = (
+        [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    )
     for part in parts if isinstance(node, yaml.CollectionNode) else ():
         total += _count(file, part, known)
         if total > _MAX_NODES:
             raise ConfigError(
-                file, "YAML syntax", f"more than {_MAX_NODES} entries, aliases written out{_line(node)}", "valid YAML with fewer"
+                file,
+                "YAML syntax",
+                f"more than {_MAX_NODES} entries, aliases written out{_line(node)}",
+                "valid YAML with fewer",
             )
     known[id(node)] = total
     return total
 
 
 def _line(node: yaml.Node | yaml.Event) -> str:
-    return f" in line {node.start_mark.line + 1}"
+    mark = node.start_mark
+    return "" if mark is None else f" in line {mark.line + 1}"
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -173,7 +194,15 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError, OverflowError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+    ) as error:
         # Not only YAMLError: an impossible date, a number without digits, `!!bool x`.
         raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
     if not isinstance(data, dict):

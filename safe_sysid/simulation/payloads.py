@@ -228,7 +228,9 @@ def _from_urdf(path: Path) -> Payload:
         text = rigid_body_text(path)
         model = pin.buildModelFromXML(text)
         geometry = pin.buildGeomFromUrdfString(model, text, pin.GeometryType.COLLISION)
-    except Exception as error:  # ours says what is wrong; what Pinocchio raises differs from version to version
+    except (
+        Exception
+    ) as error:  # ours says what is wrong; what Pinocchio raises differs from version to version
         text = " ".join(str(error).split())[:500]
         raise ParameterError(f"payload {path}: not a URDF that Pinocchio can read: {text}") from error
     body = model.inertias[0]

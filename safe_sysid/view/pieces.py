@@ -163,10 +163,10 @@ def intervals(snapshot: Snapshot) -> str:
         rows.append(
             _interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}")
         )
-    truth = ", the green one the truth, which only the plant knew" if snapshot.verdict is not None else ""
+    green = ", the green one the truth, which only the plant knew" if snapshot.verdict is not None else ""
     rows.append(
         '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
-        f"nominal{truth}. Right: share of the prior.</div>"
+        f"nominal{green}. Right: share of the prior.</div>"
     )
     return _SECTION.format("".join(rows))
 

@@ -13,7 +13,6 @@ from scipy.spatial.transform import Rotation
 
 from safe_sysid.robot.inertia_shapes import PayloadShapes
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid
@@ -28,6 +27,8 @@ _SWEPT, _WAY = (245, 158, 11), (37, 99, 235)
 _CENTRES, _ELLIPSOID = (220, 38, 38), (13, 148, 136)
 #: Semi-axes of a picture are at least so long, m: a flat ellipsoid is to be seen, too.
 _FLATTEST = 2e-3
+#: rad, m; a joint that has moved by less is where it was.
+_STILL = 2e-4
 #: Obstacles that are drawn finely, and walls of glass; and triangles of all together: a browser is to stay quick.
 _FEW, _MOST_TRIANGLES = 60, 200_000
 _GHOST: dict[str, Any] = {"cast_shadow": False, "receive_shadow": False}
@@ -53,18 +54,23 @@ class ArmScene:
         self._way: list[Any] = []
         self._count = 0
         self._set_up(server)
-        for j in range(-1, model.n):
-            frame = self._scene.add_frame(f"/arm/{j + 1}", show_axes=False)
-            if j >= 0:
-                self._frames.append(frame)
+        self._turns = Rotation.from_matrix(model.kinematics.rotation).as_quat(scalar_first=True)
+        self._drawn = np.full(model.n, np.inf)
+        names = ["/arm"]
+        self._scene.add_frame(names[0], show_axes=False)
+        for j in range(model.n):
+            names.append(f"{names[-1]}/{j + 1}")
+            origin = model.kinematics.translation[j]
+            self._frames.append(self._scene.add_frame(names[-1], show_axes=False, position=origin))
         for i, shape in enumerate(shapes):
             self._scene.add_mesh_simple(
-                f"/arm/{shape.joint + 1}/shape{i}", shape.vertices, shape.faces, color=shape.colour
+                f"{names[shape.joint + 1]}/shape{i}", shape.vertices, shape.faces, color=shape.colour
             )
         rotation, position = model.flange
         turn = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
-        self._scene.add_frame(f"/arm/{model.n}/tool", show_axes=False, wxyz=turn, position=position)
-        self._held = _Held.added(self._scene, f"/arm/{model.n}/tool")
+        tool = f"{names[-1]}/tool"
+        self._scene.add_frame(tool, show_axes=False, wxyz=turn, position=position)
+        self._held = _Held.added(self._scene, tool)
         self.pose(np.array(model.settings.home, float))
 
     def _set_up(self, server: viser.ViserServer) -> None:
@@ -96,15 +102,20 @@ class ArmScene:
     # -- what moves ---------------------------------------------------------------------------------------------
 
     def pose(self, q: FloatArray) -> None:
-        """Where the joints are.
+        """Where the joints are; each frame hangs on the one before, so that only what has moved is told.
 
         Args:
-            q: (n,) rad, finite.
+            q: (n,) rad (m where a joint slides), finite.
         """
-        rotation, position = forward_kinematics(self._model.kinematics, q)
-        turns = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
-        for frame, turn, origin in zip(self._frames, turns, position, strict=True):
-            frame.wxyz, frame.position = turn, origin
+        kinematics = self._model.kinematics
+        for j in np.flatnonzero(~(np.abs(q - self._drawn) < _STILL)):
+            axis, frame = kinematics.axis[j], self._frames[j]
+            if kinematics.sliding[j]:
+                frame.wxyz = self._turns[j]
+                frame.position = kinematics.translation[j] + kinematics.rotation[j] @ axis * q[j]
+            else:
+                frame.wxyz = _turned(self._turns[j], axis, float(q[j]))
+            self._drawn[j] = q[j]
 
     # -- what others drew ---------------------------------------------------------------------------------------
 
@@ -142,7 +153,9 @@ class ArmScene:
         if edges:
             lines = np.concatenate(edges)
             self._around.append(
-                self._scene.add_line_segments(self._name("edges"), lines, colors=_EDGE, line_width=1.2)
+                self._scene.add_line_segments(
+                    self._name("edges"), lines, colors=_EDGE, thickness=1.2, thickness_units="screen"
+                )
             )
 
     def swept(self, solids: Sequence[Solid]) -> None:
@@ -169,7 +182,11 @@ class ArmScene:
         points = lines[0].points @ lines[0].rotation.T + lines[0].position
         self._way.append(
             self._scene.add_line_segments(
-                self._name("way"), np.stack([points[:-1], points[1:]], axis=1), colors=_WAY, line_width=4.0
+                self._name("way"),
+                np.stack([points[:-1], points[1:]], axis=1),
+                colors=_WAY,
+                thickness=4.0,
+                thickness_units="screen",
             )
         )
         self._way.append(
@@ -234,11 +251,20 @@ class _Held:
         return cls(
             scene.add_mesh_simple(f"{tool}/ellipsoid", *ball(1.0), color=_ELLIPSOID, opacity=0.4, **solid),
             scene.add_mesh_simple(f"{tool}/centres", *box(np.ones(3)), color=_CENTRES, opacity=0.35, **solid),
-            scene.add_line_segments(f"{tool}/edges", unit, colors=_CENTRES, line_width=2.5, visible=False),
+            scene.add_line_segments(
+                f"{tool}/edges", unit, colors=_CENTRES, thickness=2.5, thickness_units="screen", visible=False
+            ),
             scene.add_label(
                 f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False
             ),
         )
+
+
+def _turned(turn: FloatArray, axis: FloatArray, angle: float) -> FloatArray:
+    """Unit quaternion (w, x, y, z) of a rotation by an angle about a unit axis, then by a turn."""
+    w, v = turn[0], turn[1:]
+    c, s = np.cos(0.5 * angle), np.sin(0.5 * angle) * axis
+    return np.array([w * c - v @ s, *(w * s + c * v + np.cross(v, s))])
 
 
 def _sky() -> NDArray[np.uint8]:

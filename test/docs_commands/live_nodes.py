@@ -12,6 +12,8 @@ from typing import Any
 
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from ros_harness import PATIENCE, NodeProcess, Probe
 from std_srvs.srv import Trigger
 
@@ -62,6 +64,10 @@ class Graph:
         gone = [f"{namespace}/{name}" for name in processes]
         self.probe.wait(lambda: not set(gone) & set(self.names()), f"the end of {gone}")
 
+    def named(self, text: str) -> bool:
+        """Whether a command names the namespace of an arm."""
+        return any(namespace and f"{namespace}/" in text for namespace in self._nodes)
+
     def keep(self, namespaces: set[str]) -> None:
         """A page begins: arms that it does not name end, those that stay are at rest, programs beside them end."""
         self.end_beside()
@@ -72,13 +78,23 @@ class Graph:
             for node in ("planner", "controller"):  # what an earlier page set in motion is over
                 self.bring(f"{namespace}/{node}", "inactive")
                 self.bring(f"{namespace}/{node}", "active")
+            plans = Parameter("plans", value=1).to_parameter_msg()
+            self.call(
+                SetParameters,
+                f"{namespace}/planner/set_parameters",
+                SetParameters.Request(parameters=[plans]),
+            )
 
     def arm(
         self, namespace: str = "", payload: str = "4lb", state: str = "active", moving: bool = False
     ) -> None:
         """Have an arm in a namespace, its nodes in a state; ``moving``: its exciting motion has begun."""
         if namespace not in self._nodes:
-            self._start(namespace, payload)
+            try:
+                self._start(namespace, payload)
+            except AssertionError:
+                self.end(namespace)
+                raise
         for node in MANAGED:
             self.bring(f"{namespace}/{node}", state)
         if moving:
@@ -109,7 +125,7 @@ class Graph:
         """A client whose service is there."""
         client = self._clients.get(name) or self.probe.node.create_client(kind, name)
         self._clients[name] = client
-        self.probe.wait(client.service_is_ready, f"service {name}", 30.0)
+        self.probe.wait(client.service_is_ready, f"service {name}", PATIENCE)
         return client
 
     def call(self, kind: Any, name: str, request: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import shlex
+import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -21,7 +22,7 @@ from rclpy.parameter import Parameter, get_parameter_value, parameter_value_to_p
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_check_compatible
 
 from docs_commands.launch_files import why_not
-from docs_commands.live_nodes import Graph
+from docs_commands.live_nodes import PATIENCE, Graph
 from docs_commands.pages import ROOT, Command
 from docs_commands.values import field, filled, message_type, type_name
 from docs_commands.workspace import Outcome, Workspace
@@ -99,11 +100,13 @@ class Ros2:
         self.graph, self._parser = graph, _parser()
         self._node = graph.probe.node
 
-    def prepare(self, states: dict[str, str]) -> None:
-        """Have nodes in these states; an arm in the root namespace is always there."""
-        if not self.graph.has("") and not any(name.count("/") > 1 for name in states):
+    def prepare(self, block: list[Command]) -> None:
+        """Have what a block asks for: an arm without a namespace, unless others are named, and states of nodes."""
+        asks = [c for c in block if c.words[:1] == ("ros2",) and c.words[1] not in ("launch", "run", "pkg")]
+        launched = any(c.words[1:2] == ("launch",) for c in block)
+        if not launched and not self.graph.has("") and any(not self.graph.named(c.text) for c in asks):
             self.graph.arm("")
-        for name, state in states.items():
+        for name, state in prepared(block).items():
             if self.graph.has(name.rpartition("/")[0]):
                 self.graph.bring(name, state)
 
@@ -116,7 +119,7 @@ class Ros2:
                 return self._run(space, words[2:])
             options = self._parser.parse_args(words[1:])
             return Outcome(0, getattr(self, f"_{options.area}_{options.verb}")(options))
-        except ValueError as error:
+        except (ValueError, AssertionError) as error:  # the latter: waited in vain
             return Outcome(1, str(error))
 
     # -- processes ---------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ class Ros2:
     def _known(self, topic: str) -> str:
         name = topic if topic.startswith("/") else f"/{topic}"
         self.graph.probe.wait(
-            lambda: any(self._foreign(name)) or name not in self._topics(), f"a publisher of {name}", 30.0
+            lambda: any(self._foreign(name)) or name not in self._topics(), f"a publisher of {name}", PATIENCE
         )
         if name not in self._topics():
             raise ValueError(f"topic [{name}] does not appear to be published yet: {sorted(self._topics())}")
@@ -209,7 +212,7 @@ class Ros2:
         found: list[Any] = []
         subscription = self._node.create_subscription(kind, name, found.append, profile)
         try:
-            self.graph.probe.wait(lambda: len(found) >= count, f"messages on {name}", 30.0)
+            self.graph.probe.wait(lambda: len(found) >= count, f"messages on {name}", PATIENCE)
         finally:
             self._node.destroy_subscription(subscription)
         return found
@@ -245,7 +248,16 @@ class Ros2:
             raise ValueError(f"no service {options.service}")
         if kinds != [type_name(kind)]:
             raise ValueError(f"{options.service} has the type {kinds}, not {options.type}")
-        answer = self.graph.call(kind, options.service, filled(kind.Request, options.values))
+        request = filled(kind.Request, options.values)
+        deadline = time.monotonic() + PATIENCE
+        while (
+            True
+        ):  # the arm that an earlier command set in motion comes to rest first, as it would for a person
+            answer = self.graph.call(kind, options.service, request)
+            waits = "expected it at rest" in getattr(answer, "message", "")
+            if not waits or time.monotonic() > deadline:
+                break
+            self.graph.probe.spin(0.5)
         return f"response:\n{answer}".replace(f"{kind.__module__.rpartition('.')[0]}.", "")
 
     # -- parameters --------------------------------------------------------------------------------------------

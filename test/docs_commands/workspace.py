@@ -157,6 +157,8 @@ class Workspace:
                 continue
             for pattern, make in GIVEN:
                 name = re.fullmatch(pattern, word)
+                if name and word.startswith("RUN_DIR"):  # another one for every command
+                    shutil.rmtree(self.folder / word, ignore_errors=True)
                 if name and not (self.folder / word).exists():
                     (self.folder / word).parent.mkdir(parents=True, exist_ok=True)
                     make(self, self.folder / word, text)

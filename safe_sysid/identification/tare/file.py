@@ -76,7 +76,9 @@ def read_tare(path: str | Path) -> Tare:
         raise
     except (OSError, ValueError, EOFError, KeyError, TypeError, OverflowError, NotImplementedError,
             RuntimeError, MemoryError, AttributeError) as error:  # fmt: skip
-        text = " ".join((getattr(error, "strerror", None) or str(error)).split())[:200] or type(error).__name__
+        text = (
+            " ".join((getattr(error, "strerror", None) or str(error)).split())[:200] or type(error).__name__
+        )
         raise TareError(f"{path}: cannot be read as a tare: {text}") from None
 
 
