@@ -14,7 +14,19 @@ from safe_sysid.errors import SafeSysIdError
 __all__ = ["main"]
 
 #: Modules of safe_sysid.commands, in the order of the help text.
-COMMANDS = ("demo", "plan", "identify", "tare", "verify", "campaign", "experiment", "replay", "report", "view", "config")
+COMMANDS = (
+    "demo",
+    "view",
+    "plan",
+    "identify",
+    "tare",
+    "verify",
+    "report",
+    "replay",
+    "campaign",
+    "experiment",
+    "config",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -420,7 +420,9 @@ def test_rviz_shows_the_markers_that_are_drawn_in_the_frame_that_they_have() -> 
         ]
         if d["Class"] == "rviz_default_plugins/MarkerArray"
     )
-    assert set(display["Namespaces"]) == namespaces | {"payload"}  # in the tool frame: test_payload_markers.py
+    assert set(display["Namespaces"]) == namespaces | {
+        "payload"
+    }  # in the tool frame: test_payload_markers.py
     assert set(re.findall(r'frame: str = "(\w+)"', source)) == {arm_files.WORLD}
 
 

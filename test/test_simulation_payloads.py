@@ -274,7 +274,10 @@ def test_a_payload_that_reaches_out_of_the_envelope_is_refused() -> None:
         check_inside_prior(model, theta, Payload("out", np.zeros(10), (inside, outside)))
     for _ in range(50):  # however turned: refused exactly when a point of it is outside
         box = Shape(
-            "box", (0.05, 0.1, 0.02), rng.uniform(-0.1, 0.15, 3), Rotation.random(random_state=rng).as_matrix()
+            "box",
+            (0.05, 0.1, 0.02),
+            rng.uniform(-0.1, 0.15, 3),
+            Rotation.random(random_state=rng).as_matrix(),
         )
         signs = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
         points = (signs * box.size) @ box.rotation.T + box.position
