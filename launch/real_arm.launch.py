@@ -83,7 +83,7 @@ def start(context: LaunchContext) -> list[Any]:
         enforced=UNKNOWN_TIMEOUT if reason else None,
     )
     begin = [order, *remarks, *environment(lockstep=False)]
-    return [*begin, *guard, *record(context), *nodes, *picture(context, arm)]
+    return [*begin, *guard, *record(context), *nodes, *picture(context, arm, measured=remappings[0][1])]
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -17,6 +17,7 @@ from fuzz_targets import DAE, OBJ, PLY_HEAD, TARGETS, _arm, _stl, _thing
 
 from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.input_limits import open_regular, read_arrays, read_regular
+from safe_sysid.logs.bag_limits import check_bag
 from safe_sysid.robot.meshes import mesh_path, read_mesh
 from safe_sysid.robot.urdf import read_urdf
 from safe_sysid.robot.yaml_file import parse_yaml
@@ -64,6 +65,7 @@ DEEP = 50_000
         (b'"1.0"?>', b'"1.0"?><!DOCTYPE r [<!ENTITY a "b">]>', "document type"),
         (b'"1.0"?>', b'"1.0"?><!DOCTYPE r SYSTEM "file:///etc/passwd">', "document type"),
         (b'"1.0"?>', b'"1.0" encoding="utf-7"?>', "encoding"),
+        (b'"1.0"?>', b'"1.0"' + b" " * 300 + b'encoding="cp1252"?>', "encoding"),
         (b"</", b"<z>" * DEEP + b"</z>" * DEEP + b"</", "in each other"),
         (b"</", b'<z a="' + b"x" * 5000 + b'"/></', "4096"),
         (b"</", b"<z " + b" ".join(b'a%d=""' % i for i in range(100)) + b"/></", "attributes"),
@@ -229,4 +231,76 @@ def test_bags_whose_chunks_are_bombs_are_refused(tmp_path: Path) -> None:
     body = struct.pack("<QQQII", 0, 0, 100, 0, 4) + b"zstd" + struct.pack("<Q", len(data)) + data
     content = b"\x89MCAP0\r\n\x06" + struct.pack("<Q", len(body)) + body + bytes(9) + b"\x89MCAP0\r\n"
     assert "unpacks to" in refused("bag mcap", content, tmp_path)
+    (tmp_path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: FILE}")
+    (tmp_path / "x.mcap").unlink()
+    (tmp_path / "x.mcap.zstd").write_bytes(zstd.compress(content))
+    with pytest.raises(SafeSysIdError, match="zstd: byte 8: a chunk"):
+        check_bag(tmp_path)
     assert "unpacks to" in refused("bag recovery", content[:-8], tmp_path)
+
+
+@pytest.mark.parametrize("hidden", ["chunk", "summary", "footer"])
+def test_bags_whose_index_names_what_other_records_hide_are_refused(hidden: str, tmp_path: Path) -> None:
+    """The library follows the index to wherever it leads, into the middle of records that hold anything."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<BQ", kind, len(body)) + body
+
+    magic, data = b"\x89MCAP0\r\n", b"zzzz"
+    head = magic + record(1, struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0))
+    chunk = record(6, struct.pack("<QQQII", 0, 0, 4, 0, 0) + struct.pack("<Q", len(data)) + data)
+    attached = {"chunk": record(9, chunk), "summary": chunk, "footer": chunk}[hidden]
+    start = len(head) + (9 if hidden == "chunk" else 0)
+    index = record(8, struct.pack("<QQQQIQIQQ", 0, 0, start, len(chunk), 0, 0, 0, len(data), 4))
+    summary = len(head) + len(attached) + (9 if hidden == "summary" else 0)
+    footer = record(2, struct.pack("<QQI", summary, 0, 0))
+    tail = {
+        "chunk": index + footer,
+        "summary": record(9, index) + footer,
+        "footer": record(9, index + footer),
+    }[hidden]
+    assert "an index of what is not there" in refused("bag mcap", head + attached + tail + magic, tmp_path)
+
+
+def test_files_that_only_the_metadata_of_a_bag_name_are_checked_too(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    bag.mkdir()
+    (bag / "metadata.yaml").write_text("rosbag2_bagfile_information: {relative_file_paths: [x/data.bin]}")
+    (bag / "data.bin").symlink_to("/dev/zero")
+    with pytest.raises(SafeSysIdError, match=r"data\.bin.*regular file"):
+        check_bag(bag)
+
+
+@pytest.mark.parametrize("compression", ["", "zstd"])
+def test_messages_that_are_bombs_are_refused_in_chunks(compression: str, tmp_path: Path) -> None:
+    zstd = pytest.importorskip("backports.zstd")
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<BQ", kind, len(body)) + body
+
+    (tmp_path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: MESSAGE}")
+    for size, words in ((1000, ""), (65 << 20, "message unpacks to")):
+        inner = record(5, bytes(22) + zstd.compress(bytes(size)))
+        data = zstd.compress(inner) if compression else inner
+        head = struct.pack("<QQQII", 0, 0, len(inner), 0, len(compression)) + compression.encode()
+        content = record(6, head + struct.pack("<Q", len(data)) + data)
+        (tmp_path / "x.mcap").write_bytes(b"\x89MCAP0\r\n" + content + b"\x89MCAP0\r\n")
+        if not words:
+            check_bag(tmp_path)
+            continue
+        with pytest.raises(SafeSysIdError, match=words):
+            check_bag(tmp_path)
+
+
+def test_more_polygons_than_are_drawn_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    corners = b"0 0 0\n1 0 0\n0 1 0\n"
+    obj = b"v " + corners.strip().replace(b"\n", b"\nv ") + b"\nf 1 2 3" * 500_001 + b"\nf 9 9 9"
+    assert "500001 triangles" in refused("mesh obj", obj, tmp_path)
+    head = b"ply\nformat binary_little_endian 1.0\nelement vertex 3\nproperty uchar x\nproperty uchar y\n"
+    head += b"property uchar z\nelement face 500001\nproperty list uchar uchar vertex_indices\nend_header\n"
+    assert "500001 triangles" in refused("mesh ply", head + bytes(9 + 500_001), tmp_path)
+
+
+def test_vertices_at_infinity_shift_no_others(tmp_path: Path) -> None:
+    content = b"v 9 9 9 0\nv 0 0 0\nv 1 0 0\nv 0 1 0\nv 5 5 5\nf 2 3 4\n"
+    assert "infinity" in refused("mesh obj", content, tmp_path)

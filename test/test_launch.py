@@ -205,6 +205,12 @@ def test_a_real_arm_is_met_on_its_own_topics(arguments: dict[str, str], command:
     assert (tmp_path / "left").is_dir()
 
 
+def test_the_view_of_a_real_arm_hears_its_driver() -> None:
+    measured = {"namespace": "left", "joint_states": "/left/driver/joint_states"}
+    viewer = nodes(actions("real_arm.launch.py", **REAL, **measured, web="true"))["/left/viewer"]
+    assert remappings(viewer) == {"joint_states": measured["joint_states"]}
+
+
 def started(found: list[Any]) -> list[str]:
     """Words of the programs that are no ROS nodes of a package."""
     context = LaunchContext()

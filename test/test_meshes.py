@@ -94,12 +94,16 @@ def test_a_collada_file_that_changes_its_numbers_is_refused(
         assert part in str(caught.value)
 
 
-def test_scenes_and_markers_refuse_it_too(tmp_path: Path) -> None:
+def test_scenes_and_markers_refuse_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.dae").write_text(collada('<unit meter="10"/>'), encoding="utf-8")
     (tmp_path / "s.yaml").write_text("meshes: [{name: a, xyz: [0, 0, 0], file: a.dae}]", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"a\.dae: <unit meter='10'>.*: expected 1"):
         load_scene(tmp_path / "s.yaml")
-    marker = SceneMarker(kind="mesh", mesh_resource=f"file://{tmp_path}/a.dae")
+    package = tmp_path / "share" / "bent"
+    package.mkdir(parents=True)
+    (tmp_path / "a.dae").rename(package / "a.dae")
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    marker = SceneMarker(kind="mesh", mesh_resource="package://bent/a.dae")
     with pytest.raises(ConfigError, match=r"a\.dae: <unit meter='10'>: expected 1"):
         scene_from_markers([marker], Scene("s"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,17 @@ from rclpy.serialization import serialize_message
 from ros_harness import Probe, running
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes import doors
-from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes import doors, messages
+from safe_sysid.nodes.base import LATCHED, BaseNode
+from safe_sysid.nodes.controller import ControllerNode
 from safe_sysid.nodes.doors import Doors
+from safe_sysid.nodes.identifier import IdentifierNode
 from safe_sysid.nodes.limits import TOPICS, Gate, Limit, TokenBucket, limits_table
 from safe_sysid.nodes.messages import RefusedError, printable
+from safe_sysid.nodes.planner_node import PlannerNode
+from safe_sysid.nodes.plant import PlantNode
 from safe_sysid.nodes.rivals import FORGOTTEN_S, Rivals
 
 pytestmark = pytest.mark.ros
@@ -203,6 +209,29 @@ def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared
     assert "/planner, /stranger" in told
     assert bool(rivals.serious) is not shared
     assert len(look(*(f"n{i}" for i in range(200)))[1]) < 200
+
+
+def test_no_plan_is_taken_while_another_says_torques(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rivals of the planner are none here: the arm stays where it was braked all the same."""
+    rivals = SimpleNamespace(why_not=lambda topic: "two of them" if topic == "effort_command" else "")
+    node: Any = SimpleNamespace(rivals=rivals, options=SimpleNamespace(lockstep=False))
+    node.trust = partial(BaseNode.trust, node)
+    node.model = SimpleNamespace(joint_names=("a",))
+    monkeypatch.setattr(messages, "read_plan", lambda *_: SimpleNamespace(digest=""))
+    with pytest.raises(RefusedError, match="two of them"):
+        ControllerNode._on_plan(node, JointTrajectory())
+
+
+def test_nodes_replace_nothing_of_their_bases_by_accident() -> None:
+    """The plant once had a method of the name of the base's, and told its last state twice a second, unlocked."""
+    meant = {"_prepare", "_load"}
+    for node in (ControllerNode, IdentifierNode, PlannerNode, PlantNode):
+        classes = [cls for cls in node.__mro__ if cls is not object]
+        for i, cls in enumerate(classes):
+            if cls.__module__.startswith("safe_sysid."):
+                own = {name for name, value in vars(cls).items() if name[:2] != "__" and callable(value)}
+                theirs = {name for base in classes[i + 1 :] for name in vars(base)}
+                assert {name for name in own & theirs if name.startswith("_")} <= meant, cls
 
 
 # -- in earnest -------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from safe_sysid.demo.check import check_file
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot import Scene, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope, load_scene
 from safe_sysid.robot.hulls import distance_to_hull, hull_triangles, hull_volume, outer_hull
+from safe_sysid.robot.meshes import read_mesh
 from safe_sysid.robot.obstacles import PLACEMENT, Obstacle, box_corners
 from safe_sysid.robot.scene import count_obstacles
 from safe_sysid.robot.scene_updates import SceneMarker, scene_from_markers
@@ -371,16 +372,23 @@ def test_a_cylinder_marker_is_inside_its_capsule() -> None:
 
 
 def test_a_mesh_marker_is_read_from_where_it_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    marker = mark(kind="mesh", mesh_resource=f"file://{folder}/chair.stl", scale=(0.001,) * 3)
-    (mesh,) = scene_from_markers([marker], Scene("s")).obstacles
-    assert mesh.kind == "mesh"
     package = folder / "share" / "chairs" / "meshes"
     package.mkdir(parents=True)
     (package / "chair.stl").write_bytes((folder / "chair.stl").read_bytes())
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(folder))
     marker = mark(kind="mesh", mesh_resource="package://chairs/meshes/chair.stl", scale=(0.001,) * 3)
-    (again,) = scene_from_markers([marker], Scene("s")).obstacles
-    np.testing.assert_array_equal(again.points, mesh.points)
+    (mesh,) = scene_from_markers([marker], Scene("s")).obstacles
+    assert mesh.kind == "mesh"
+    vertices, _, _ = read_mesh(folder / "chair.stl", 0.001)
+    assert set(map(tuple, mesh.points)) <= set(map(tuple, vertices))
+    # The same mesh, that its reader may read, by the name of a file: only scene files may.
+    for name in (
+        f"file://{folder}/chair.stl",
+        str(folder / "chair.stl"),
+        f"package://chairs/../../{folder.name}",
+    ):
+        with pytest.raises(ConfigError, match="package://NAME/PATH"):
+            scene_from_markers([mark(kind="mesh", mesh_resource=name)], Scene("s"))
 
 
 @pytest.mark.parametrize(
@@ -394,8 +402,8 @@ def test_a_mesh_marker_is_read_from_where_it_says(folder: Path, monkeypatch: pyt
         ({"position": (0.0, 1e4, 0.0)}, "markers[1]", "metres"),
         ({"scale": (0.1, 0.0, 0.1)}, ".scale", "> 0"),
         ({"scale": (0.1, -0.1, 0.1), "kind": "sphere"}, ".scale", "> 0"),
-        ({"kind": "mesh", "mesh_resource": "http://x/y.stl"}, ".mesh_resource", "file://"),
-        ({"kind": "mesh", "mesh_resource": "file:///nowhere/y.stl"}, "markers[1]", "exists"),
+        ({"kind": "mesh", "mesh_resource": "http://x/y.stl"}, ".mesh_resource", "package://"),
+        ({"kind": "mesh", "mesh_resource": "package://nowhere/y.stl"}, "markers[1]", "exists"),
         ({"action": "modify!"}, ".action", "one of"),
     ],
 )

@@ -13,7 +13,7 @@ pytest.importorskip("mujoco")
 
 from ros_harness import Probe, running
 
-from safe_sysid.nodes.access import ENCLAVES, NODES, OPTIONAL, Access, full_name, policy_text
+from safe_sysid.nodes.access import ENCLAVES, NODES, OPTIONAL, Access, full_name, main, policy_text
 
 pytestmark = pytest.mark.ros
 
@@ -44,6 +44,17 @@ def test_the_file_says_what_the_table_says(namespace: str) -> None:
             assert allowed(enclaves[full_name(name, namespace)], place) == names, (name, place)
     if not namespace:
         assert text == FILE.read_text(), "python -m safe_sysid.nodes.access > config/security/policy.xml"
+
+
+@pytest.mark.parametrize("namespace", ['a" node="x', "a b", "a//b", "1a", "a/<b>", "\u00e9"])
+def test_what_is_no_namespace_makes_no_file(namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--namespace", namespace])
+    told = capsys.readouterr()
+    assert not told.out
+    assert "expected names" in told.err
+    assert main(["--namespace", "/cell/right/"]) == 0
+    assert capsys.readouterr().out == policy_text(["cell/right"])
 
 
 def test_only_the_nodes_of_the_arm_may_move_it_and_lookers_on_say_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("viser", reason="needs the extra `view`")
@@ -266,6 +266,8 @@ HEADERS = st.lists(
 
 @settings(max_examples=500, deadline=None)
 @given(target=st.one_of(st.just("/"), st.just("/?key=secret"), st.text(max_size=40)), headers=HEADERS)
+@example(target="//[", headers=[("Host", "localhost")])
+@example(target="/?key=\udcff", headers=[("Host", "localhost")])
 def test_whatever_is_asked_is_answered_and_only_the_key_opens(
     target: str, headers: list[tuple[str, str]]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from html.parser import HTMLParser
 from typing import Any
 from unittest.mock import MagicMock
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from safe_sysid.commands.view import _namespace
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
@@ -24,7 +26,7 @@ from safe_sysid.view.arm_shapes import arm_shapes, link_placements
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
-from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Verdict
+from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
 from safe_sysid.view.text import escaped, plain
 
@@ -200,6 +202,68 @@ def test_what_is_old_is_not_shown_as_if_it_were_now() -> None:
     assert "silent" in page
     assert "ss-phase ss-3" in page
     assert "9 s ago" in pieces.node_cards({"controller": old})
+
+
+def test_what_the_controller_warns_of_stands_at_the_top() -> None:
+    words = {"state": "holding", "reason": "at rest"}
+    for level, shown in ((0, False), (1, True), (2, True)):
+        node = NodeView(level, "no measurement for 4.0 s; holding: at rest", words, 0.1)
+        page = pieces.header("arm", "here", Snapshot(nodes={"controller": node}))
+        assert ("no measurement for 4.0 s" in page) == shown
+        assert "Holding still" in page
+
+
+@given(st.floats(1e-9, 1e9), st.sampled_from((1.0, -1.0)))
+def test_a_margin_is_never_shown_larger_than_it_is(size: float, sign: float) -> None:
+    page = pieces.margins(Snapshot(margins=(Margin("torque", "N m", sign * size),)))
+    shown = float(page.partition("≥ ")[2].partition(" ")[0])
+    assert shown <= sign * size
+    assert shown == pytest.approx(sign * size, rel=0.02)
+
+
+def test_without_a_record_of_the_truth_none_is_shown() -> None:
+    verdict = Verdict(False, "the plant died", (), None)
+    known = Verdict(False, "the plant died", (), np.zeros(10))
+    for over, shown in ((verdict, False), (known, True)):
+        page = pieces.intervals(
+            Snapshot(
+                prior=(-np.ones(10), np.ones(10)),
+                bounds=BoundsView("0:1", -np.ones(10), np.zeros(10), np.ones(10)),
+                verdict=over,
+            )
+        )
+        assert ("ss-true" in page) == ("which only the plant knew" in page) == shown
+
+
+def test_an_obstacle_of_two_corners_is_drawn_and_what_is_not_is_counted() -> None:
+    stand_in = MagicMock()
+    scene = ArmScene(stand_in, load_robot("three_joint"), ())
+
+    def drawn(*solids: Solid) -> int:
+        stand_in.scene.add_mesh_simple.reset_mock()
+        scene.obstacles(solids)
+        return sum(len(call.args[2]) for call in stand_in.scene.add_mesh_simple.call_args_list)
+
+    ends = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.4]])
+    line = Solid("line", np.zeros(3), np.eye(3), np.array([0.02, 0.0, 0.0]), ends)
+    assert drawn(line) > 0
+    assert scene.left_out == 0
+    heap = Solid("triangles", np.zeros(3), np.eye(3), np.ones(3), np.tile(ends[[0, 1, 0]], (150_000, 1)))
+    assert drawn(line, heap, heap) > 0
+    assert scene.left_out == 1
+    drawn()
+    assert scene.left_out == 0
+
+
+@pytest.mark.parametrize("given_name", ["arm_1", "/arm_1", "/arm_1/", "site/arm_1", "", "/"])
+def test_namespaces_are_taken_without_slashes_at_their_ends(given_name: str) -> None:
+    assert _namespace(given_name) == given_name.strip("/")
+
+
+@pytest.mark.parametrize("given_name", ["1", "a//b", "a b", "a" * 10_000 + "-"])
+def test_what_is_no_namespace_is_refused_at_once(given_name: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        _namespace(given_name)
 
 
 def test_a_history_begins_anew_with_an_epoch_and_stays_short() -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 
@@ -15,9 +20,12 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.nodes.desk import ServiceDesk
 from safe_sysid.nodes.messages import RefusedError
+from safe_sysid.nodes.results import read_verdict
 from safe_sysid.nodes.sight import DRAWN, Sight
 from safe_sysid.robot import load_robot
+from safe_sysid.view.snapshot import Verdict
 
 MODEL = load_robot("three_joint")
 
@@ -88,6 +96,121 @@ def test_markers_are_capped_per_namespace_and_room_comes_back() -> None:
     assert len(found.drawn("plan")) == 3
 
 
+def test_a_message_of_too_many_markers_is_cut_and_counted() -> None:
+    found = sight()
+    found.markers(MarkerArray(markers=[marker("somebody", k) for k in range(4_007)]))
+    assert found.dropped["marker: too many"] == 7
+
+
+@pytest.mark.parametrize(("frame", "drawn"), [("world", 1), ("", 1), ("camera", 0)])
+def test_what_is_told_in_another_frame_is_not_drawn_in_the_wrong_place(frame: str, drawn: int) -> None:
+    found, one = sight(), marker()
+    one.header.frame_id = frame
+    found.markers(MarkerArray(markers=[one]))
+    assert len(found.drawn("obstacles")) == drawn
+    assert found.dropped["marker: another frame"] == 1 - drawn
+
+
+def test_a_torque_that_nobody_commands_any_more_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, message, now = sight(), state(1_000_000_000), 100.0
+    monkeypatch.setattr("safe_sysid.nodes.sight.time.monotonic", lambda: now)
+    assert found.silent("reference")
+    message.effort = [1.0, 2.0, 3.0]
+    found.reference(message)
+    found.heard["reference"] = now
+    np.testing.assert_array_equal(found.snapshot((), False).torque, [1.0, 2.0, 3.0])
+    now = 110.0
+    assert found.silent("reference")
+    assert found.snapshot((), False).torque is None
+    found.verdict = Verdict(True, "", (), None)
+    assert found.snapshot((), False).torque is not None, "how a run ended"
+
+
+def summary(**changes: Any) -> dict[str, Any]:
+    use = {"percent": 41.26}
+    return {
+        "exit": {"status": 0, "reason": "all well"},
+        "parameters": [{"truth": 0.5}] * 10,
+        "safety": {"torque": use, "tracking_position": use, "clearance": {"smallest_m": 0.0123}},
+        **changes,
+    }
+
+
+def test_the_end_of_a_run_is_read_from_its_summary(tmp_path: Path) -> None:
+    file = tmp_path / "summary.json"
+    assert read_verdict(file) is None
+    file.write_text(json.dumps(summary()))
+    verdict = read_verdict(file)
+    assert verdict is not None
+    assert verdict.good
+    assert verdict.facts == (
+        "torque at most 41.3 % of its limit",
+        "tracking error 41.3 % of its bound",
+        "clearance 12.3 mm",
+    )
+    np.testing.assert_array_equal(verdict.truth, np.full(10, 0.5))
+
+
+def test_a_run_that_never_moved_has_an_end_too(tmp_path: Path) -> None:
+    """Where nothing was looked at the summary says null."""
+    file = tmp_path / "summary.json"
+    nothing = {"torque": None, "tracking_position": None, "clearance": {"smallest_m": None}}
+    ended = {"status": 1, "reason": "the plant died"}
+    file.write_text(json.dumps(summary(exit=ended, safety=nothing, parameters=[{"truth": None}] * 10)))
+    verdict = read_verdict(file)
+    assert verdict is not None
+    assert (verdict.good, verdict.text, verdict.facts, verdict.truth) == (
+        False,
+        "Failed: the plant died",
+        (),
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exit": {"reason": "no status"}},
+        {"exit": []},
+        {"parameters": [{"truth": 0.5}] * 9},
+        {"parameters": [{"truth": 10**400}] * 10},
+        {"safety": []},
+    ],
+    ids=str,
+)
+def test_what_is_no_summary_is_no_end(tmp_path: Path, changes: dict[str, Any]) -> None:
+    file = tmp_path / "summary.json"
+    file.write_text(json.dumps(summary(**changes)))
+    assert read_verdict(file) is None
+
+
+class StandIn:
+    """A node whose services never answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def create_client(self, _: type, name: str) -> Any:
+        client = MagicMock(srv_name=f"/{name}")
+        client.service_is_ready.return_value = True
+        client.handle.take_response.return_value = (None, None)
+        client.handle.send_request.side_effect = lambda _: self.sent.append(name) or len(self.sent)
+        return client
+
+
+def test_calls_that_wait_never_bar_a_stop() -> None:
+    node, answers = StandIn(), []
+    desk = ServiceDesk(node, ["planner/start", "controller/emergency_stop"])  # type: ignore[arg-type]
+    for _ in range(40):
+        desk.ask("planner/start", lambda success, text: answers.append((success, text)))
+    desk.work()
+    assert 0 < node.sent.count("planner/start") < 40
+    assert len(answers) == 40 - len(node.sent)
+    desk.ask("controller/emergency_stop", lambda *_: None)
+    desk.work()
+    assert node.sent[-1] == "controller/emergency_stop"
+
+
 def test_the_same_marker_again_takes_no_more_room() -> None:
     found = sight()
     for _ in range(100):
@@ -131,6 +254,19 @@ def test_another_run_forgets_the_plan_and_keeps_the_obstacles() -> None:
         True,
     ]
     assert found.snapshot((), True).time == pytest.approx(1.0)
+
+
+def test_time_does_not_jump_where_the_plant_ends() -> None:
+    found = sight()
+    for seconds in (40, 41):
+        found.joint_states(state(seconds * 1_000_000_000))
+    assert found.snapshot((), False).time == pytest.approx(1.0)
+    for clock in (True, False):
+        now = found.snapshot((), clock)
+        assert (now.time, now.simulated) == (pytest.approx(41.0), True)
+    found.joint_states(state(1_700_000_000 * 1_000_000_000))
+    now = found.snapshot((), False)
+    assert (now.time, now.simulated) == (0.0, False), "a real arm afterwards"
 
 
 def test_certificates_are_judged() -> None:

@@ -209,15 +209,19 @@ def managed_nodes(
     return [*nodes, bring_up(names, activate=activate, patience=patience, then=then)]
 
 
-def picture(context: LaunchContext, arm: Arm, description: str | None = None) -> list[Any]:
+def picture(
+    context: LaunchContext, arm: Arm, description: str | None = None, measured: str = "joint_states"
+) -> list[Any]:
     """robot_state_publisher, rviz and the view, as ``state_publisher``, ``rviz`` and ``web`` say.
 
     Args:
         context: of the launch.
         arm: whose robot description is published.
         description: another one of it.
+        measured: topic of the measurements, where the driver calls it otherwise.
     """
     found: list[Any] = []
+    remappings = [("joint_states", measured)] if measured != "joint_states" else []
     namespace = text(context, "namespace")
     wanted = text(context, "state_publisher")
     if wanted == "auto":
@@ -238,18 +242,24 @@ def picture(context: LaunchContext, arm: Arm, description: str | None = None) ->
                         "use_sim_time": boolean(context, "use_sim_time"),
                     }
                 ],
+                remappings=remappings,
                 output="screen",
             )
         )
     if boolean(context, "rviz"):
         found.append(rviz(context))
     if boolean(context, "web"):
-        found.append(web(context))
+        found.append(web(context, remappings))
     return found
 
 
-def web(context: LaunchContext) -> Node:
-    """The view in a browser; the others go on when it ends."""
+def web(context: LaunchContext, remappings: Sequence[tuple[str, str]] = ()) -> Node:
+    """The view in a browser; the others go on when it ends.
+
+    Args:
+        context: of the launch.
+        remappings: of topics.
+    """
     port = text(context, "web_port")
     if not port.isdecimal() or int(port) > 65535:
         raise ConfigError("arguments of the launch", "web_port", port, "a port, 0 to 65535")
@@ -265,6 +275,7 @@ def web(context: LaunchContext) -> Node:
                 "port": int(port),
             }
         ],
+        remappings=list(remappings),
         output="screen",
     )
 

@@ -39,12 +39,13 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def _setting(text: str) -> tuple[str, object]:
     """``measurement.torque_bias=0.1``."""
-    import yaml
+    from safe_sysid.errors import ConfigError
+    from safe_sysid.robot.yaml_file import parse_value
 
     key, equals, value = text.partition("=")
     try:
-        content = yaml.safe_load(value)
-    except yaml.YAMLError:
+        content = parse_value(value, "--set")
+    except ConfigError:
         equals = ""
     if not (equals and key.strip()):
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, as measurement.torque_bias=0.1")

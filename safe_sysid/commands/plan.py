@@ -145,11 +145,13 @@ def _is_free(out: Path) -> bool:
     """Whether a directory holds nothing, or only what a run without a plan left there."""
     import json
 
+    from safe_sysid.input_limits import MAX_JSON_BYTES, read_regular_text
+
     names = {path.name for path in out.iterdir()}
     if names != {"motion.json"}:
         return not names
     try:
-        content = json.loads((out / "motion.json").read_text("utf-8"))
+        content = json.loads(read_regular_text(out / "motion.json", MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and "waypoints_rad" in content and content.get("steps") == []
@@ -182,14 +184,14 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBo
 
 
 def _overrides(texts: Sequence[str]) -> dict[str, Any]:
-    import yaml
+    from safe_sysid.robot.yaml_file import parse_value
 
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         try:
-            found[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            found[key.strip()] = parse_value(value, "--set")
+        except ConfigError:
             equals = ""
         if not (equals and key.strip()):
             raise ConfigError("--set", "setting", text, "KEY=VALUE, as planner.clearance_margin=0.01")

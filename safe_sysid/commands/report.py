@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
     check_output("--out", options.out)
+    from safe_sysid.report.page import printable
     from safe_sysid.report.run_facts import read_facts
     from safe_sysid.report.run_html import write_run_report
     from safe_sysid.report.run_robot import robot_of_run
@@ -47,6 +48,6 @@ def run(options: argparse.Namespace) -> int:
     facts = read_facts(options.run_dir)
     check_output("RUN_DIR", None if options.out else facts.directory / "report.html")
     path, verdict = write_run_report(facts, options.out, robot_of_run(facts, options.robot))
-    print(verdict.text)
+    print(printable(verdict.text))
     print(path)
     return 0

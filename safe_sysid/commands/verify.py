@@ -152,8 +152,10 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
 
 def _told_by_motion(folder: Path) -> str:
     """Why `plan` left no plan in a directory, if its ``motion.json`` is there and says so."""
+    from safe_sysid.input_limits import MAX_JSON_BYTES, read_regular_text
+
     try:
-        content = json.loads((folder / "motion.json").read_text("utf-8"))
+        content = json.loads(read_regular_text(folder / "motion.json", MAX_JSON_BYTES))
         if content["steps"] == [] and content["reached"] is True:
             return ": its motion.json says that there was nothing to drive"
         if content["steps"] == [] and content["reasons"]:
@@ -288,6 +290,7 @@ def _check_identification(
 def _published(folder: Path, last: Verdict) -> str | None:
     """What ``bounds.yaml`` and ``result.json`` of a directory publish that the last certificate does not prove."""
     from safe_sysid.errors import SafeSysIdError
+    from safe_sysid.input_limits import MAX_JSON_BYTES, read_regular_text
     from safe_sysid.robot.parameters import PAYLOAD_NAMES
     from safe_sysid.robot.yaml_file import read_yaml
 
@@ -296,7 +299,8 @@ def _published(folder: Path, last: Verdict) -> str | None:
         if not path.is_file():
             continue
         try:
-            content = json.loads(path.read_text("utf-8")) if path.suffix == ".json" else read_yaml(path)
+            is_json = path.suffix == ".json"
+            content = json.loads(read_regular_text(path, MAX_JSON_BYTES)) if is_json else read_yaml(path)
             entries: Any = content.get(section) if isinstance(content, dict) else None
             if entries is None and name == "result.json":
                 continue  # of another command
@@ -342,16 +346,16 @@ def _named_robot(path: Path) -> str:
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Settings of ``--set``."""
-    import yaml
-
+    from safe_sysid.errors import ConfigError
     from safe_sysid.identification.certificates.file import CertificateError
+    from safe_sysid.robot.yaml_file import parse_value
 
     found = {}
     for text in options.set:
         key, equals, value = text.partition("=")
         try:
-            found[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            found[key.strip()] = parse_value(value, "--set")
+        except ConfigError:
             equals = ""
         if not (equals and key.strip()):
             raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")

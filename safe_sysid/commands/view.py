@@ -18,7 +18,7 @@ status: 0, or 2 for wrong arguments and a port that is taken."""
 
 
 def _namespace(text: str) -> str:
-    if not re.fullmatch(r"(/?[A-Za-z_][A-Za-z0-9_]*)*/?", text):
+    if not re.fullmatch(r"/?([A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*/?)?", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected a ROS namespace, as arm_1")
     return text.strip("/")
 

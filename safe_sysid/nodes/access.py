@@ -9,6 +9,7 @@ create is compared with the table here, both ways, by test/test_security_policy.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -174,8 +175,11 @@ def main(args: Sequence[str] | None = None) -> int:
         prog="python -m safe_sysid.nodes.access", description="Print the SROS2 policy."
     )
     parser.add_argument("--namespace", action="append", help="of an arm; may be given again (default: none)")
-    options = parser.parse_args(args)
-    sys.stdout.write(policy_text([name.strip("/") for name in options.namespace or [""]]))
+    namespaces = [name.strip("/") for name in parser.parse_args(args).namespace or [""]]
+    for name in namespaces:
+        if not re.fullmatch(r"(?:[A-Za-z_]\w*(?:/[A-Za-z_]\w*)*)?", name, re.ASCII):
+            parser.error(f"--namespace {name!r}: expected names of letters, digits and _ with / between them")
+    sys.stdout.write(policy_text(namespaces))
     return 0
 
 

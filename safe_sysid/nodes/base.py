@@ -21,7 +21,7 @@ from std_srvs.srv import Trigger
 
 from safe_sysid.nodes.doors import Doors, decode
 from safe_sysid.nodes.loop import Loop
-from safe_sysid.nodes.messages import RefusedError
+from safe_sysid.nodes.messages import RefusedError, printable
 from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
 from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
 from safe_sysid.nodes.rivals import Rivals
@@ -181,7 +181,8 @@ class BaseNode(Node):
             except RefusedError as refused:
                 self.refuse(source, refused.reason, str(refused))
             except Exception as error:  # a node must not die of a message
-                self.refuse(source, type(error).__name__, traceback.format_exc(limit=-4))
+                lines = traceback.format_exc(limit=-4).splitlines()  # with what was in the message
+                self.refuse(source, type(error).__name__, "\n".join(map(printable, lines)))
             return None
 
         return call
@@ -203,7 +204,7 @@ class BaseNode(Node):
                 with self.lock:
                     reason = action()
             except Exception as error:
-                reason = f"{type(error).__name__}: {error}"
+                reason = printable(f"{type(error).__name__}: {error}")
             response.success, response.message = reason is None, reason or f"{name}: done"
             if tells:
                 self.say(f"~/{name}: {reason or 'done'}")
@@ -237,7 +238,7 @@ class BaseNode(Node):
                 with self.lock:
                     action(answer)
             except Exception as error:
-                answer(False, f"{type(error).__name__}: {error}")
+                answer(False, printable(f"{type(error).__name__}: {error}"))
 
         service.send_response = hold
 
@@ -281,10 +282,10 @@ class BaseNode(Node):
         self._turns += 1
         self.doors.tick()  # without the lock: to make a subscription takes many ticks
         if self._turns % _LOOK == 0:
-            self._look_around()
+            self._watch_rivals()
         self._tick_diagnostics()
 
-    def _look_around(self) -> None:
+    def _watch_rivals(self) -> None:
         before = self.rivals.serious
         self.rivals.tick()
         if self.rivals.serious != before:

@@ -138,6 +138,7 @@ class ControllerNode(ManagedNode):
 
     def examine(self) -> list[str]:
         """What the measurements of the last half second say against control; they go on coming meanwhile."""
+        self._watch_rivals()  # the last look may have been before this node was configured
         with self.lock:
             if self._stopped:
                 return [_STOPPED]
@@ -277,7 +278,8 @@ class ControllerNode(ManagedNode):
 
     def _on_plan(self, msg: JointTrajectory) -> None:
         answer = messages.read_plan(msg, self.model.joint_names)
-        self.trust("plan")
+        for topic in ("plan", "effort_command"):  # who does not say alone what moves the arm moves it nowhere
+            self.trust(topic)
         self.check_digest("the planner", answer.digest)
         self._gate.put_plan(answer)
         self._go_on()

@@ -51,7 +51,7 @@ class ServiceDesk:
                 self._receive(name, client)
         for key in [key for key, (_, end) in self._waiting.items() if now > end]:
             answer, _ = self._waiting.pop(key)
-            answer(False, f"{key[0]} did not answer within {_PATIENCE:g} s")
+            answer(False, f"{key[0]} did not answer within {_PATIENCE:g} s; it may still do it")
 
     def _send(self, name: str, answer: Answer) -> None:
         client = self._clients.get(name)
@@ -59,8 +59,10 @@ class ServiceDesk:
             answer(False, f"{name}: expected one of {', '.join(self._clients)}")
         elif not client.service_is_ready():
             answer(False, f"nobody offers {client.srv_name}")
-        elif len(self._waiting) >= _MOST:
-            answer(False, f"{_MOST} calls wait for their answers already")
+        elif (
+            sum(waits == name for waits, _ in self._waiting) >= _MOST
+        ):  # of this one: others never bar a stop
+            answer(False, f"{_MOST} calls of {client.srv_name} wait for their answers already")
         else:
             with client.handle:
                 number = client.handle.send_request(Trigger.Request())

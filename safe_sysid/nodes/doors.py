@@ -137,7 +137,8 @@ class Doors:
             elif door.gate.flooded:
                 self._node.destroy_subscription(door.subscription)
                 door.subscription, door.opens_again = None, now + PAUSE_S
-                text = f"not listened to for {PAUSE_S:g} s: {door.gate.too_often} messages too often so far"
+                count = door.gate.too_often + door.gate.too_long
+                text = f"not listened to for {PAUSE_S:g} s: {count} messages too often or too long so far"
                 self._refuse(door.topic, "flooded", text)
 
     def forget(self) -> None:

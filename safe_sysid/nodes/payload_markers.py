@@ -68,7 +68,7 @@ def _label(shapes: PayloadShapes, contradiction: bool) -> str:
         lines.append("no payload agrees with all measurements")
     elif shapes.outside_envelope:
         lines.append("centre of mass outside of the declared envelope")
-    elif shapes.bounded:
+    elif shapes.bounded and shapes.mass[1] > 0.0:
         parts = []
         for axis, low, high in zip("xyz", shapes.centre_lower, shapes.centre_upper, strict=True):
             ends = interval_text(1e3 * float(low), 1e3 * float(high))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,21 +28,23 @@ def read_verdict(path: Path) -> Verdict | None:
             return None
         found = json.loads(path.read_text(encoding="utf-8"))
         reason = str(found["exit"]["reason"])
-        truth = np.array([float(entry["truth"]) for entry in found["parameters"]])
-        safety = found["safety"]
-        facts = (
-            f"torque at most {float(safety['torque']['percent']):.0f} % of its limit",
-            f"tracking error {float(safety['tracking_position']['percent']):.0f} % of its bound",
-            *(
-                [f"clearance {1e3 * float(safety['clearance']['smallest_m']):.0f} mm"]
-                if safety.get("clearance")
-                else []
-            ),
-        )
-        if truth.shape != (10,) or not np.all(np.isfinite(truth)):
+        good = found["exit"]["status"] == 0
+        facts = tuple(_facts(found["safety"]))
+        entries = [entry["truth"] for entry in found["parameters"]]
+        truth = None if None in entries else np.array([float(entry) for entry in entries])
+        if truth is not None and (truth.shape != (10,) or not np.all(np.isfinite(truth))):
             return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    good = found["exit"]["status"] == 0
     text = "Every bound held, nothing was violated" if good else f"Failed: {reason}"
-    return Verdict(good, plain(text), tuple(plain(fact) for fact in facts), truth)
+    return Verdict(good, plain(text), facts, truth)
+
+
+def _facts(safety: dict[str, Any]) -> Iterator[str]:
+    """What was observed; of what was not looked at, such as in a run that never moved, nothing."""
+    if (torque := safety["torque"]) is not None:
+        yield f"torque at most {float(torque['percent']):.1f} % of its limit"
+    if (tracking := safety["tracking_position"]) is not None:
+        yield f"tracking error {float(tracking['percent']):.1f} % of its bound"
+    if (clearance := safety["clearance"]["smallest_m"]) is not None:
+        yield f"clearance {1e3 * float(clearance):.1f} mm"

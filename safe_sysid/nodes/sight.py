@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
-from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
@@ -19,7 +19,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
+from safe_sysid.view.snapshot import OLD, BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.text import plain
 
 __all__ = ["Sight"]
@@ -38,8 +38,11 @@ _KINDS = {
 }
 #: Namespaces of markers that are drawn, and how many; the rest there is made of what we hear ourselves.
 DRAWN = {"obstacles": 600, "plan": 10, "swept": 2000}
-#: A stamp that is older by so much is of another run, ns; by less, it came late.
-_BACK = 1_000_000_000
+#: Frames of what is drawn; who says none means the world.
+_WORLD = ("world", "")
+#: A stamp that is older by so much is of another run, ns; by less, it came late. And one that is newer by a day: after
+#: a simulation, an arm.
+_BACK, _FORTH = 1_000_000_000, 86_400_000_000_000
 _ABOUT = re.compile(r"plan (\d{1,9}), box (\d{1,9}:\d{1,9}), start (\d{1,19}) ns")
 _FAMILY = re.compile(r"([A-Za-z_][A-Za-z_ ]{0,39}) \[([^\]]{1,16})\]")
 
@@ -68,10 +71,8 @@ class Sight:
         self._states = JointReader(model.joint_names, with_effort=None)
         self._references = JointReader(model.joint_names, with_effort=None)
         self.q: FloatArray | None = None
-        self._qd: FloatArray | None = None
         self._torque: FloatArray | None = None
         self._bounds: BoundsView | None = None
-        self._latest: BoundsView | None = None
         self._theirs = ""
         self._nodes: dict[str, tuple[float, NodeView]] = {}
         self._margins: tuple[Margin, ...] = ()
@@ -84,6 +85,7 @@ class Sight:
         self._last: tuple[int, float] = (0, 0.0)
         self._pace: tuple[int, float] | None = None
         self._speed: float | None = None
+        self._simulated = False
         self.heard: dict[str, float] = {}
         self.verdict: Verdict | None = None
 
@@ -92,14 +94,14 @@ class Sight:
     def joint_states(self, message: JointState) -> None:
         """Pose and time."""
         sample = self._states.read(message)
-        self.q, self._qd = sample.q, sample.qd
+        self.q = sample.q
         self._note_time(sample.stamp_ns)
 
     def _note_time(self, stamp: int) -> None:
         now = time.monotonic()
-        if (
-            self._first is None or stamp < self._last[0] - _BACK
-        ):  # another plant, or the same one started again
+        # Another plant, or the same one started again.
+        if self._first is None or not -_BACK <= stamp - self._last[0] <= _FORTH:
+            self._simulated = False
             self._first, self._pace, self._speed, self._last = stamp, None, None, (0, now)
             self._forget_plan()
         if stamp > self._last[0]:
@@ -125,16 +127,9 @@ class Sight:
     def bounds_active(self, message: Float64MultiArray) -> None:
         """The box that the controller works with."""
         answer = read_bounds(message, 14 * self._model.n)
-        self._bounds, self._theirs = self._view_of(answer.box, answer.nominal), answer.digest
-
-    def bounds(self, message: Float64MultiArray) -> None:
-        """The identifier's newest."""
-        answer = read_bounds(message, 14 * self._model.n)
-        self._latest = self._view_of(answer.box, answer.nominal)
-
-    def _view_of(self, box: Any, nominal: FloatArray) -> BoundsView:
-        last = slice(10 * (self._model.n - 1), 10 * self._model.n)
-        return BoundsView(box.identity, box.lower[last], nominal[last], box.upper[last])
+        box, last = answer.box, slice(10 * (self._model.n - 1), 10 * self._model.n)
+        self._bounds = BoundsView(box.identity, box.lower[last], answer.nominal[last], box.upper[last])
+        self._theirs = answer.digest
 
     def plan(self, message: JointTrajectory) -> None:
         """What the planner said last."""
@@ -178,6 +173,8 @@ class Sight:
 
     def markers(self, message: MarkerArray) -> None:
         """Obstacles, the flange's way, the swept volume."""
+        if (more := len(message.markers) - _MOST_MARKERS) > 0:
+            self.dropped["marker: too many"] += more
         for marker in message.markers[:_MOST_MARKERS]:
             if marker.ns not in DRAWN and marker.action != Marker.DELETEALL:
                 continue
@@ -218,22 +215,24 @@ class Sight:
 
         Args:
             missing: sentences about what is not there.
-            simulated: whether somebody publishes /clock.
+            simulated: whether somebody publishes /clock. What was once simulated is that to the end of its run: its
+                time does not begin anew because the plant has ended.
         """
         now = time.monotonic()
+        self._simulated |= simulated
         last = slice(10 * (self._model.n - 1), 10 * self._model.n)
         prior = self._model.arm_prior
         moves = now - self._last[1] < 2.0
         return Snapshot(
-            time=None if self._first is None else 1e-9 * (self._last[0] - (0 if simulated else self._first)),
+            time=None
+            if self._first is None
+            else 1e-9 * (self._last[0] - (0 if self._simulated else self._first)),
             speed=self._speed if moves else None,
-            simulated=simulated,
+            simulated=self._simulated,
             nodes={name: _aged(view, now - when) for name, (when, view) in self._nodes.items()},
             prior=(prior.lower[last], prior.upper[last]),
             bounds=self._bounds,
-            latest=self._latest,
-            torque=self._torque,
-            velocity=self._qd,
+            torque=self._torque if self.verdict is not None or not self.silent("reference") else None,
             margins=self._margins,
             plan=self._plan,
             missing=() if self.verdict is not None else missing,
@@ -241,6 +240,10 @@ class Sight:
             warnings=self._warnings(),
             dropped=dict(self.dropped),
         )
+
+    def silent(self, topic: str) -> bool:
+        """Whether nothing comes on a topic, or nothing any more."""
+        return time.monotonic() - self.heard.get(topic, -math.inf) > OLD
 
     @property
     def bounds_now(self) -> BoundsView | None:
@@ -263,8 +266,10 @@ def _solid(marker: Marker) -> Solid:
     """One marker.
 
     Raises:
-        RefusedError: a type that is not drawn, or numbers that cannot be.
+        RefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
     """
+    if marker.header.frame_id not in _WORLD:
+        raise RefusedError("another frame", f"frame {marker.header.frame_id[:40]!r}: expected world")
     kind = _KINDS.get(marker.type)
     if kind is None:
         raise RefusedError("type not drawn", f"type {marker.type}")

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
@@ -35,7 +35,7 @@ from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import NodeParameters
 from safe_sysid.nodes.results import read_verdict
 from safe_sysid.nodes.sight import DRAWN, Sight
-from safe_sysid.robot.inertia_shapes import payload_shapes
+from safe_sysid.robot.inertia_shapes import PayloadShapes, payload_shapes
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.view.arm_shapes import arm_shapes
 from safe_sysid.view.guard import open_server
@@ -51,7 +51,7 @@ _EVENTS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 #: Of pictures and of the panel, s; who is there is asked now and then.
 _FRAME, _PANEL, _LOOK, _UNSEEN = 1.0 / 30.0, 0.25, 1.0, 0.5
-#: Of one topic and frame; what is left comes with the next.
+#: Of one topic and frame, and no more once the frame is over; what is left comes with the next.
 _AT_ONCE = 20
 #: Bytes; larger messages are not even decoded.
 _LARGEST = {"joint_states": 20_000, "reference": 20_000, "markers": 8_000_000, "/diagnostics": 1_000_000}
@@ -79,7 +79,6 @@ class ViewerNode:
         for topic, kind, qos in (
             ("joint_states", JointState, _NEWEST),
             ("reference", JointState, _NEWEST),
-            ("bounds", Float64MultiArray, _LATCHED),
             ("bounds_active", Float64MultiArray, _LATCHED),
             ("plan", JointTrajectory, _LATCHED),
             ("certificate", Float64MultiArray, _LATCHED),
@@ -87,7 +86,6 @@ class ViewerNode:
             ("/diagnostics", DiagnosticArray, _EVENTS),
         ):
             self._listen(topic, kind, qos)
-        self._executor = SingleThreadedExecutor()
         self._desk = None if given["read_only"] else ServiceDesk(self.node, [b.service for b in BUTTONS])
         names = tuple(part.strip() for part in (given["names"] or "").split(",") if part.strip())
         self.server = open_server(
@@ -110,14 +108,23 @@ class ViewerNode:
         """One picture: take what has come, draw what has changed, wait for the next."""
         began = time.monotonic()
         for topic, subscription, kind, take in self._listening:
-            self._take(topic, subscription, kind, take)
-        if self._desk is not None:
-            self._desk.work()
+            self._serve()
+            self._take(topic, subscription, kind, take, began + _FRAME)
+        self._serve()
         self._draw(began)
         time.sleep(max(0.0, _FRAME - (time.monotonic() - began)))
 
-    def _take(self, topic: str, subscription: Subscription, kind: type, take: Callable[[Any], None]) -> None:
-        for _ in range(_AT_ONCE):
+    def _serve(self) -> None:
+        """Buttons, between any two topics: who floods one of them must not hold up what stops the arm."""
+        if self._desk is not None:
+            self._desk.work()
+
+    def _take(
+        self, topic: str, subscription: Subscription, kind: type, take: Callable[[Any], None], end: float
+    ) -> None:
+        for count in range(_AT_ONCE):
+            if count and time.monotonic() > end:
+                return
             with subscription.handle:
                 taken = subscription.handle.take_message(subscription.msg_type, True)
             if taken is None:
@@ -152,25 +159,38 @@ class ViewerNode:
             ):
                 if namespace in sight.changed:
                     draw(sight.drawn(namespace))
+            if left_out := page.scene.left_out:
+                sight.dropped["obstacle: too many triangles"] = left_out
             bounds = sight.bounds_now
             if bounds is not None and bounds is not self._drawn_box:
                 self._drawn_box = bounds
-                page.scene.payload(payload_shapes(self._model, bounds.lower, bounds.nominal, bounds.upper))
+                page.scene.payload(self._shapes(bounds))
             if now >= self._next_look:
                 self._next_look = now + _LOOK
                 self._look_around()
             page.show(sight.snapshot(self._missing, self._simulated))
 
+    def _shapes(self, bounds: BoundsView) -> PayloadShapes | None:
+        try:
+            return payload_shapes(self._model, bounds.lower, bounds.nominal, bounds.upper)
+        # Numbers that are finite, and beyond all measure.
+        except (SafeSysIdError, ArithmeticError, np.linalg.LinAlgError) as error:
+            self.sight.dropped[f"payload: {type(error).__name__}"] += 1
+            return None
+
     def _look_around(self) -> None:
         """Who is there, and what is not."""
-        self._simulated = self.node.count_publishers("/clock") > 0
+        # Simulated arms in namespaces have each a clock of its own.
+        self._simulated = any(self.node.count_publishers(clock) for clock in ("/clock", "clock"))
         missing = []
         for topic in ("joint_states", "bounds_active"):
             full = self.node.resolve_topic_name(topic)
-            if not self.node.count_publishers(topic):
+            if not self.node.count_publishers(full):
                 missing.append(f"nobody publishes {full} in {self._where}")
             elif topic not in self.sight.heard:
                 missing.append(f"nothing comes on {full} in {self._where}, though somebody publishes it")
+            elif topic == "joint_states" and self.sight.silent(topic):
+                missing.append(f"nothing comes on {full} any more: the arm is drawn where it was last")
         self._missing = tuple(missing)
         if self._results is not None and self.sight.verdict is None:
             self.sight.verdict = read_verdict(self._results)

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from safe_sysid.report.identification_result import IdentificationResult
 from safe_sysid.report.interval_cards import interval_card, narrowing_drawing, shares_of
-from safe_sysid.report.page import render_page
+from safe_sysid.report.page import printable, render_page
 from safe_sysid.whole_files import write_text
 
 __all__ = ["GUARANTEES", "identification_html", "write_html"]
@@ -122,7 +122,7 @@ def identification_html(
         "pictures": [(caption, _data(png)) for caption, png in pictures.items()],
         "guaranteed": _lines(result, kind),
         "not_guaranteed": GUARANTEES["open"],
-        "command": Markup(escape(command)),  # one that is cut short is no command
+        "command": Markup(escape(printable(command))),  # one that is cut short is no command
     }
     return render_page(f"{title}: {result.log.path}", _TEMPLATE, values)
 

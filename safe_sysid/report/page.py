@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-__all__ = ["LONGEST", "render_page", "shortened"]
+__all__ = ["LONGEST", "printable", "render_page", "shortened"]
 
 #: Characters of any text that comes from a file.
 LONGEST = 1000
@@ -130,6 +130,17 @@ def _environment() -> Environment:
     return environment
 
 
+def printable(text: str, besides: str = "") -> str:
+    """A text without control characters.
+
+    Args:
+        text: from a file that anyone may have written.
+        besides: characters that may stay.
+    """
+    # Characters that turn the direction of writing could make a page say the opposite.
+    return "".join(c if c.isprintable() or c in besides else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def shortened(text: str) -> str:
     """A text without control characters and not longer than :data:`LONGEST`; markup stays as it is.
 
@@ -138,8 +149,7 @@ def shortened(text: str) -> str:
     """
     if isinstance(text, Markup):
         return text
-    # Characters that turn the direction of writing could make a page say the opposite.
-    plain = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    plain = printable(text, "\n")
     return plain if len(plain) <= LONGEST else plain[: LONGEST - 3] + "..."
 
 

@@ -72,7 +72,7 @@ def _tightest(margins: object) -> str:
     try:
         margin = margins["clearance"] if "clearance" in margins else margins["self_clearance"]  # type: ignore[operator,index]
         return f", {1e3 * float(margin['smallest']):.1f} mm to spare at {margin['culprit']}"
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return ""
 
 

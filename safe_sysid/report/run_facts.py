@@ -23,12 +23,14 @@ from safe_sysid.report.summary import ParameterRow, Summary
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.robot.yaml_file import read_yaml
 
-__all__ = ["Certified", "NoRunError", "RunFacts", "read_facts"]
+__all__ = ["NAMELESS", "Certified", "NoRunError", "RunFacts", "read_facts"]
 
 FloatArray = NDArray[np.float64]
 
 #: What makes a directory one of a run.
 MARKS = ("summary.json", "identifier.json", "planner.json", "controller.npz", "plant.npz")
+#: The robot of a run of which nothing says a name.
+NAMELESS = "an arm"
 _MOST_FILES = 2000  # plans or certificates that are read
 
 
@@ -116,7 +118,7 @@ class RunFacts:
         ):
             if name:
                 return name
-        return "an arm"
+        return NAMELESS
 
     @property
     def lockstep(self) -> bool | None:

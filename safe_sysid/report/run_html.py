@@ -13,7 +13,7 @@ from safe_sysid import __version__
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.robot_identity import robot_differences
 from safe_sysid.report.interval_cards import interval_card, narrowing_drawing, shares_of
-from safe_sysid.report.page import render_page
+from safe_sysid.report.page import printable, render_page
 from safe_sysid.report.run_charts import (
     clearance_drawing,
     histogram_drawing,
@@ -22,7 +22,7 @@ from safe_sysid.report.run_charts import (
     torque_drawing,
 )
 from safe_sysid.report.run_events import end_of, events_of, states_of
-from safe_sysid.report.run_facts import RunFacts
+from safe_sysid.report.run_facts import NAMELESS, RunFacts
 from safe_sysid.report.run_tables import margin_table, safety_rows, setting_rows, tiles_of, timing_rows
 from safe_sysid.report.run_template import TEMPLATE
 from safe_sysid.report.run_words import GUARANTEED, OPEN, Verdict, commands_of, verdict_of
@@ -97,7 +97,7 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Ver
         "guaranteed": GUARANTEED,
         "not_guaranteed": OPEN,
         # A command that is cut short is no command.
-        "commands": [(Markup(escape(command)), what) for command, what in commands_of(facts)],
+        "commands": [(Markup(escape(printable(command))), what) for command, what in commands_of(facts)],
         "settings": setting_rows(facts),
         "missing": facts.missing[:_MOST_LINES],
         "footer": f"Made by safe_sysid {__version__} from what the nodes wrote down. No script, no network.",
@@ -155,7 +155,17 @@ def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, An
                 None,
                 f"The payload alone is left out: the robot's file is not that of the run ({differ[0]}).",
             )
+    elif facts.robot not in (model.name, NAMELESS):
+        return (
+            None,
+            f"The payload alone is left out: the robot's file is of {model.name}, the run of {facts.robot}.",
+        )
     last = facts.updates[-1]
+    if facts.summary is not None and any(
+        row.lower != low or row.upper != high
+        for row, low, high in zip(facts.rows, last.lower, last.upper, strict=True)
+    ):
+        return None, "The payload alone is left out: identifier.json has other bounds than summary.json."
     try:
         shapes = payload_shapes(model, last.lower, last.nominal, last.upper)
     except SafeSysIdError as error:

@@ -200,6 +200,8 @@ def _columns(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDA
     for name, shape in shapes.items():
         if data[name].shape != (rows, *shape):
             raise ValueError(f"{name} has shape {data[name].shape}: expected {(rows, *shape)}")
+        if data[name].dtype.kind not in "fiub":
+            raise ValueError(f"{name} holds {data[name].dtype}: expected numbers")
     return data
 
 
@@ -265,11 +267,14 @@ def _payload(values: Any, n: int) -> FloatArray:
     vector = np.array(values, float)
     if vector.shape not in ((10,), (14 * n,)):
         raise ValueError(f"bounds of shape {vector.shape}: expected 10 or {14 * n} numbers")
-    return vector if vector.size == 10 else vector[10 * (n - 1) : 10 * n]
+    vector = vector if vector.size == 10 else vector[10 * (n - 1) : 10 * n]
+    if not np.all(np.isfinite(vector)):
+        raise ValueError("bounds that are not finite")
+    return vector
 
 
 def _updates(path: Path, n: int, zero: int) -> tuple[UpdateEntry, ...]:
-    return tuple(
+    updates = tuple(
         UpdateEntry(
             1e-9 * (int(entry["stamp_ns"]) - zero),
             _payload(entry["lower"], n),
@@ -281,6 +286,9 @@ def _updates(path: Path, n: int, zero: int) -> tuple[UpdateEntry, ...]:
         )
         for entry in _entries(path, "updates")
     )
+    if not all(np.all(update.lower <= update.upper) for update in updates):
+        raise ValueError("bounds that cross")
+    return updates
 
 
 def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
@@ -299,7 +307,7 @@ def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
                 tuple(float(value) for value in entry.get("k") or ()),
                 _optional(entry.get("cost")),
                 _optional(entry.get("planning_s")),
-                entry.get("margins") or {},
+                margins if isinstance(margins := entry.get("margins"), dict) else {},
                 tuple(str(reason) for reason in entry.get("reasons") or ()),
                 str(entry.get("purpose", "excitation")),
             )

@@ -110,7 +110,7 @@ def _margin(plan: PlanEntry, family: str) -> tuple[float, str]:
         return math.inf, ""
     try:
         value = float(margin["smallest"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return math.inf, ""
     return (value if math.isfinite(value) else math.inf), str(margin.get("unit", ""))
 
@@ -124,10 +124,14 @@ def _tightest(plans: Sequence[PlanEntry], families: Sequence[str]) -> list[str]:
             continue
         margin, unit = plan.margins[name], _margin(plan, name)[1]
         scale, shown = _SCALES.get(unit, (1.0, unit))
-        when = margin.get("time", margin.get("time_s", 0.0))
+        when = margin.get("time", margin.get("time_s"))
+        try:
+            after = f", {float(when):.2f} s after its start"
+        except (TypeError, ValueError, OverflowError):
+            after = ""
         lines.append(
             f"{_HEADS.get(name, name)}: {scale * value:.3g} {shown} at {margin.get('culprit', '?')}, "
-            f"plan {plan.sequence}, {float(when):.2f} s after its start"
+            f"plan {plan.sequence}{after}"
         )
     return lines
 

@@ -85,7 +85,8 @@ whatever the tracking error within its bound. {{ margin_note }}</p>
 that single late ones can be seen.</p>{% endif %}
 {% endif %}
 
-<h2>What is guaranteed</h2>{{ lines(guaranteed) }}
+<h2>What is guaranteed</h2>
+<p>If what is declared is true:</p>{{ lines(guaranteed) }}
 <h2>What is not</h2>{{ lines(not_guaranteed) }}
 
 <h2>Check it yourself</h2>

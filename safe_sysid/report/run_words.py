@@ -9,6 +9,7 @@ from typing import Literal
 
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_robot import settings_of_run
+from safe_sysid.report.summary import Summary
 from safe_sysid.report.verify_command import plans_command
 from safe_sysid.robot.inertia_shapes import interval_text
 
@@ -21,7 +22,8 @@ GUARANTEED = (
     "Every published plan keeps every joint, speed and torque limit and every clearance: for each instant, each "
     "tracking error within its proved bound, and each payload within the intervals. So does the way it brakes if "
     "nothing comes after it.",
-    "The tracking error stays within its bound while commands come as early as declared, or late ones are covered.",
+    "With the control law `robust`, and until a fault, the tracking error stays within its bound while commands come "
+    "as early as declared, or late ones are covered.",
 )
 #: And what they do not.
 OPEN = (
@@ -51,8 +53,8 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
     """
     summary, controller = facts.summary, facts.logs.controller
     mass = _mass(facts, payload)
-    if summary is not None and summary.exit.status != 0:
-        return Verdict(f"Failed: {summary.exit.reason}", "bad")
+    if summary is not None and (wrong := _wrong(summary)):
+        return Verdict(f"Failed: {wrong}", "bad")
     if any(update.status == "EMPTY_SET" for update in facts.logs.updates):
         return Verdict(
             "The measurements contradict what is declared: no payload agrees with all of them, so an assumption is "
@@ -60,6 +62,11 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
             "bad",
         )
     if summary is not None:
+        if any(row.truth is None for row in summary.parameters) or not summary.safety.evidence.updates:
+            return Verdict(
+                "Nothing was violated, but no bound was compared with the truth: whether they hold was not judged.",
+                "weak",
+            )
         late = [note for note in summary.warnings if note.startswith("timing:")]
         text = f"Every bound held and nothing was violated{mass}."
         if late:
@@ -73,13 +80,31 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
     bounds = facts.certified.count if facts.certified is not None else 0
     if not plans and not bounds:
         return Verdict(
-            "Nothing was proved in this run: it left neither a certified plan nor certified bounds.", "weak"
+            "Nothing here can be checked: the run left neither a plan file nor a certificate of bounds.",
+            "weak",
         )
+    why = (
+        "Nobody here knows the true payload, so nothing could be compared with it"
+        if facts.logs.plant is None
+        else "The run was not judged, so nothing was compared with the truth"
+    )
     return Verdict(
-        f"The run left {_count(bounds, 'certificate')} of bounds and {_count(plans, 'certified plan')}{mass}. Nobody "
-        "here knows the true payload, so nothing could be compared with it; check the certificates as said below.",
+        f"The run left {_count(bounds, 'certificate')} of bounds and {_count(plans, 'certified plan')}{mass}. {why}; "
+        "check the certificates as said below.",
         "weak",
     )
+
+
+def _wrong(summary: Summary) -> str:
+    """Why a judged run failed; empty if it did not. A judge that contradicts itself is not believed either."""
+    if summary.exit.status != 0:
+        return summary.exit.reason or f"exit status {summary.exit.status}"
+    if summary.violations.total:
+        return f"{summary.violations.total} violations, though summary.json has exit status 0"
+    outside = [row.name for row in summary.parameters if row.holds is False]
+    if outside:
+        return f"the truth lies outside of the bounds of {', '.join(outside)}, though summary.json has exit status 0"
+    return ""
 
 
 def _mass(facts: RunFacts, payload: tuple[float, float] | None) -> str:

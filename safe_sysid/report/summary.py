@@ -34,7 +34,7 @@ __all__ = [
     "write_summary",
 ]
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Time = FiniteFloat  # s since the first measurement of the run, on the plant's clock
 
 VIOLATION_KINDS = ("position", "velocity", "torque", "clearance", "tracking", "contact", "bounds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -203,6 +203,6 @@ def _decimal(value: float, step: Decimal, rounding: str) -> str:
     if not np.isfinite(value):
         return str(value)
     if abs(value) >= 1e15:
-        return f"{value:.6g}"
+        return f"{Context(prec=6, rounding=rounding).create_decimal(Decimal(value)):g}"
     text = f"{Decimal(value).quantize(step, rounding=rounding):f}"
     return text.lstrip("-") if not text.strip("-0.") else text  # no minus zero

@@ -143,6 +143,7 @@ def read_obj(content: bytes) -> Mesh:
                 raise ValueError(f"a face of {len(words) - 1} corners: expected at most {_MAX_CORNERS}")
             corners += [_index(word, len(rows)) for word in words[1:]]
             counts.append(len(words) - 1)
+            check_count(len(corners) - 2 * len(counts))  # at least so many, before all are read
         elif words[0] in ("surf", "curv", "bzp", "bsp", "cdc", "call", "csh"):
             raise ValueError(f"{words[0]}: expected polygons only")
     return floats(" ".join(rows)).reshape(-1, 3), fan(np.array(corners, np.int64), counts)
@@ -152,7 +153,9 @@ def _vertex(words: list[str]) -> str:
     """Three words; a fourth one divides them, colours are left out."""
     if len(words) == 4:
         w = float(words[3])
-        return " ".join(repr(float(word) / w) for word in words[:3]) if w else ""
+        if not w:  # left out it would shift all that follow
+            raise ValueError("a vertex at infinity: expected w other than 0")
+        return " ".join(repr(float(word) / w) for word in words[:3])
     if len(words) not in (3, 6, 7):
         raise ValueError(f"a vertex of {len(words)} numbers: expected 3")
     return " ".join(words[:3])
@@ -232,6 +235,7 @@ def read_ply(content: bytes) -> Mesh:
             if element.name == "vertex":
                 vertices = np.stack([table[:, names.index(axis)] for axis in "xyz"], axis=1)
         elif element.name == "face" and len(set(lists) & {"vertex_indices", "vertex_index"}) == 1:
+            check_count(element.count)
             corners: list[int] = []
             counts: list[int] = []
             for row in reader.rows(element):
@@ -240,6 +244,7 @@ def read_ply(content: bytes) -> Mesh:
                 )
                 corners += [int(x) for x in polygon]
                 counts.append(len(polygon))
+                check_count(len(corners) - 2 * len(counts))
             triangles = fan(np.array(corners, np.int64), counts)
         else:
             raise ValueError(

@@ -26,7 +26,7 @@ _READABLE = "a readable STL, OBJ, DAE or PLY file"
 
 
 def mesh_path(name: str, beside: str | Path) -> Path:
-    """Path of a mesh named by a URDF, a scene file or a marker.
+    """Path of a mesh named by a URDF or a scene file; markers name packages' files only.
 
     Args:
         name: ``package://NAME/PATH`` (:mod:`safe_sysid.robot.packages`), ``file://PATH``, or a path, relative to the

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from safe_sysid.errors import ConfigError
+from safe_sysid.robot.yaml_file import parse_value
 from safe_sysid.schema import Parameter, load_schema
 
 __all__ = ["NULLS", "SETTINGS", "given_settings", "overrides_of"]
@@ -44,8 +44,8 @@ def _setting(parameter: Parameter | None, value: Any) -> Any:
             return None
         if parameter is not None and parameter.type in _AS_TEXT and value[:1] in "[{":
             try:
-                return yaml.safe_load(value)
-            except yaml.YAMLError:
+                return parse_value(value, SETTINGS)
+            except ConfigError:
                 return value  # refused with the type that is expected
         return value
     if value is None:

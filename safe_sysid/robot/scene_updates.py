@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.robot.meshes import mesh_path, read_mesh
+from safe_sysid.robot.meshes import read_mesh
 from safe_sysid.robot.obstacles import (
     Obstacle,
     SceneBox,
@@ -19,6 +19,7 @@ from safe_sysid.robot.obstacles import (
     SceneSphere,
     rpy_from_rotation,
 )
+from safe_sysid.robot.packages import is_package_uri, package_file
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["MARKER_PREFIX", "SceneMarker", "scene_from_markers"]
@@ -44,7 +45,7 @@ class SceneMarker:
         position: (3,) m.
         orientation: (4,) quaternion x, y, z, w.
         scale: (3,) full sizes, m; factors of a mesh.
-        mesh_resource: file:// or package:// address of a mesh.
+        mesh_resource: package:// address of a mesh: who sends markers chooses among installed meshes, not among files.
     """
 
     ns: str = ""
@@ -138,14 +139,14 @@ def _obstacle(marker: SceneMarker, where: str, frame: str) -> Obstacle:
         return SceneSphere(marker.name, xyz, 0.5 * float(scale.max()))
     if marker.kind == "cylinder":
         return SceneCapsule(marker.name, xyz, 0.5 * float(scale[:2].max()), rpy, float(scale[2]))
-    if not marker.mesh_resource.startswith(("file://", "package://")):
+    if not is_package_uri(marker.mesh_resource):
         raise ConfigError(
             "scene markers",
             f"{where}.mesh_resource",
             marker.mesh_resource,
-            "file:// or package:// and a mesh's path",
+            "package://NAME/PATH of a mesh (other files: in the scene file)",
         )
-    path = mesh_path(marker.mesh_resource, "scene markers")
+    path = package_file(marker.mesh_resource, "scene markers")
     vertices, _, error = read_mesh(path, scale)
     return SceneMesh(marker.name, xyz, rpy, vertices, error, str(path))
 

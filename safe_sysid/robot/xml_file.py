@@ -6,6 +6,7 @@ here, written again: never the file, which may say something else to another par
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ _MAX_ELEMENTS = 200_000
 _MAX_ATTRIBUTES = 64  # of one element
 _MAX_TEXT = 4096  # characters of a name or an attribute
 _ENCODINGS = ("utf-8", "us-ascii", "ascii", "iso-8859-1", "utf-16")
+_DECLARED = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"'>]*)""")
 
 
 class _RefusedError(ValueError):
@@ -94,8 +96,8 @@ def parse_xml(content: bytes, file: str, expected: str, elements: int = _MAX_ELE
     """
     try:
         # UTF-8 and what the first bytes or the declaration say, of those that every parser knows.
-        declared = content[:200].split(b"?>")[0].lower()
-        if b"encoding" in declared and not any(name.encode() in declared for name in _ENCODINGS):
+        declared = _DECLARED.match(content)
+        if declared and declared[1].decode("latin-1").lower() not in _ENCODINGS:
             raise _RefusedError(f"its encoding is none of {', '.join(_ENCODINGS)}")
         parser = DefusedXMLParser(target=_Builder(elements), forbid_dtd=True)
         parser.feed(content)

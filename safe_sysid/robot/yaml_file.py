@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import MAX_YAML_BYTES, read_regular_text
 
-__all__ = ["dotted", "merge", "parse_yaml", "read_yaml", "validate"]
+__all__ = ["dotted", "merge", "parse_value", "parse_yaml", "read_yaml", "validate"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -181,6 +181,22 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
         ConfigError: too long, YAML syntax, a duplicate key, too many or too deep entries (aliases count as what they
             stand for), a type that is none of ours, or a top level that is no mapping.
     """
+    data = parse_value(text, file)
+    if not isinstance(data, dict):
+        raise ConfigError(file, "(whole file)", type(data).__name__, "a mapping of keys to values")
+    return data
+
+
+def parse_value(text: str, file: str) -> Any:
+    """Read a YAML text of any kind: one setting, or a file.
+
+    Args:
+        text: as in :func:`parse_yaml`.
+        file: for messages.
+
+    Raises:
+        ConfigError: as :func:`parse_yaml`, but for the top level.
+    """
     if len(text) > MAX_YAML_BYTES:
         raise ConfigError(file, "file", f"{len(text)} characters", f"at most {MAX_YAML_BYTES}")
     try:
@@ -191,7 +207,7 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
             if node is not None:
                 _count(file, node, {})
                 _refuse_duplicates(file, node, (), set())
-            data = None if node is None else loader.construct_document(node)
+            return None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
     except (
@@ -205,9 +221,6 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
     ) as error:
         # Not only YAMLError: an impossible date, a number without digits, `!!bool x`.
         raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
-    if not isinstance(data, dict):
-        raise ConfigError(file, "(whole file)", type(data).__name__, "a mapping of keys to values")
-    return data
 
 
 def merge(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

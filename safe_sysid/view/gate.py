@@ -90,7 +90,10 @@ class Gate:
         host = _only(headers, "Host")
         if host is None or not self._names_us(host):
             return _refusal(403, "Host: expected localhost, an address, or a name given with --allow-host")
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return _refusal(404, "there is nothing here but /")
         if headers.get_all("Upgrade"):
             if _only(headers, "Origin") != f"http://{host}":
                 return _refusal(403, "Origin: expected the page of this server itself")
@@ -158,7 +161,8 @@ def _only(headers: RequestHeaders, name: str) -> str | None:
 
 
 def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+    # Bytes of a request line that are no text come as surrogates.
+    return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode())
 
 
 def _refusal(status: int, text: str) -> Verdict:

@@ -171,7 +171,10 @@ class LivePage:
                 self._do(button, client)
                 return
             with client.gui.add_modal(button.label) as modal:
-                client.gui.add_html(f'<div class="ss">{escaped(button.question)}</div>')
+                client.gui.add_html(
+                    f'<div class="ss"><b>{escaped(self._model.name, 40)}</b> '
+                    f'<span class="ss-dim">{escaped(self._where, 120)}</span><br>{escaped(button.question)}</div>'
+                )
                 yes = client.gui.add_button(f"Yes: {button.label.lower()}", color=button.colour)  # type: ignore[arg-type]
                 no = client.gui.add_button("No", color="gray")
 
@@ -189,8 +192,12 @@ class LivePage:
             return
 
         def answered(success: bool, message: str) -> None:
+            # What failed stays until somebody has read it.
             client.add_notification(
-                button.label, plain(message), color="green" if success else "red", auto_close_seconds=12.0
+                button.label,
+                plain(message),
+                color="green" if success else "red",
+                auto_close_seconds=12.0 if success else None,
             )
 
         self._call(button.service, answered)

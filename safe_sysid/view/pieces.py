@@ -8,7 +8,7 @@ import numpy as np
 
 from safe_sysid.robot.inertia_shapes import interval_text
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.view.snapshot import NodeView, Snapshot
+from safe_sysid.view.snapshot import OLD, NodeView, Snapshot
 from safe_sysid.view.text import escaped
 
 __all__ = ["STYLE", "header", "intervals", "margins", "node_cards", "notices", "torques"]
@@ -50,9 +50,8 @@ color:#7b8794;margin:2px 0 3px}
 </style>"""
 
 _SECTION = '<div class="ss">{}</div>'
-#: Words that are older are history, s.
-_OLD = 3.0
-_NODES = ("controller", "planner", "identifier", "plant")
+#: That are there always, and sometimes.
+_NODES, _MORE_NODES = ("controller", "planner", "identifier"), ("plant", "recorder")
 
 
 def header(robot: str, where: str, snapshot: Snapshot) -> str:
@@ -77,7 +76,7 @@ def header(robot: str, where: str, snapshot: Snapshot) -> str:
 
 
 _STATES = {
-    "idle": "Not commanded",
+    "idle": "Idle: the controller commands nothing",
     "holding": "Holding still",
     "tracking": "Following a certified plan",
     "braking": "Braking along the certified tail",
@@ -92,8 +91,8 @@ def _phase(snapshot: Snapshot) -> tuple[int, str, str]:
         return (0 if snapshot.verdict.good else 2), escaped(snapshot.verdict.text), facts
     controller = snapshot.nodes.get("controller")
     if controller is None:
-        return 3, "Nobody commands this arm", escaped(snapshot.missing[0]) if snapshot.missing else ""
-    if controller.age >= _OLD:
+        return 3, "No controller is heard", escaped(snapshot.missing[0]) if snapshot.missing else ""
+    if controller.age >= OLD:
         return (
             3,
             "The controller is silent",
@@ -102,21 +101,19 @@ def _phase(snapshot: Snapshot) -> tuple[int, str, str]:
     state = controller.values.get("state", "")
     title = _STATES.get(state, state or controller.values.get("lifecycle", "") or controller.text)
     level = 2 if state == "fault" else controller.level
-    reason = controller.values.get("reason", "")
-    return level, escaped(title, 80), escaped(reason or snapshot.plan)
+    # What it warns of stands in its line, not in the reason of its state.
+    more = controller.text if level else controller.values.get("reason", "") or snapshot.plan
+    return level, escaped(title, 80), escaped(more)
 
 
 def node_cards(nodes: dict[str, NodeView]) -> str:
     """A line per node: colour, name, its own words; and how old they are, if they are old."""
-    names = [*_NODES[:3], *(["plant"] if "plant" in nodes else [])]
     rows = []
-    for name in names:
+    for name in (*_NODES, *(name for name in _MORE_NODES if name in nodes)):
         node = nodes.get(name)
         level, text = (3, "not heard") if node is None else (node.level, node.text)
-        age = (
-            "" if node is None or node.age < _OLD else f' <span class="ss-dim">({node.age:.0f} s ago)</span>'
-        )
-        if node is not None and node.age >= _OLD:
+        age = "" if node is None or node.age < OLD else f' <span class="ss-dim">({node.age:.0f} s ago)</span>'
+        if node is not None and node.age >= OLD:
             level = 3
         rows.append(
             f'<div class="ss-node"><span class="ss-dot ss-{level}"></span><div><b>{name}</b> '
@@ -143,6 +140,7 @@ def intervals(snapshot: Snapshot) -> str:
         '<div class="ss-head"><span>Last link, hand and payload</span>'
         f'<span id="ss-box">{escaped(box, 30)}</span></div>'
     ]
+    known = None if snapshot.verdict is None else snapshot.verdict.truth
     for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
         if bounds is None or prior is None:
             rows.append(_interval_row(name, "", "–", ""))
@@ -156,14 +154,14 @@ def intervals(snapshot: Snapshot) -> str:
             f'<i style="left:{_percent(start)};width:{_percent(share)}"></i>'
             f'<u style="left:{_percent(mark)}"></u>'
         )
-        if snapshot.verdict is not None:
-            truth = (float(snapshot.verdict.truth[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
+        if known is not None:
+            truth = (float(known[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
             bar += f'<u class="ss-true" style="left:{_percent(truth)}"></u>'
         text = " .. ".join(interval_text(low, high))
         rows.append(
             _interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}")
         )
-    green = ", the green one the truth, which only the plant knew" if snapshot.verdict is not None else ""
+    green = ", the green one the truth, which only the plant knew" if known is not None else ""
     rows.append(
         '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
         f"nominal{green}. Right: share of the prior.</div>"
@@ -220,8 +218,14 @@ def margins(snapshot: Snapshot) -> str:
     for margin in snapshot.margins[:12]:
         if math.isfinite(margin.smallest):
             name = escaped(margin.name.replace("_", " "), 40)
-            tags.append(f"<span>{name} ≥ {margin.smallest:.3g} {escaped(margin.unit, 12)}</span>")
+            tags.append(f"<span>{name} ≥ {_at_least(margin.smallest)} {escaped(margin.unit, 12)}</span>")
     return _SECTION.format(
-        '<div class="ss-head"><span>Certified margins of this plan</span></div>'
+        '<div class="ss-head"><span>Certified margins of the last plan</span></div>'
         f'<div class="ss-tags" id="ss-margins">{"".join(tags)}</div>'
     )
+
+
+def _at_least(value: float) -> str:
+    """Three digits, rounded down: what is shown is certified, too."""
+    text = f"{value:.3g}"
+    return text if float(text) <= value else f"{value - 10.0 ** (math.floor(math.log10(abs(value))) - 2):.3g}"

@@ -16,7 +16,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid
-from safe_sysid.view.solids import AROUND, Mesh, ball, box, cylinder, joined, placed, unindexed
+from safe_sysid.view.solids import AROUND, Mesh, ball, box, cylinder, joined, placed, rounded_hull, unindexed
 from safe_sysid.view.text import plain
 
 __all__ = ["ArmScene"]
@@ -53,6 +53,8 @@ class ArmScene:
         self._swept: list[Any] = []
         self._way: list[Any] = []
         self._count = 0
+        #: Obstacles that are not drawn, for they are too finely made.
+        self.left_out = 0
         self._set_up(server)
         self._turns = Rotation.from_matrix(model.kinematics.rotation).as_quat(scalar_first=True)
         self._drawn = np.full(model.n, np.inf)
@@ -124,11 +126,14 @@ class ArmScene:
         self._clear(self._around)
         around = AROUND if len(solids) <= _FEW else 12
         edges, small, count = [], [], 0
+        self.left_out = 0
         for solid in solids:
             mesh = placed(_mesh(solid, around), solid.rotation, solid.position)
-            count += len(mesh[1])
-            if not len(mesh[1]) or count > _MOST_TRIANGLES:
+            if count + len(mesh[1]) > _MOST_TRIANGLES:
+                self.left_out += 1
+            if not len(mesh[1]) or count + len(mesh[1]) > _MOST_TRIANGLES:
                 continue
+            count += len(mesh[1])
             # What is as large as the arm's reach would hide the arm: it is drawn as if of glass.
             large = float(np.ptp(mesh[0], axis=0).max()) > self._reach and len(self._around) < _FEW
             if solid.kind == "box":
@@ -286,6 +291,10 @@ def _mesh(solid: Solid, around: int) -> Mesh:
         return vertices * solid.size, faces
     if solid.kind == "triangles":
         return unindexed(solid.points[: len(solid.points) // 3 * 3].reshape(-1, 3, 3))
+    if solid.kind == "line" and len(
+        solid.points
+    ):  # an obstacle of two corners; what has more is none of ours
+        return rounded_hull(solid.points[[0, -1]], 0.5 * float(solid.size[0]))
     return joined([])
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoundsView", "Margin", "NodeView", "Snapshot", "Solid", "Verdict"]
+__all__ = ["OLD", "BoundsView", "Margin", "NodeView", "Snapshot", "Solid", "Verdict"]
 
 FloatArray = NDArray[np.float64]
+#: What was said longer ago is history, s of wall time.
+OLD = 3.0
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class Verdict:
         good: whether every bound held and nothing was violated.
         text: one sentence.
         facts: what was observed, in a few words each.
-        truth: (10,) of theta_e, which the plant alone knew.
+        truth: (10,) of theta_e, which the plant alone knew; None where it left no record.
     """
 
     good: bool
     text: str
     facts: tuple[str, ...]
-    truth: FloatArray
+    truth: FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +91,13 @@ class Snapshot:
     """Everything that the page shows.
 
     Attributes:
-        time: of the plant's clock since it was first heard, s; None: nothing heard.
+        time: of the plant's clock, s; of a real one since it was first heard; None: nothing heard.
         speed: plant's seconds per second of wall time; None: not known.
-        simulated: whether someone publishes /clock.
-        nodes: by name: controller, planner, identifier, plant.
+        simulated: whether someone publishes /clock, or did in this run.
+        nodes: by name: controller, planner, identifier, plant, recorder.
         prior: (10,), (10,) of theta_e.
         bounds: the box that the controller works with; None until it is heard.
-        latest: the identifier's newest, which the controller may not have taken yet.
-        torque: (n,) commanded torque, N m; None: not heard.
-        velocity: (n,) measured, rad/s; None: not heard.
+        torque: (n,) commanded torque, N m (N where a joint slides); None: not heard, or not any more.
         margins: of the last plan.
         plan: line about the plan under way.
         missing: sentences: what is not heard, and where it was looked for.
@@ -112,9 +112,7 @@ class Snapshot:
     nodes: dict[str, NodeView] = field(default_factory=dict)
     prior: tuple[FloatArray, FloatArray] | None = None
     bounds: BoundsView | None = None
-    latest: BoundsView | None = None
     torque: FloatArray | None = None
-    velocity: FloatArray | None = None
     margins: tuple[Margin, ...] = ()
     plan: str = ""
     missing: tuple[str, ...] = ()
