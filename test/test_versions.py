@@ -65,12 +65,3 @@ def test_an_index_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr.startswith("versions: ")
     assert "pip install failed" in result.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="uv is not installed")
-def test_the_lowest_versions_work(tmp_path: Path) -> None:
-    command = [sys.executable, "scripts/versions.py", "lowest", "--keep", str(tmp_path / "env"), "--no-demo"]
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "CI")}
-    result = subprocess.run([*command, *LEAN], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr
