@@ -112,7 +112,9 @@ def test_other_programs_get_what_the_robot_file_declares(tmp_path: Path) -> None
     assert [d.attrib for d in joint.findall("dynamics")] == [{"damping": "3.0", "friction": "0.5"}]
     limit = joint.find("limit")
     assert limit is not None
-    assert limit.attrib == {"lower": "-1", "upper": "1", "effort": "7.0", "velocity": "1"}
+    assert {key: float(value) for key, value in limit.attrib.items()} == {
+        "lower": -1.0, "upper": 1.0, "effort": 7.0, "velocity": 1.0
+    }  # fmt: skip
     assert robot.find("gazebo") is None
     assert robot.find("joint/mimic") is None
     assert next(robot.iter("mesh")).get("filename") == (tmp_path / "finger.stl").as_uri()

@@ -93,7 +93,8 @@ def read_mesh(
         text = " ".join(str(error).split())[:200]
         raise ModelError(f"mesh {path}: {text}: expected {_READABLE}", str(path), _READABLE) from error
     if not len(triangles) or not np.all(np.isfinite(vertices)):
-        raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected some, with finite corners")
+        expected = "some, with finite corners"
+        raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected {expected}", str(path), expected)
     largest = float(np.abs(vertices).max())
     if largest > _FARTHEST:
         raise ModelError(
