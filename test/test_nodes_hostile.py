@@ -86,8 +86,10 @@ def test_a_gate_judges_length_and_rate_and_counts() -> None:
             gate.admit(b"")
     assert (gate.passed, gate.too_long, gate.too_often, gate.largest) == (2, 1, 5, 10)
     assert gate.flooded
-    clock.now += 0.5
+    clock.now += 1.5  # what comes now and then, and is refused, is no flood
     gate.admit(b"")
+    with pytest.raises(RefusedError, match="11 bytes"):
+        gate.admit(b"0" * 11)
     assert not gate.flooded
 
 

@@ -17,6 +17,7 @@ import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticStatus
 from fault_bench import CONTROLLER, MS, OVERRIDES, FaultBench
+from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.srv import ChangeState, GetAvailableTransitions, GetState
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
@@ -35,6 +36,7 @@ from safe_sysid.nodes.configuration import proof_digest
 from safe_sysid.nodes.digest import configuration_digest, difference
 from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.messages import JointStateWriter, bounds_message
+from safe_sysid.nodes.parameters import CommonOptions
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros
@@ -295,7 +297,7 @@ class Toy(ManagedNode):
         super().__init__("identifier")
 
     def _load(self) -> None:
-        self.values = self.parameters.values()
+        self.options, self.values = CommonOptions.of(self.parameters), self.parameters.values()
 
     def _answer(self) -> list[str]:
         if self.mood == "raises":
@@ -304,7 +306,7 @@ class Toy(ManagedNode):
 
     def configure(self) -> None:
         self.create_publisher(String, "one", 1)
-        self.listen(String, "two", lambda _: None, 1)
+        self.listen(PoseStamped, "goal_pose", lambda _: None, 1)
         self.every(10.0, lambda: None)
         self.serve("three", lambda: None)
         if self._answer():

@@ -146,7 +146,8 @@ class Gate:
         self.passed = self.too_long = self.too_often = self.largest = 0
         free = lockstep and limit.free_in_lockstep
         self._bucket = None if free else TokenBucket(limit.per_second, limit.burst, clock)
-        self._refused = 0  # in a row
+        self._clock = clock
+        self._refused, self._since = 0, clock()  # how many, within the second that began then
 
     def admit(self, data: bytes) -> None:
         """Count a message that may be read.
@@ -159,7 +160,7 @@ class Gate:
         """
         if self._bucket is not None and not self._bucket.take():
             self.too_often += 1
-            self._refused += 1
+            self._count()
             text = (
                 f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
             )
@@ -167,16 +168,21 @@ class Gate:
         size = len(data)
         if size > self.limit.max_bytes:
             self.too_long += 1
-            self._refused += 1
+            self._count()
             raise RefusedError("too long", f"{size} bytes: expected at most {self.limit.max_bytes}")
-        self._refused = 0
         self.passed += 1
         if size > self.largest:
             self.largest = size
 
+    def _count(self) -> None:
+        now = self._clock()
+        if now - self._since > 1.0:
+            self._refused, self._since = 0, now
+        self._refused += 1
+
     @property
     def flooded(self) -> bool:
-        """Whether so many in a row were refused that it is better not to listen for a while."""
+        """Whether so many were refused within a second that it is better not to listen for a while."""
         return self._refused > self.limit.burst
 
     def forget(self) -> None:
