@@ -18,6 +18,7 @@ PACKAGE = ROOT / "safe_sysid"
 ROOMS = (
     "errors",
     "input_limits",
+    "token_bucket",
     "resources",
     "whole_files",
     "picture_style",

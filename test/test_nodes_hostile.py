@@ -26,11 +26,12 @@ from safe_sysid.nodes.base import LATCHED, BaseNode
 from safe_sysid.nodes.controller import ControllerNode
 from safe_sysid.nodes.doors import Doors
 from safe_sysid.nodes.identifier import IdentifierNode
-from safe_sysid.nodes.limits import TOPICS, Gate, Limit, TokenBucket, limits_table
+from safe_sysid.nodes.limits import TOPICS, Gate, Limit, limits_table
 from safe_sysid.nodes.messages import RefusedError, printable
 from safe_sysid.nodes.planner_node import PlannerNode
 from safe_sysid.nodes.plant import PlantNode
 from safe_sysid.nodes.rivals import FORGOTTEN_S, Rivals
+from safe_sysid.token_bucket import TokenBucket
 
 pytestmark = pytest.mark.ros
 

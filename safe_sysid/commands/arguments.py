@@ -18,6 +18,7 @@ __all__ = [
     "at_least",
     "check_directory",
     "check_output",
+    "key_value",
     "non_negative",
     "numbers",
     "pair",
@@ -98,6 +99,23 @@ def _try_writing(option: str, path: Path, place: Path, what: str) -> None:
 
 def _unusable(option: str, path: Path, what: str, error: OSError) -> ConfigError:
     return ConfigError(option, what, str(path), f"a {what} that can be written ({error.strerror})")
+
+
+def key_value(text: str) -> tuple[str, object] | None:
+    """``KEY=VALUE`` of ``--set`` with the value as YAML reads it; None if it is not that.
+
+    Args:
+        text: as given.
+    """
+    from safe_sysid.robot.yaml_file import parse_value
+
+    key, equals, value = text.partition("=")
+    if not (equals and key.strip()):
+        return None
+    try:
+        return key.strip(), parse_value(value, "--set")
+    except ConfigError:
+        return None
 
 
 def non_negative(text: str) -> float:

@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, non_negative, pair
+from safe_sysid.commands.arguments import check_output, key_value, non_negative, pair
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -39,17 +39,9 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def _setting(text: str) -> tuple[str, object]:
     """``measurement.torque_bias=0.1``."""
-    from safe_sysid.errors import ConfigError
-    from safe_sysid.robot.yaml_file import parse_value
-
-    key, equals, value = text.partition("=")
-    try:
-        content = parse_value(value, "--set")
-    except ConfigError:
-        equals = ""
-    if not (equals and key.strip()):
+    if (found := key_value(text)) is None:
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, as measurement.torque_bias=0.1")
-    return key.strip(), content
+    return found
 
 
 def _time(text: str) -> datetime:

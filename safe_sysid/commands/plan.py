@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, check_directory, check_output, numbers
+from safe_sysid.commands.arguments import at_least, check_directory, check_output, key_value, numbers
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -184,17 +184,11 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBo
 
 
 def _overrides(texts: Sequence[str]) -> dict[str, Any]:
-    from safe_sysid.robot.yaml_file import parse_value
-
     found = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        try:
-            found[key.strip()] = parse_value(value, "--set")
-        except ConfigError:
-            equals = ""
-        if not (equals and key.strip()):
+        if (setting := key_value(text)) is None:
             raise ConfigError("--set", "setting", text, "KEY=VALUE, as planner.clearance_margin=0.01")
+        found[setting[0]] = setting[1]
     return found
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safe_sysid.commands.arguments import key_value
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -346,19 +348,13 @@ def _named_robot(path: Path) -> str:
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Settings of ``--set``."""
-    from safe_sysid.errors import ConfigError
     from safe_sysid.identification.certificates.file import CertificateError
-    from safe_sysid.robot.yaml_file import parse_value
 
     found = {}
     for text in options.set:
-        key, equals, value = text.partition("=")
-        try:
-            found[key.strip()] = parse_value(value, "--set")
-        except ConfigError:
-            equals = ""
-        if not (equals and key.strip()):
+        if (setting := key_value(text)) is None:
             raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")
+        found[setting[0]] = setting[1]
     return found
 
 

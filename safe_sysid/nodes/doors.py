@@ -19,10 +19,10 @@ from safe_sysid.nodes.limits import (
     PAUSE_S,
     TOPICS,
     Gate,
-    TokenBucket,
     limit_of_service,
 )
 from safe_sysid.nodes.messages import RefusedError, printable
+from safe_sysid.token_bucket import TokenBucket
 
 __all__ = ["Doors", "decode"]
 

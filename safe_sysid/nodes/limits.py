@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from safe_sysid.nodes.messages import RefusedError
+from safe_sysid.token_bucket import TokenBucket
 
 __all__ = [
     "FREE_SERVICES",
@@ -21,7 +22,6 @@ __all__ = [
     "TOPICS",
     "Gate",
     "Limit",
-    "TokenBucket",
     "limit_of_service",
     "limits_table",
 ]
@@ -96,37 +96,6 @@ def limits_table() -> list[tuple[str, ...]]:
         rows.append((name, "", f"{limit.per_second:g}", str(limit.burst), "the same"))
     rows.append((", ".join(f"`~/{name}`" for name in sorted(FREE_SERVICES)), "", "no limit", "", "the same"))
     return rows
-
-
-class TokenBucket:
-    """Lets ``burst`` through at once and ``per_second`` in the long run."""
-
-    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Full at first.
-
-        Args:
-            per_second: how fast it fills.
-            burst: how much it holds.
-            clock: seconds, never going back.
-        """
-        self._rate, self._burst, self._clock = per_second, float(burst), clock
-        self._level, self._last = float(burst), clock()
-
-    def take(self) -> bool:
-        """Whether one more may pass; if so it is counted."""
-        now = self._clock()
-        self._level = min(self._burst, self._level + self._rate * max(now - self._last, 0.0))
-        self._last = now
-        if self._level < 1.0:
-            return False
-        self._level -= 1.0
-        return True
-
-    def wait(self) -> float:
-        """How long until one more may pass, s."""
-        now = self._clock()
-        level = min(self._burst, self._level + self._rate * max(now - self._last, 0.0))
-        return max(1.0 - level, 0.0) / self._rate
 
 
 class Gate:

@@ -7,16 +7,17 @@ attribute of a control, other people's pictures included. None of that is ours t
 from __future__ import annotations
 
 import math
-import time
 from typing import Annotated
 
 import msgspec
+
+from safe_sysid.token_bucket import TokenBucket
 
 __all__ = ["MOST_BYTES", "Screen"]
 
 #: Of one message; a camera is below 500.
 MOST_BYTES = 4096
-_PER_SECOND, _BURST = 120.0, 240.0  # a camera that is turned says so with every picture
+_PER_SECOND, _BURST = 120.0, 240  # a camera that is turned says so with every picture
 _MOST_REFUSED = 1000
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
@@ -69,11 +70,11 @@ class Screen:
 
     def __init__(self) -> None:
         self.refused = 0
-        self._tokens, self._filled = _BURST, time.monotonic()
+        self._rate = TokenBucket(_PER_SECOND, _BURST)
 
     def lets_through(self, raw: object) -> bool:
         """Whether a message, as it came, is one that the view is for, and not too much of it."""
-        if not isinstance(raw, bytes) or len(raw) > MOST_BYTES or not self._in_time() or not _known(raw):
+        if not isinstance(raw, bytes) or len(raw) > MOST_BYTES or not self._rate.take() or not _known(raw):
             self.refused += 1
             return False
         return True
@@ -82,15 +83,6 @@ class Screen:
     def lost_patience(self) -> bool:
         """So much was refused that this is no browser with our page."""
         return self.refused > _MOST_REFUSED
-
-    def _in_time(self) -> bool:
-        now = time.monotonic()
-        self._tokens = min(_BURST, self._tokens + _PER_SECOND * (now - self._filled))
-        self._filled = now
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
 
 
 def _known(raw: bytes) -> bool:
