@@ -22,6 +22,7 @@ READ = {
     "docutils": "Public-Domain AND BSD-2-Clause",  # its GPL file, for Emacs, is not in the wheel
     "ros-fastcdr": "Apache-2.0",
     "ros-fastrtps": "Apache-2.0",
+    "setuptools": "MIT",  # brought by Python itself, in versions whose metadata does not say it
     "viser": "Apache-2.0",  # its metadata says MIT, the licence file in its wheel is Apache 2.0
     "xacro": "BSD-3-Clause",
 }

@@ -64,7 +64,10 @@ def full(name: str, node: str) -> str:
 def made(probe: Probe) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str], set[str]]:
     """The same, of the graph, and all services."""
     node, found, services = probe.node, ({}, {}), set()
+    present = set(node.get_node_names_and_namespaces())
     for name in NODES:
+        if (name, "/") not in present:  # not discovered yet
+            continue
         asked = (
             node.get_publisher_names_and_types_by_node(name, "/"),
             node.get_subscriber_names_and_types_by_node(name, "/"),

@@ -64,9 +64,10 @@ def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> Non
     gate = SimpleNamespace(put_plan=taken.append)
     node = SimpleNamespace(
         model=MODEL, digest=configuration_digest(MODEL, True, SIX), _gate=gate, _go_on=lambda: None, _foreign={},
-        options=SimpleNamespace(lockstep=True, robot="three_joint"),
+        options=SimpleNamespace(lockstep=True, robot="three_joint"), rivals=SimpleNamespace(why_not=lambda topic: ""),
     )  # fmt: skip
-    node.check_digest = MethodType(ManagedNode.check_digest, node)
+    for name in ("check_digest", "trust"):
+        setattr(node, name, MethodType(getattr(ManagedNode, name), node))
 
     def offer(scene: Scene | None, lockstep: bool = True) -> None:
         digest = "" if scene is None else plan_digest(configuration_digest(MODEL, lockstep, scene))
@@ -150,11 +151,12 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
     node = SimpleNamespace(
         options=SimpleNamespace(lockstep=lockstep), active=True, foreign=[], _running=False, _samples=[],
         _batch=1, _batch_end=0, _piece_end=0, _last_stamp=0, _update_ns=second, _submit=jobs.append,
+        model=MODEL, now_ns=lambda: node.now,
         _reader=SimpleNamespace(read=lambda sample: sample), _time=SimpleNamespace(seconds=lambda stamp: stamp),
         _session=SimpleNamespace(start=None),
     )  # fmt: skip
     node._add, node._update = lambda *_: None, lambda *_: None
-    for name in ("_run", "_hand_over", "_begin_batch", "_on_measurement"):
+    for name in ("_run", "_hand_over", "_begin_batch", "_on_measurement", "_check_stamp"):
         setattr(node, name, MethodType(getattr(IdentifierNode, name), node))
     return node, jobs
 
@@ -163,7 +165,8 @@ def _feed(node: Any, jobs: list[Any], begin: float, seconds: float) -> list[int]
     """Measurements at 100 Hz; numbers of the batches that were ordered to be updated with."""
     before, still = len(jobs), np.zeros(3)
     for k in range(round(100 * seconds)):
-        node._on_measurement(JointSample(round((begin + k / 100) * 1e9), still, still, still, ""))
+        node.now = round((begin + k / 100) * 1e9)
+        node._on_measurement(JointSample(node.now, still, still, still, ""))
     ordered = [job for job in jobs[before:] if getattr(job, "func", None) is node._update]
     return [job.args[0] for job in ordered]
 
