@@ -191,8 +191,7 @@ class ControllerNode(ManagedNode):
         self._checks.forget()
         self._tell_state()
         if self.options.lockstep and sample is not None:
-            self._waiting, self._started_waiting = sample, time.monotonic()
-            self._go_on()
+            self._answer_it(sample)
 
     def deactivate(self) -> list[str]:
         """At rest commands end and the arm's drives hold; in motion it brakes first."""
@@ -229,14 +228,19 @@ class ControllerNode(ManagedNode):
         if not self._last_stamp:
             self._gate.forget_plans(sample.stamp_ns)  # began before this node did
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
-        if not self.active:
+        self._answer_it(sample)
+
+    def _answer_it(self, sample: JointSample) -> None:
+        # A plant that goes on alone is ahead of what it told: a torque would come too late. It waits from the first
+        # answer on, and what it tells then is the first state that a command can act on.
+        if not self.active or (self.options.lockstep and sample.frame_id == messages.NOT_AWAITED):
             self._look_on(sample)
             return
         self._waiting, self._started_waiting = sample, time.monotonic()
         self._go_on()
 
     def _look_on(self, sample: JointSample) -> None:
-        """Inactive: a measurement is judged and commands nothing."""
+        """A measurement is judged and commands nothing."""
         if self._newest is None:
             self.try_soon()
         self._newest = sample

@@ -23,6 +23,7 @@ from safe_sysid.trajectories.plan import Plan, parse_identity
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [
+    "NOT_AWAITED",
     "BoundsAnswer",
     "CommandWriter",
     "JointReader",
@@ -46,6 +47,8 @@ FloatArray = NDArray[np.float64]
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
+#: Lock-step: frame_id of the states that a plant tells while it goes on alone; an answer is too late for most of them.
+NOT_AWAITED = "not awaited"
 #: After the box's identity in the frame_id of a plan.
 _PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.

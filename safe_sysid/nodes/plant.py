@@ -53,6 +53,7 @@ class PlantNode(BaseNode):
         self._paced = (0, time.monotonic())
         self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
+        self._asked_since = 0  # lock-step: stamp of the oldest state whose answer may still be on its way
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
         self._skipped, self._missed = 0, 0
         self._timing = Recorder({"delay": 1, "age": 1})
@@ -104,10 +105,9 @@ class PlantNode(BaseNode):
         stamp, torque = self._reader.read(msg)
         if self.options.lockstep:
             if stamp != self._stamp:
-                # Too late for a plant that goes on alone, but someone is there again: wait for the next answer.
-                self._answered, self._alone = time.monotonic() if self._alone else self._answered, False
-                raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
-            self._answered, self._alone = time.monotonic(), False
+                self._answer_again(stamp)
+                return
+            self._answered, self._alone, self._asked_since = time.monotonic(), False, stamp
             self._advance(torque)
             self._keep_pace()
             self._publish()
@@ -118,6 +118,17 @@ class PlantNode(BaseNode):
             if stamp is not None:
                 self._note_timing(stamp, wall)
         self._commands += 1
+
+    def _answer_again(self, stamp: int | None) -> None:
+        """An answer to another state than the last, too late to be obeyed.
+
+        That is natural where a state was published twice, for it was not answered soon, and where the plant went on
+        alone: then someone is there again, who will come to the last state.
+        """
+        if self._alone:
+            self._answered, self._alone = time.monotonic(), False
+        if stamp is None or not self._asked_since <= stamp < self._stamp:
+            raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
 
     def _keep_pace(self) -> None:
         """Lock-step that people look on: no faster than asked for; what a pause has cost is not made up for."""
@@ -153,6 +164,8 @@ class PlantNode(BaseNode):
         if self._wraps.any():  # as the declared driver does
             q = np.where(self._wraps, (q + np.pi) % (2.0 * np.pi) - np.pi, q)
         self._told = self._writer.fill(stamp, q, measurement.qd, measurement.effort)
+        if self._alone and isinstance(self._told, JointState):
+            self._told.header.frame_id = messages.NOT_AWAITED
         self._states.publish(self._told)
 
     def _look_around(self) -> None:
