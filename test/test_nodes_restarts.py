@@ -151,7 +151,10 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
             told: list[str] = []
             probe.diagnostics.pop("controller")
             probe.listen(
-                JointState, "joint_states", lambda m, told=told: told.append(m.header.frame_id), measurement_qos(True)
+                JointState,
+                "joint_states",
+                lambda m, told=told: told.append(m.header.frame_id),
+                measurement_qos(True),
             )
             processes["controller"].send(signal.SIGSTOP)
             probe.wait(lambda told=told: told.count(NOT_AWAITED) > 100, "a plant that goes on alone")
