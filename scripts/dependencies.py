@@ -3,8 +3,8 @@
     .venv/bin/python scripts/dependencies.py
 
 From setup.py (what is asked for), scripts/constraints.txt (what was tested), scripts/versions_tried.json (what
-scripts/versions.py has tried) and what installed packages say of themselves. A package that is not installed here keeps
-what the page says of it, so the page can be renewed, and checked by a test, on any of the Pythons.
+scripts/versions.py has tried) and what installed packages say of themselves. A package that is not installed here, or is
+in another version, keeps what the page says of it, so the page can be renewed, and checked by a test, on all Pythons.
 """
 
 from __future__ import annotations
@@ -103,8 +103,11 @@ def pinned() -> dict[str, str]:
 
 
 def installed() -> dict[str, importlib.metadata.Distribution]:
-    """Packages of this environment."""
-    return {normal(found.metadata["Name"]): found for found in importlib.metadata.distributions()}
+    """Packages of this environment that are as they were tested: others may say other things of themselves."""
+    pins = pinned()
+    pairs = ((normal(found.metadata["Name"]), found) for found in importlib.metadata.distributions())
+    # setuptools brings copies of its own, in other versions.
+    return {name: found for name, found in pairs if found.version == pins.get(name, found.version)}
 
 
 def applies(requirement: Requirement, extras: Iterable[str]) -> bool:

@@ -289,7 +289,9 @@ def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo.read_until("all four work")
     assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
-    assert wait_for(lambda: not demo.nodes(), 10.0)
+    assert wait_for(lambda: not demo.nodes(), 60.0), (
+        demo.nodes()
+    )  # half a second, if nothing is being compiled
 
 
 @pytest.mark.slow

@@ -166,6 +166,12 @@ def test_a_margin_that_falls_is_told_before_the_set_is_empty(model, errors, case
     assert "larger than before" in watch.text()
     watch.reset()
     assert not watch.falling
+    # Errors that fill what is declared from the beginning: more data find larger ones, and nothing has changed.
+    watch.update(loud, prior)
+    watch.update(small, prior)
+    assert watch.margins[0] < 0.2
+    assert not watch.falling
+    assert "larger than before" not in watch.text()
 
 
 def test_what_was_hardly_excited_is_said_and_true(model, errors, case):

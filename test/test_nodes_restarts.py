@@ -138,6 +138,28 @@ def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> 
     assert all(box.contains(plant["theta_true"]) for box in lab.active)
 
 
+def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
+    """The plan that the planner is looking for then will not be taken: nobody waits for it, nor for one in its place."""
+    nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
+    with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, MANY)
+        for share in (0.1, 0.5, 0.9):
+            begun = lab.plans()
+            probe.wait(lambda begun=begun: lab.plans() > begun and lab.moving(), "motion")
+            stamp = lab.seen[-1].stamp_ns
+            later = stamp + int(share * 1e9 * MANY["planner"]["t_p"])
+            probe.wait(lambda later=later: lab.seen[-1].stamp_ns > later and lab.moving(), "motion still")
+            assert lab.call("controller/stop").success
+            stopped = lab.seen[-1].stamp_ns
+            probe.wait(
+                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 2_000_000_000,
+                "simulated time to go on",
+            )
+            if probe.value("planner", "phase") == "over":
+                assert lab.call("planner/start").success
+    assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
+
+
 def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path: Path) -> None:
     """The plant is then far ahead of what the controller reads first; what it reads is no fault of the arm."""
     nodes = {

@@ -7,9 +7,11 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,6 +183,63 @@ def test_verdicts_say_what_went_wrong(tmp_path: Path) -> None:
     record["updates"][-1]["status"] = "EMPTY_SET"
     (failed / "identifier.json").write_text(json.dumps(record))
     assert "contradict what is declared" in page_of(failed).text
+
+
+def _outside(summary: dict[str, Any]) -> None:
+    row = summary["parameters"][0]
+    row["truth"] = row["upper"] + 1.0
+
+
+def _violated(summary: dict[str, Any]) -> None:
+    summary["violations"] = {**dict.fromkeys(summary["violations"], 0), "torque": 2}
+
+
+def _unknown(summary: dict[str, Any]) -> None:
+    summary["parameters"][3]["truth"] = None
+
+
+def _not_judged(summary: dict[str, Any]) -> None:
+    summary["safety"]["evidence"]["updates"] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_outside, "the truth lies outside of the bounds of m"),
+        (_violated, "2 violations, though"),
+        (_unknown, "whether they hold was not judged"),
+        (_not_judged, "whether they hold was not judged"),
+    ],
+)
+def test_a_judge_that_contradicts_itself_is_not_believed(
+    copy: Path, change: Callable[[dict[str, Any]], None], expected: str
+) -> None:
+    summary = json.loads((copy / "summary.json").read_text())
+    assert summary["exit"]["status"] == 0
+    change(summary)
+    (copy / "summary.json").write_text(json.dumps(summary))
+    page = page_of(copy)
+    # Where the file is refused as a whole the page says that there was no judge.
+    assert expected in page.text or "summary.json:" in page.text
+    assert "Every bound held" not in page.text
+
+
+def test_odd_values_in_logs_still_give_a_page(copy: Path) -> None:
+    planner = json.loads((copy / "planner.json").read_text())
+    planner["plans"][0]["margins"] = ["torque", 1.0]
+    planner["plans"][-1]["time"] = None
+    (copy / "planner.json").write_text(json.dumps(planner))
+    with np.load(copy / "controller.npz") as archive:
+        data = {name: archive[name] for name in archive.files}
+    data["e"] = data["torque"] = np.full(len(data["stamp"]), "text")
+    np.savez(copy / "controller.npz", **data)
+    assert "Check it yourself" in page_of(copy).text
+
+
+def test_commands_are_what_a_terminal_shows(copy: Path) -> None:
+    spoil(copy, HOSTILE)
+    text = run_html(read_facts(copy), None)[0]
+    assert "\u202e" not in text
 
 
 def test_another_payload_is_another_epoch(copy: Path) -> None:

@@ -306,8 +306,8 @@ class ControllerNode(ManagedNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now, sample.stamp_ns)
-        if not self._core.state.commands:
-            self._gate.forget_plans(sample.stamp_ns)  # there is no motion to plan
+        if self._core.state not in (ControllerState.HOLDING, ControllerState.TRACKING):
+            self._gate.forget_plans(sample.stamp_ns)  # none would be taken: do not wait for one
         if self._gate.missing(sample.stamp_ns):
             return
         for bounds in self._gate.due_bounds(sample.stamp_ns):

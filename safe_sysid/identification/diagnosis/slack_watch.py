@@ -13,14 +13,17 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["SlackWatch"]
 
-_FALLEN, _LITTLE = 0.25, 0.05
+#: A margin that was at least as large at first, and one that is used up: shares of the declared errors. Between the two
+#: more data explain it: the largest of more errors is larger.
+_LARGE, _LITTLE = 0.25, 0.05
 
 
 class SlackWatch:
     """Remembers the margin: the share of every slack that could be given up before no parameters agree.
 
-    Noise that fills its declared bounds leaves hardly any margin from the first update on (1 % is usual): that is no
-    fault. A margin that was large and falls is: something has changed that the declarations did not foresee.
+    Noise that fills its declared bounds leaves hardly any margin (7 % after the first update, 1 % after some, is usual):
+    that is no fault. A margin that was large and is used up is: something has changed that the declarations did not
+    foresee.
     """
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors) -> None:
@@ -57,8 +60,8 @@ class SlackWatch:
 
     @property
     def falling(self) -> bool:
-        """Whether a margin that once was there is used up."""
-        return len(self.margins) > 1 and self.margins[-1] < min(_LITTLE, _FALLEN * self.margins[0])
+        """Whether a margin that was large at first is used up."""
+        return len(self.margins) > 1 and self.margins[0] >= _LARGE and self.margins[-1] < _LITTLE
 
     def text(self) -> str:
         """For people."""
