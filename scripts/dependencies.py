@@ -3,8 +3,8 @@
     .venv/bin/python scripts/dependencies.py
 
 From setup.py (what is asked for), scripts/constraints.txt (what was tested), scripts/versions_tried.json (what
-scripts/versions.py has tried) and what installed packages say of themselves. A package that is not installed here, or is
-in another version, keeps what the page says of it, so the page can be renewed, and checked by a test, on all Pythons.
+scripts/versions.py has tried) and what installed packages say of themselves. A package that is not installed here, or
+is in another version, keeps what the page says of it, so the page can be renewed, and checked by a test, on all.
 """
 
 from __future__ import annotations

@@ -169,6 +169,14 @@ def test_an_announced_plan_is_awaited_then_and_not_before() -> None:
     assert not late.missing(20)
     late.settle_plan(none, False, 8)
     assert late.missing(9), "a planner that speaks again is awaited again"
+    # A planner that is started when the controller waits already, and stopped and started again.
+    begun = LockstepGate((4, 3, 4, 100))
+    for start, following in ((2, 6), (3, 9)):
+        begun.put_plan(read_plan(empty_plan_message(start, "0:0", NAMES, following), NAMES))
+        for answer in begun.due_plans(start):
+            begun.settle_plan(answer, False, start)
+        assert not begun.missing(following - 1)
+        assert begun.missing(following)
     alone = LockstepGate((4, 3, 4, 100), await_plans=False)
     alone.settle_plan(none, False, 4)
     assert not alone.missing(9), "where nobody is awaited an announcement changes nothing"

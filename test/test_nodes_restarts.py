@@ -138,8 +138,25 @@ def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> 
     assert all(box.contains(plant["theta_true"]) for box in lab.active)
 
 
+def test_a_planner_that_is_started_late_again_and_again_is_waited_for_as_it_says(tmp_path: Path) -> None:
+    """The controller expects a first plan at a time of its own: only until the planner says another."""
+    nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
+    nodes["planner"]["start_on_activation"] = False
+    slow = {**MANY, "planner": {**MANY["planner"], "t_f": 2.0, "t_p": 1.5}}
+    with running(tmp_path, nodes, slow) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, slow)
+        for _ in range(3):
+            assert lab.call("planner/start").success
+            stamp = lab.seen[-1].stamp_ns
+            probe.wait(lambda stamp=stamp: lab.seen[-1].stamp_ns > stamp + 50_000_000, "time to go on")
+            assert lab.call("planner/stop").success
+        assert lab.call("planner/start").success
+        probe.wait(lambda: lab.plans() > 0 and lab.moving(), "motion")
+    assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
+
+
 def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
-    """The plan that the planner is looking for then will not be taken: nobody waits for it, nor for one in its place."""
+    """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place."""
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
     with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)

@@ -43,10 +43,14 @@ class LockstepGate:
         return due
 
     def settle_plan(self, answer: PlanAnswer, taken: bool, stamp: int = 0) -> None:
-        """A plan was taken, or refused at this tick; one without a trajectory says that none will follow, or when."""
-        idle = self._hand_over is None and self._await_plans
-        if answer.next_ns is not None and (idle or answer.start_ns == self._hand_over):
-            self._hand_over = answer.next_ns if answer.next_ns > stamp else None
+        """A plan was taken, or refused at this tick; one without a trajectory says that none will follow, or when.
+
+        When the next plan begins the planner alone knows: it may have been told to start after the time at which the
+        controller expected the first, or anew after a stop.
+        """
+        if answer.next_ns is not None:
+            if self._await_plans:
+                self._hand_over = answer.next_ns if answer.next_ns > stamp else None
             return
         if answer.start_ns != self._hand_over:
             return

@@ -21,9 +21,8 @@ _LARGE, _LITTLE = 0.25, 0.05
 class SlackWatch:
     """Remembers the margin: the share of every slack that could be given up before no parameters agree.
 
-    Noise that fills its declared bounds leaves hardly any margin (7 % after the first update, 1 % after some, is usual):
-    that is no fault. A margin that was large and is used up is: something has changed that the declarations did not
-    foresee.
+    Noise that fills its declared bounds leaves hardly any margin (7 % after the first update, 1 % after some): that is
+    no fault. A margin that was large and is used up is: something has changed that the declarations did not foresee.
     """
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors) -> None:
