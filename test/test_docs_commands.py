@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -273,10 +272,6 @@ def arms_of(page: str) -> set[str]:
     return {f"/{name}" for name in re.findall(r"namespace:=(\w+)", text_of(page))}
 
 
-#: Whose sessions every run of the slow tests executes; SAFE_SYSID_DOCS=all executes those of all pages.
-ALWAYS = ("docs/launch.md", "docs/lifecycle.md", "docs/messages.md", "docs/ros_tools.md")
-
-
 @needs_ros
 @pytest.mark.ros
 @pytest.mark.slow
@@ -287,8 +282,6 @@ ALWAYS = ("docs/launch.md", "docs/lifecycle.md", "docs/messages.md", "docs/ros_t
 def test_the_commands_of_a_page_do_what_it_says(
     page: str, shared: Shared, ros: list[Any], tmp_path: Path
 ) -> None:
-    if page not in ALWAYS and os.environ.get("SAFE_SYSID_DOCS") != "all":
-        pytest.skip("a long session: SAFE_SYSID_DOCS=all runs it")
     from docs_commands.live_nodes import Graph
     from docs_commands.ros2 import Ros2
 

@@ -155,20 +155,30 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
         _reader=SimpleNamespace(read=lambda sample: sample), _time=SimpleNamespace(seconds=lambda stamp: stamp),
         _session=SimpleNamespace(start=None),
     )  # fmt: skip
-    node._add, node._update = lambda *_: None, lambda *_: None
-    for name in ("_run", "_hand_over", "_begin_batch", "_on_measurement", "_check_stamp"):
+    node._add, node._update, node._stand = lambda *_: None, lambda *_: None, lambda *_: None
+    names = (
+        "_run",
+        "_hand_over",
+        "_begin_batch",
+        "_on_measurement",
+        "_check_stamp",
+        "_let_pass",
+        "_begin_at",
+    )
+    for name in names:
         setattr(node, name, MethodType(getattr(IdentifierNode, name), node))
     return node, jobs
 
 
 def _feed(node: Any, jobs: list[Any], begin: float, seconds: float) -> list[int]:
-    """Measurements at 100 Hz; numbers of the batches that were ordered to be updated with."""
+    """Measurements at 100 Hz; numbers of the batches that were ordered to be updated with, negative: to be answered."""
     before, still = len(jobs), np.zeros(3)
     for k in range(round(100 * seconds)):
         node.now = round((begin + k / 100) * 1e9)
         node._on_measurement(JointSample(node.now, still, still, still, ""))
-    ordered = [job for job in jobs[before:] if getattr(job, "func", None) is node._update]
-    return [job.args[0] for job in ordered]
+    kinds = {node._update: 1, node._stand: -1}
+    ordered = [job for job in jobs[before:] if getattr(job, "func", None) in kinds]
+    return [kinds[job.func] * job.args[0] for job in ordered]
 
 
 def test_an_hour_s_pause_orders_no_update_for_each_of_its_seconds() -> None:
@@ -186,3 +196,24 @@ def test_an_hour_s_pause_orders_no_update_for_each_of_its_seconds() -> None:
     node._run(True)
     assert _feed(node, jobs, 0.01, 1.0) == [1]
     assert _feed(node, jobs, 4.0, 0.01) == [2, 3, 4], "in lock-step the controller awaits each by its number"
+
+
+def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
+    node, jobs = _identifier(lockstep=True)
+    node.active = False
+    assert _feed(node, jobs, 0.01, 1.5) == [], "before it was active: nodes may start in any order"
+    node.active = True
+    assert _feed(node, jobs, 1.51, 1.0) == [-2], "active, and told to wait"
+    node._run(True)
+    assert _feed(node, jobs, 2.51, 1.0) == [3]
+    node._run(False)
+    assert _feed(node, jobs, 3.51, 1.0) == [-4]
+    node.active = False
+    assert _feed(node, jobs, 4.51, 100.0) == [-number for number in range(5, 105)]
+    node.active = True
+    node._run(True)
+    assert _feed(node, jobs, 104.51, 1.0) == [105], "a long pause is no jump of time"
+    # One that is started when simulated time is far ahead owes nothing for what was before.
+    node, jobs = _identifier(lockstep=True)
+    node._run(True)
+    assert _feed(node, jobs, 500.01, 1.0) == [501]

@@ -155,6 +155,31 @@ def test_a_planner_that_is_started_late_again_and_again_is_waited_for_as_it_says
     assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
 
 
+def test_an_identifier_that_is_told_to_wait_or_to_stop_does_not_stop_time(tmp_path: Path) -> None:
+    nodes = {
+        name: {**NODES[name], "lockstep_patience_s": 600.0} for name in ("plant", "controller", "identifier")
+    }
+    nodes["controller"]["await_plans"] = nodes["identifier"]["start_on_activation"] = False
+    with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, MANY)
+
+        def time_goes_on() -> None:
+            now = lab.seen[-1].stamp_ns
+            probe.wait(lambda: lab.seen[-1].stamp_ns > now + 2_000_000_000, "simulated time to go on")
+
+        time_goes_on()
+        assert lab.active[-1].seq == 0
+        assert lab.call("identifier/start").success
+        probe.wait(lambda: lab.active[-1].seq > 0, "a tighter box")
+        assert lab.call("identifier/stop").success
+        time_goes_on()
+        held = lab.active[-1]
+        time_goes_on()
+        assert lab.active[-1].identity == held.identity
+        assert not probe.value("controller", "refused bounds: not accepted")
+        assert not probe.value("controller", "refused lock-step: gave up waiting")
+
+
 def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
     """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place."""
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}

