@@ -76,7 +76,11 @@ def test_messages_and_deadlines_come_in_one_thread_that_holds_the_lock(node: Nod
         note(dues, time.monotonic_ns())
         return 2_000_000
 
-    loop = Loop(node, lock, Float64MultiArray, "numbers", QoSProfile(depth=1), lambda m: note(seen, m), due)
+    def take(message: bytes) -> bool:
+        seen.append((threading.get_ident(), message))
+        return True
+
+    loop = Loop(node, lock, Float64MultiArray, "numbers", QoSProfile(depth=1), take, due)
     publisher = node.create_publisher(Float64MultiArray, "numbers", 1)
     try:
         loop.start()
@@ -95,6 +99,27 @@ def test_messages_and_deadlines_come_in_one_thread_that_holds_the_lock(node: Nod
     time.sleep(0.02)
     assert len(dues) == count  # it has ended
     loop.stop()  # once more: nothing happens
+
+
+@pytest.mark.ros
+def test_after_a_message_too_many_others_get_their_turn(node: Node) -> None:
+    taken: list[int] = []
+
+    def refuse(_: bytes) -> bool:
+        taken.append(time.monotonic_ns())
+        return False
+
+    loop = Loop(node, threading.RLock(), Float64MultiArray, "numbers", QoSProfile(depth=20), refuse)
+    publisher = node.create_publisher(Float64MultiArray, "numbers", 20)
+    try:
+        loop.start()
+        until(lambda: publisher.get_subscription_count() > 0)
+        for _ in range(10):
+            publisher.publish(Float64MultiArray(data=[4.0]))
+        until(lambda: len(taken) >= 5)
+    finally:
+        loop.stop()
+    assert np.min(np.diff(taken)) >= 1_000_000
 
 
 @pytest.mark.ros

@@ -53,7 +53,7 @@ class _Door:
 
     message_type: type
     topic: str
-    receive: Callable[[bytes], None]
+    receive: Callable[[bytes], bool]
     qos: QoSProfile | int
     gate: Gate
     subscription: Subscription | None = None
@@ -73,13 +73,13 @@ class Doors:
         self._node, self._refuse = node, refuse
         self._doors: list[_Door] = []
         self.gates: dict[str, Gate] = {}
-        self.receivers: dict[str, Callable[[bytes], None]] = {}
+        self.receivers: dict[str, Callable[[bytes], bool]] = {}
         self._limited: set[Service] = set()
 
     # -- topics -------------------------------------------------------------------------------------------------
 
-    def gated(self, topic: str, callback: Callable[[bytes], Any], lockstep: bool) -> Callable[[bytes], None]:
-        """The callback behind a gate of its own.
+    def gated(self, topic: str, callback: Callable[[bytes], Any], lockstep: bool) -> Callable[[bytes], bool]:
+        """The callback behind a gate of its own; returns whether a message may pass.
 
         Args:
             topic: relative name, as in the table of limits.
@@ -88,13 +88,14 @@ class Doors:
         """
         gate = self.gates[topic] = Gate(TOPICS[topic], lockstep)
 
-        def receive(data: bytes) -> None:
+        def receive(data: bytes) -> bool:
             try:
                 gate.admit(data)
             except RefusedError as refused:
                 self._refuse(topic, refused.reason, str(refused))
-                return
+                return False
             callback(data)
+            return True
 
         self.receivers[topic] = receive
         return receive

@@ -7,6 +7,7 @@ the node's lock, so that code of a node needs no thought about threads.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,10 +23,12 @@ __all__ = ["Loop"]
 
 _IDLE = 100_000_000  # ns; without a deadline: how often to look whether to stop
 _CHECK = 500  # turns
+#: After a message that was one too many, s: others wait for this thread's locks, an emergency stop among them.
+_BREATH = 1e-3
 
 
 class Loop:
-    """Calls back in its thread, with the lock held, when a message has come and when the deadline has."""
+    """Calls back in its thread when a message has come, and with the lock held when the deadline has."""
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class Loop:
         message_type: type,
         topic: str,
         qos: QoSProfile,
-        on_message: Callable[[bytes], None],
+        on_message: Callable[[bytes], bool],
         deadline: Callable[[], int] | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
@@ -42,11 +45,12 @@ class Loop:
 
         Args:
             node: that the subscription belongs to; its executor never sees it.
-            lock: held while a callback runs.
+            lock: held while ``deadline`` runs.
             message_type: of the topic.
             topic: name, relative to the node's namespace.
             qos: of the subscription.
-            on_message: gets every message serialised, see :mod:`safe_sysid.nodes.wire`; must not raise.
+            on_message: gets every message serialised, see :mod:`safe_sysid.nodes.wire`, and takes the lock if it needs
+                it; returns False if there were too many; must not raise.
             deadline: does what is due and returns the time to the next call, ns; must not raise.
             check: called now and then, without the lock; must not raise.
         """
@@ -118,5 +122,5 @@ class Loop:
                 waits.add_guard_condition(self._wake)
                 waits.wait(max(pause, 0))
                 if waits.is_ready("subscription", 0) and (taken := take(kind, True)) is not None:
-                    with lock:
-                        on_message(taken[0])
+                    if not on_message(taken[0]):
+                        time.sleep(_BREATH)
