@@ -121,6 +121,6 @@ class Loop:
                 waits.add_subscription(subscription)
                 waits.add_guard_condition(self._wake)
                 waits.wait(max(pause, 0))
-                if waits.is_ready("subscription", 0) and (taken := take(kind, True)) is not None:
-                    if not on_message(taken[0]):
-                        time.sleep(_BREATH)
+                taken = take(kind, True) if waits.is_ready("subscription", 0) else None
+                if taken is not None and not on_message(taken[0]):
+                    time.sleep(_BREATH)
