@@ -150,7 +150,8 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
     second = 1_000_000_000
     node = SimpleNamespace(
         options=SimpleNamespace(lockstep=lockstep), active=True, foreign=[], _running=False, _samples=[],
-        _batch=1, _batch_end=0, _piece_end=0, _last_stamp=0, _update_ns=second, _submit=jobs.append,
+        _batch=1, _batch_end=0, _piece_end=0, _take_ns=second // 2, _last_stamp=0, _update_ns=second,
+        _submit=jobs.append,
         model=MODEL, now_ns=lambda: node.now,
         _reader=SimpleNamespace(read=lambda sample: sample), _time=SimpleNamespace(seconds=lambda stamp: stamp),
         _session=SimpleNamespace(start=None),
@@ -203,7 +204,9 @@ def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
     node.active = False
     assert _feed(node, jobs, 0.01, 1.5) == [], "before it was active: nodes may start in any order"
     node.active = True
-    assert _feed(node, jobs, 1.51, 1.0) == [-2], "active, and told to wait"
+    assert _feed(node, jobs, 1.51, 1.0) == [-1, -2], (
+        "active, and told to wait; time may stand still for the first"
+    )
     node._run(True)
     assert _feed(node, jobs, 2.51, 1.0) == [3]
     node._run(False)
@@ -216,4 +219,4 @@ def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
     # One that is started when simulated time is far ahead owes nothing for what was before.
     node, jobs = _identifier(lockstep=True)
     node._run(True)
-    assert _feed(node, jobs, 500.01, 1.0) == [501]
+    assert _feed(node, jobs, 500.01, 1.0) == [-499, -500, 501]

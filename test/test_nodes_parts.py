@@ -80,19 +80,28 @@ def test_a_missing_answer_stops_time_at_its_tick() -> None:
     assert run([(0, bounds(b)) for b in (1, 2, 3, 4)], plans=False)[-1] == (17, "batch 4")
 
 
-def test_a_refused_plan_leaves_its_place_for_another() -> None:
+def test_in_place_of_a_refused_plan_nobody_waits_for_another() -> None:
     gate = LockstepGate((FIRST, T_P, U, 100))
-    foreign, ours = plan(4), plan(4)
-    gate.put_plan(foreign)
+    refused, other = plan(4), plan(6)
+    gate.put_plan(refused)
     assert gate.due_plans(3) == []
-    assert gate.due_plans(4) == [foreign]
-    gate.settle_plan(foreign, taken=False)
-    assert gate.missing(4)
-    gate.put_plan(ours)
-    assert gate.due_plans(4) == [ours]
-    gate.settle_plan(ours, taken=True)
-    assert not gate.missing(6)
-    assert gate.missing(7)
+    assert gate.due_plans(4) == [refused]
+    gate.settle_plan(refused, taken=False)
+    assert not any(gate.missing(tick) for tick in range(4, 50))
+    gate.put_plan(other)
+    assert gate.due_plans(5) == [other], "which may be taken all the same"
+
+
+def test_who_takes_over_waits_for_nothing_that_was_due_before() -> None:
+    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate.begin_anew(1, plans=True)
+    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], (
+        "at the beginning nothing was"
+    )
+    gate.begin_anew(17, plans=False)  # batch 4, U = 4, is due at 17
+    assert gate.missing(17) == []
+    assert gate.missing(20) == []
+    assert gate.missing(21) == ["the bounds of batch 5"]
 
 
 def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() -> None:

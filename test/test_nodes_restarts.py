@@ -20,8 +20,9 @@ from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import FAST, load, references
 
+from safe_sysid.demo.transitions import Transitions
 from safe_sysid.nodes.base import LATCHED, measurement_qos
-from safe_sysid.nodes.messages import NOT_AWAITED, JointStateWriter, read_bounds
+from safe_sysid.nodes.messages import NOT_AWAITED, JointReader, JointStateWriter, read_bounds
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -178,6 +179,62 @@ def test_an_identifier_that_is_told_to_wait_or_to_stop_does_not_stop_time(tmp_pa
         assert lab.active[-1].identity == held.identity
         assert not probe.value("controller", "refused bounds: not accepted")
         assert not probe.value("controller", "refused lock-step: gave up waiting")
+
+
+#: What people may ask for while simulated time goes on; the first word: a service, or a node and its transition.
+_WISHES = (
+    "controller/stop", "controller/start", "controller/reset_bounds", "controller/emergency_stop", "planner/start",
+    "planner/stop", "identifier/start", "identifier/stop", "planner deactivate", "planner activate",
+    "identifier deactivate", "identifier activate", "controller deactivate", "controller activate",
+    "identifier cleanup", "identifier configure", "planner cleanup", "planner configure", "planner/reload_scene",
+    "controller/reset_emergency_stop",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
+    """Refusals are fine, and nodes that are led back; but nobody is waited for who is there and will not answer."""
+    rng = np.random.default_rng(1)
+    nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
+    with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
+        lab = Lab(tmp_path, processes, probe, MANY)
+        seen: list[int] = []
+        reader = JointReader(load_robot("kinova_gen3").joint_names, with_effort=False)
+        probe.listen(
+            JointState, "joint_states", lambda m: seen.append(reader.read(m).stamp_ns), measurement_qos(True)
+        )
+        transitions = Transitions(probe.node, ("controller", "planner", "identifier"))
+
+        def wish(text: str) -> None:
+            if "/" in text:
+                lab.call(text)
+                return
+            node, transition = text.split()
+            transitions.ask(node, transition)
+            probe.wait(lambda: transitions.answer(node) is not None, f"{text}: an answer")
+
+        probe.wait(lambda: lab.moving(), "motion")
+        made = []
+        for number in range(28):
+            made.append(str(rng.choice(_WISHES)))
+            wish(made[-1])
+            if number % 4 == 3:  # somebody sets it all right again
+                for node in ("identifier", "planner"):
+                    for transition in ("configure", "activate"):
+                        wish(f"{node} {transition}")
+                made += ["controller/reset_emergency_stop", "controller activate", "controller/start"]
+                for text in made[-3:]:
+                    wish(text)
+            now, least = (seen or [0])[-1], int(rng.integers(1, 1_500_000_000))
+            probe.wait(
+                lambda now=now, least=least: bool(seen) and seen[-1] > now + least,
+                f"simulated time to go on after {made[-8:]}",
+            )
+        assert all(process.process.poll() is None for process in processes.values())
+        wish("controller activate")
+        wish("controller/start")
+        probe.wait(lambda: probe.state() in ("holding", "tracking"), "an arm that is held")
+    assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
 
 
 def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:

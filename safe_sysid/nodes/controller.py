@@ -93,6 +93,7 @@ class ControllerNode(ManagedNode):
         self._start_refused, self._start_tried = "", -1e9
         self._doubts = ""  # what activation saw and let pass
         self._started, self._was_active = 0, False  # stamp of the measurement that activation began with
+        self._has_commanded = False
         self._state = self._core.state
         self._period_ns = to_ns(settings.timing.period_s)
         self._log = TickLog(self._core, options.lockstep, self.now_ns)
@@ -188,6 +189,8 @@ class ControllerNode(ManagedNode):
     def activated(self) -> None:
         """In lock-step the measurement that waits is answered now."""
         sample, self._newest, self._was_active = self._newest, None, True
+        if sample is not None:
+            self._gate.begin_anew(sample.stamp_ns, plans=not self._has_commanded)
         self._checks.forget()
         self._tell_state()
         if self.options.lockstep and sample is not None:
@@ -227,6 +230,7 @@ class ControllerNode(ManagedNode):
             self._check_age(1e-9 * (self.now_ns() - sample.stamp_ns))
         if not self._last_stamp:
             self._gate.forget_plans(sample.stamp_ns)  # began before this node did
+            self._gate.begin_anew(sample.stamp_ns, plans=True)
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
         self._answer_it(sample)
 
@@ -277,7 +281,7 @@ class ControllerNode(ManagedNode):
 
     def _say_again(self) -> None:
         """The plant has not heard the last answer, for it was not connected yet."""
-        if self.active and self._waiting is None and self._answer is not None:
+        if self._was_active and self._waiting is None and self._answer is not None:
             self._commands.publish(self._answer)
 
     def _on_plan(self, msg: JointTrajectory) -> None:
@@ -379,6 +383,7 @@ class ControllerNode(ManagedNode):
             self._announce()
         self._tell_state()
         if out.torque is not None:
+            self._has_commanded = True
             if sample.stamp_ns // self._period_ns % self._reference_every == 0:
                 self._publish_reference(sample.stamp_ns, out, out.torque)
             self._log.add(sample.stamp_ns, out)
@@ -404,6 +409,7 @@ class ControllerNode(ManagedNode):
             self.refuse("start", "refused", self._start_refused)
             return False
         self._checks.forget()
+        self._gate.begin_anew(sample.stamp_ns, plans=not self._has_commanded)
         return True
 
     def _publish_reference(self, stamp_ns: int, out: ControllerOutput, torque: np.ndarray) -> None:

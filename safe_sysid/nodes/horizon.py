@@ -163,6 +163,10 @@ class Horizon:
             return False
         if np.max(np.abs(offered.plan.trajectory.state(since / 1e9)[0] - sample.q)) <= _SAME:
             return False
+        self._not_followed(offered, mission, sample.frame_id)
+        return True
+
+    def _not_followed(self, offered: Offer, mission: Mission, identity: str) -> None:
         self.text = f"the controller does not follow plan {offered.plan.sequence}"
         self._outlet.refuse("reference", "not followed", self.text)
         asked, start = self._asked, offered.start_ns + self._settings.t_p_ns
@@ -173,8 +177,7 @@ class Horizon:
             self._settings.lockstep and self._losses < _ATTEMPTS
         ):  # no answer of the solver's: it is worth another try
             self._losses, mission.attempts = self._losses + 1, mission.attempts + 1
-        self._go_on_at_rest(mission, start, sample.frame_id, "the controller did not follow")
-        return True
+        self._go_on_at_rest(mission, start, identity, "the controller did not follow")
 
     def _consider(self) -> None:
         """Ask for a plan if it is time and the box in force is known."""
@@ -191,6 +194,11 @@ class Horizon:
                 self._tell_none(trigger.stamp_ns, trigger.frame_id, start)  # nobody waits for it yet
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + settings.t_p_ns
+            if (
+                settings.lockstep and start <= trigger.stamp_ns
+            ):  # nobody waited for the last one, and it came too late
+                self._not_followed(previous, mission, trigger.frame_id)
+                return
             if mission.pauses():
                 self._pause(previous, start, box, mission)
                 return
@@ -428,7 +436,13 @@ class Horizon:
         # In lock-step the first plan of all begins when the controller awaits it.
         self._next_start = self._settings.first_ns if self._latest is None else 0
         self._hopeless = ""
+        if self._settings.lockstep and self._latest is not None:
+            self.on_reference(self._latest)  # there may be no other before it is answered
         return None
+
+    def tell_idle(self) -> None:
+        """Lock-step: the first plan that the controller waits for will not come by itself."""
+        self._tell_none(self._settings.first_ns, "0:0")
 
     def stop(self, reason: str = "stopped") -> None:
         """No further plan; the arm brakes along the one under way.
@@ -450,3 +464,5 @@ class Horizon:
             self._tell_none(asked.start_ns, identity)
         elif offered is not None:
             self._tell_none(offered.start_ns + self._settings.t_p_ns, identity)
+        elif self._next_start:
+            self._tell_none(self._next_start, identity)  # announced, and not asked for yet

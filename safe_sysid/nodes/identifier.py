@@ -60,6 +60,7 @@ class IdentifierNode(ManagedNode):
         self._reader = messages.JointReader(self.model.joint_names)
         self._samples: list[JointSample] = []
         self._update_ns = to_ns(self.model.settings.identification.update_s)
+        self._take_ns = to_ns(self.model.settings.identification.take_after_s)
         self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
         self._updates: list[dict[str, Any]] = []
         self._latest: UpdateResult | None = None
@@ -159,12 +160,15 @@ class IdentifierNode(ManagedNode):
         if self.options.lockstep:
             past = max(stamp_ns - 1, 0) // self._update_ns
             start, self._batch = past * self._update_ns, past + 1
+            for batch in range(max((stamp_ns - self._take_ns) // self._update_ns, 1), past + 1):
+                self._submit(partial(self._stand, batch))  # time may stand still for it
         self._batch_end, self._piece_end = start + self._update_ns, stamp_ns + _PIECE
 
     def _let_pass(self, stamp_ns: int) -> None:
         """Lock-step: who identifies nothing (any more) is awaited all the same, and says that bounds stand."""
         if not self.options.lockstep or not (self._batch_end or self.active):
             return  # before it was active for the first time it is waited for: nodes may start in any order
+        self._check_stamp(stamp_ns)
         self._last_stamp = stamp_ns
         if not self._batch_end:
             self._time.seconds(stamp_ns)
@@ -266,6 +270,9 @@ class IdentifierNode(ManagedNode):
         except CertificateError as error:  # what could not be written was proved all the same
             self.refuse("certificate", "not written", str(error))
             result = self._session.standing()
+        except Exception:
+            self._stand(batch)  # in lock-step it is waited for
+            raise
         self._publish(result, batch, stamp_ns, time.monotonic() - began)
         self._session.explain(result)
         self._changed = True

@@ -46,7 +46,8 @@ class LockstepGate:
         """A plan was taken, or refused at this tick; one without a trajectory says that none will follow, or when.
 
         When the next plan begins the planner alone knows: it may have been told to start after the time at which the
-        controller expected the first, or anew after a stop.
+        controller expected the first, or anew after a stop. In place of a refused one comes no other: the planner sees
+        that it is not followed only when time goes on.
         """
         if answer.next_ns is not None:
             if self._await_plans:
@@ -54,10 +55,7 @@ class LockstepGate:
             return
         if answer.start_ns != self._hand_over:
             return
-        if answer.trajectory is None:
-            self._hand_over = None
-        elif taken:
-            self._hand_over += self._t_plan
+        self._hand_over = self._hand_over + self._t_plan if taken and answer.trajectory is not None else None
 
     def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
         """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""
@@ -91,6 +89,18 @@ class LockstepGate:
         """Wait no more for plans if one is missing at this tick."""
         if self._hand_over is not None and stamp >= self._hand_over:
             self._hand_over = None
+
+    def begin_anew(self, stamp: int, plans: bool) -> None:
+        """Somebody takes over at this tick: wait for no batch whose answer was due before.
+
+        Args:
+            stamp: of the tick.
+            plans: whether plans are awaited as before; if not, the planner says when the next begins.
+        """
+        if not plans:
+            self._hand_over = None
+        if self._batch is not None:
+            self._batch = max(self._batch, (stamp - self._take_after) // self._update + 1)
 
     def give_up(self, stamp: int) -> None:
         """Wait no more for those that are missing at this tick."""

@@ -197,6 +197,8 @@ class PlannerNode(ManagedNode):
         self._horizon.activate()
         if self.values["start_on_activation"]:
             self._horizon.start()
+        else:
+            self._horizon.tell_idle()
 
     def deactivate(self) -> list[str]:
         """No further plan: the arm brakes along the one under way."""
