@@ -15,7 +15,7 @@ from safe_sysid.cli import build_parser
 _REFUSED = ("Transitioning failed", "Setting parameter failed", "Unknown transition requested", "error:")
 #: How a run in real time says that the machine held it up: on a busy one that is no fault of the page.
 _TOO_BUSY = re.compile(
-    r"no command for \d+ ms|does not start|not covered|come later than declared|drives brake"
+    r"braked by itself|no command for \d+ ms|does not start|not covered|come later than declared|drives brake"
 )
 #: Commands whose shown lines must all come again, in any order and among others.
 _LISTS = (
