@@ -288,7 +288,9 @@ def test_the_commands_of_a_page_do_what_it_says(
     space, ledger, wrong = Workspace(tmp_path / "page", shared), Ledger(), []
     found = [command for command in commands(page, text_of(page)) if covered(command, ledger) != "elsewhere"]
     fence, ready = -1, False
-    if ros:
+    if ros and "ros2 " not in text_of(page):
+        ros.pop().graph.close()  # simulated arms run as fast as they can
+    elif ros:
         ros[0].graph.keep({"", *arms_of(page)})
     for command in found:
         if command.fence != fence:
