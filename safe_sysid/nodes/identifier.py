@@ -41,6 +41,8 @@ FloatArray = NDArray[np.float64]
 _PIECE = 250_000_000
 #: Lock-step: further than this no two measurements are apart, s.
 _LONGEST_JUMP = 60.0
+#: Lock-step: for no longer simulated time can have gone on when an identifier hears of it first, s.
+_LONGEST_RUN = 86_400.0
 
 
 class IdentifierNode(ManagedNode):
@@ -181,7 +183,8 @@ class IdentifierNode(ManagedNode):
     def _check_stamp(self, stamp_ns: int) -> None:
         """A time that cannot be: batches would end with it, or be made up until then."""
         if self.options.lockstep:
-            ahead, most = 1e-9 * (stamp_ns - (self._last_stamp or stamp_ns)), _LONGEST_JUMP
+            most = _LONGEST_JUMP if self._last_stamp else _LONGEST_RUN
+            ahead = 1e-9 * (stamp_ns - self._last_stamp)
         else:
             ahead, most = 1e-9 * (stamp_ns - self.now_ns()), self.model.settings.measurement.max_age_s
         if ahead > most:
