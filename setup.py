@@ -106,7 +106,7 @@ setup(
             "ros-visualization-msgs==5.3.6",
         ],
         "cluster": ["distributed>=2024.2"],  # safe-sysid campaign --scheduler
-        "sim": ["mujoco>=3.2,<5"],
+        "sim": ["mujoco>=3.2.6,<5"],
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",
             "viser>=1.1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions

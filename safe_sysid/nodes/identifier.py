@@ -144,7 +144,9 @@ class IdentifierNode(ManagedNode):
         sample = self._reader.read(msg)
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             return  # the plant says again what was not answered
-        if not (self.active and self._running) or self.foreign:
+        if self.foreign:
+            return
+        if not (self.active and self._running):
             self._let_pass(sample.stamp_ns)
             return
         self._check_stamp(sample.stamp_ns)
