@@ -169,7 +169,7 @@ def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_onl
         assert [len(message.points) for message in plans] == [0]
         drawn = {marker.ns for message in markers for marker in message.markers}
         assert drawn == {"payload"}  # nothing around, nothing planned
-        # Asked again, it answers again; there is no other pose to be had here, unless the load turned out to be lighter.
+        # Asked again, it answers again; there is no other pose to be had here, unless the load turns out to be lighter.
         client = probe.node.create_client(Trigger, "planner/start")
         probe.wait(client.service_is_ready, "the service")
         answer = client.call_async(Trigger.Request())
