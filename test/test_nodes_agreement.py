@@ -163,6 +163,7 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
         "_begin_batch",
         "_on_measurement",
         "_check_stamp",
+        "_is_awaited",
         "_let_pass",
         "_begin_at",
     )

@@ -194,9 +194,8 @@ class Horizon:
                 self._tell_none(trigger.stamp_ns, trigger.frame_id, start)  # nobody waits for it yet
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + settings.t_p_ns
-            if (
-                settings.lockstep and start <= trigger.stamp_ns
-            ):  # nobody waited for the last one, and it came too late
+            # The last one came too late, for nobody waited for it.
+            if settings.lockstep and start <= trigger.stamp_ns:
                 self._not_followed(previous, mission, trigger.frame_id)
                 return
             if mission.pauses():

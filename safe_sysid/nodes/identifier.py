@@ -144,16 +144,17 @@ class IdentifierNode(ManagedNode):
         sample = self._reader.read(msg)
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             return  # the plant says again what was not answered
-        if self.foreign:
-            return
-        if not (self.active and self._running):
-            self._let_pass(sample.stamp_ns)
+        works = self.active and self._running
+        if self.foreign or not (works or self._is_awaited()):
             return
         self._check_stamp(sample.stamp_ns)
         self._last_stamp = sample.stamp_ns
         if not self._batch_end:
             self._time.seconds(sample.stamp_ns)
             self._begin_at(sample.stamp_ns)
+        if not works:
+            self._let_pass(sample.stamp_ns)
+            return
         self._samples.append(sample)
         if sample.stamp_ns >= self._piece_end or sample.stamp_ns >= self._batch_end:
             self._hand_over(sample.stamp_ns)
@@ -168,15 +169,15 @@ class IdentifierNode(ManagedNode):
                 self._submit(partial(self._stand, batch))  # time may stand still for it
         self._batch_end, self._piece_end = start + self._update_ns, stamp_ns + _PIECE
 
+    def _is_awaited(self) -> bool:
+        """Lock-step: whether batches are to be answered by one that identifies nothing (any more).
+
+        Before it was active for the first time it is waited for: nodes may start in any order.
+        """
+        return self.options.lockstep and (self._batch_end > 0 or self.active)
+
     def _let_pass(self, stamp_ns: int) -> None:
-        """Lock-step: who identifies nothing (any more) is awaited all the same, and says that bounds stand."""
-        if not self.options.lockstep or not (self._batch_end or self.active):
-            return  # before it was active for the first time it is waited for: nodes may start in any order
-        self._check_stamp(stamp_ns)
-        self._last_stamp = stamp_ns
-        if not self._batch_end:
-            self._time.seconds(stamp_ns)
-            self._begin_at(stamp_ns)
+        """Say that bounds stand."""
         if stamp_ns >= self._batch_end:
             past = stamp_ns // self._update_ns
             self._submit(partial(self._stand, past))

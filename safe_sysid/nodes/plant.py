@@ -53,7 +53,6 @@ class PlantNode(BaseNode):
         self._paced = (0, time.monotonic())
         self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
-        self._asked_since = 0  # lock-step: stamp of the oldest state whose answer may still be on its way
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
         self._skipped, self._missed = 0, 0
         self._timing = Recorder({"delay": 1, "age": 1})
@@ -107,7 +106,7 @@ class PlantNode(BaseNode):
             if stamp != self._stamp:
                 self._answer_again(stamp)
                 return
-            self._answered, self._alone, self._asked_since = time.monotonic(), False, stamp
+            self._answered, self._alone, self._last_answered = time.monotonic(), False, stamp
             self._advance(torque)
             self._keep_pace()
             self._publish()
@@ -127,7 +126,7 @@ class PlantNode(BaseNode):
         """
         if self._alone:
             self._answered, self._alone = time.monotonic(), False
-        if stamp is None or not self._asked_since <= stamp < self._stamp:
+        if stamp is None or not self._last_answered <= stamp < self._stamp:
             raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
 
     def _keep_pace(self) -> None:
