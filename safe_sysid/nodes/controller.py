@@ -86,6 +86,7 @@ class ControllerNode(ManagedNode):
         self._nominal = {"": self.model.arm_prior.mid}
         self._latest, self._energy = self._core.box.identity, 0.0
         self._waiting: JointSample | None = None
+        self._last: JointSample | None = None
         self._newest: JointSample | None = None  # while inactive
         self._answer: Float64MultiArray | bytes | None = None
         self._arrival, self._started_waiting = 0, 0.0
@@ -211,8 +212,11 @@ class ControllerNode(ManagedNode):
         return []
 
     def deactivated(self) -> None:
-        """What waits for an answer gets none but "nothing is commanded"."""
-        sample, self._waiting = self._waiting, None
+        """What waits for an answer gets none but "nothing is commanded".
+
+        In lock-step the last measurement is what the next activation may begin with: time need not go on before.
+        """
+        sample, self._waiting = self._waiting or (self._last if self.options.lockstep else None), None
         if sample is not None:
             self._look_on(sample)
 
@@ -235,6 +239,7 @@ class ControllerNode(ManagedNode):
         self._answer_it(sample)
 
     def _answer_it(self, sample: JointSample) -> None:
+        self._last = sample
         # A plant that goes on alone is ahead of what it told: a torque would come too late. It waits from the first
         # answer on, and what it tells then is the first state that a command can act on.
         if not self.active or (self.options.lockstep and sample.frame_id == messages.NOT_AWAITED):
