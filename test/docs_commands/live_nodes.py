@@ -15,7 +15,10 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from ros_harness import PATIENCE, NodeProcess, Probe
+from std_msgs.msg import String
 from std_srvs.srv import Trigger
+
+from safe_sysid.nodes.base import LATCHED
 
 MANAGED = ("planner", "identifier", "controller")
 #: State to what leads towards it from below, and from above.
@@ -156,6 +159,20 @@ class Graph:
             step = _UP[now] if _ORDER.index(now) < _ORDER.index(aim) else _DOWN[now]
             if not self.change(node, step):
                 self.probe.spin(0.3)
+
+    def reason(self, node: str) -> str:
+        """Why a node's last transition was not made, as it tells it."""
+        told: list[str] = []
+        listener = self.probe.node.create_subscription(
+            String, f"{node}/transition_reason", lambda m: told.append(m.data), LATCHED
+        )
+        try:
+            self.probe.wait(lambda: bool(told), f"the reason of {node}")
+        except AssertionError as error:
+            return str(error)
+        finally:
+            self.probe.node.destroy_subscription(listener)
+        return told[-1]
 
     # -- programs beside ----------------------------------------------------------------------------------------
 

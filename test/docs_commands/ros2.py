@@ -341,7 +341,7 @@ class Ros2:
             if options.transition in (transition.label, str(transition.id)):
                 if self.graph.change(self._full(options.node), transition.id):
                     return "Transitioning successful"
-                raise ValueError("Transitioning failed")
+                raise ValueError(f"Transitioning failed ({self.graph.reason(self._full(options.node))})")
         rows = "".join(f"\n- {transition.label} [{transition.id}]" for transition in found)
         raise ValueError(f"Unknown transition requested, available ones are:{rows}")
 
