@@ -167,7 +167,8 @@ def _lead(
                 transitions.ask(name, transition)
         if time.monotonic() > end:
             raise RunFailedError(f"time-out: {', '.join(waiting)} asked to {transition} in vain; {told}")
-        notice.tell(f"waiting for {', '.join(waiting)} to {transition}")
+        if waiting:
+            notice.tell(f"waiting for {', '.join(waiting)} to {transition}")
 
 
 def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
+from lifecycle_msgs.msg import State, Transition
+from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import String
@@ -19,27 +21,68 @@ _IDS = {
     "activate": Transition.TRANSITION_ACTIVATE,
     "deactivate": Transition.TRANSITION_DEACTIVATE,
 }
+#: Where each leads from and to.
+_WAYS = {
+    "configure": (State.PRIMARY_STATE_UNCONFIGURED, State.PRIMARY_STATE_INACTIVE),
+    "cleanup": (State.PRIMARY_STATE_INACTIVE, State.PRIMARY_STATE_UNCONFIGURED),
+    "activate": (State.PRIMARY_STATE_INACTIVE, State.PRIMARY_STATE_ACTIVE),
+    "deactivate": (State.PRIMARY_STATE_ACTIVE, State.PRIMARY_STATE_INACTIVE),
+}
+#: After so long without an answer the node is asked for its state, and again, s.
+_DOUBT = 3.0
 _NEWEST = QoSProfile(
     depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
 
 
-class Transitions:
-    """Asks and remembers; whoever owns the node spins it."""
+@dataclass
+class _Request:
+    """One transition, and what is known of it.
 
-    def __init__(self, node: Node, names: tuple[str, ...], namespace: str = "") -> None:
+    Attributes:
+        transition: its name.
+        since: time of the last question, s.
+        answers: to the requests for it.
+        state: answer to the last question for the node's state; None: taken in.
+        stayed: how often in a row that was the one which the transition begins with.
+    """
+
+    transition: str
+    since: float
+    answers: list[Any] = field(default_factory=list)
+    state: Any = None
+    stayed: int = 0
+
+
+class Transitions:
+    """Asks and remembers; whoever owns the node spins it.
+
+    The middleware loses a request or its answer where the two processes have not yet discovered each other wholly. So
+    where no answer comes, the node is asked for its state: it may be there already, or may have heard nothing.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        names: tuple[str, ...],
+        namespace: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Find the services.
 
         Args:
             node: to ask with.
             names: of managed nodes.
             namespace: of theirs, with its slash; "" for none.
+            clock: seconds, never going back.
         """
-        self._clients = {
+        self._clock = clock
+        self._changes = {
             name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names
         }
+        self._states = {name: node.create_client(GetState, f"{namespace}/{name}/get_state") for name in names}
         self.reasons = dict.fromkeys(names, "")
-        self._asked: dict[str, tuple[str, Any]] = {}
+        self._asked: dict[str, _Request] = {}
         for name in names:
             node.create_subscription(
                 String, f"{namespace}/{name}/transition_reason", self._keeper(name), _NEWEST
@@ -59,7 +102,7 @@ class Transitions:
             transition: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
         """
         self.reasons[name] = ""
-        self._asked[name] = (transition, None)
+        self._asked[name] = _Request(transition, self._clock())
 
     def answer(self, name: str) -> bool | None:
         """Whether the last transition was done; None as long as that is open.
@@ -67,16 +110,40 @@ class Transitions:
         Args:
             name: of the node.
         """
-        transition, future = self._asked[name]
-        client = self._clients[name]
-        if future is None:
-            if client.service_is_ready():
-                request = ChangeState.Request(transition=Transition(id=_IDS[transition]))
-                self._asked[name] = (transition, client.call_async(request))
+        asked = self._asked[name]
+        if not asked.answers:
+            if self._changes[name].service_is_ready():
+                self._send(name, asked)
             return None
-        if not future.done():
-            return None
-        if future.result().success:
+        done = [answer.result().success for answer in asked.answers if answer.done()]
+        if any(done):
             return True
-        # The reason comes by another way, perhaps a little later.
-        return False if self.reasons[name] else None
+        if done:
+            # The reason comes by another way, perhaps a little later.
+            return False if self.reasons[name] else None
+        return self._doubt(name, asked)
+
+    def _send(self, name: str, asked: _Request) -> None:
+        request = ChangeState.Request(transition=Transition(id=_IDS[asked.transition]))
+        asked.answers.append(self._changes[name].call_async(request))
+        asked.since, asked.stayed, asked.state = self._clock(), 0, None
+
+    def _doubt(self, name: str, asked: _Request) -> bool | None:
+        """No answer yet: is the node there, or has it not heard?
+
+        A node in the middle of a transition answers nothing; one that says twice that it is where it was has nothing
+        else to do.
+        """
+        begin, goal = _WAYS[asked.transition]
+        if asked.state is not None and asked.state.done():
+            state, asked.state = asked.state.result().current_state.id, None
+            if state == goal:
+                return True
+            asked.stayed = asked.stayed + 1 if state == begin else 0
+            if asked.stayed >= 2:
+                if self.reasons[name]:
+                    return False  # refused; the answer was lost
+                self._send(name, asked)
+        elif self._clock() - asked.since > _DOUBT and self._states[name].service_is_ready():
+            asked.state, asked.since = self._states[name].call_async(GetState.Request()), self._clock()
+        return None
