@@ -279,6 +279,23 @@ def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
     assert c.state is ControllerState.BRAKING
     loop.run(1.0)
     assert c.state is ControllerState.HOLDING
+    # Nor later: who stopped the arm says when it may move again.
+    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    loop.t += PERIOD
+    again = plan_from(rest(hold), loop.t + 0.1)
+    reason = c.offer_plan(again, loop.t)
+    assert reason is not None
+    assert "stopped" in reason
+    assert "stopped" in c.reason
+    c.go_on()
+    assert c.reason == "at rest"
+    assert c.offer_plan(again, loop.t) is None
+    c.stop()  # before it begins
+    loop.run(0.3)
+    assert c.state is ControllerState.HOLDING
+    c.release("deactivated")
+    assert c.start(loop.t + PERIOD, loop.arm.q, loop.arm.qd) == []
+    assert not c.stopped
 
 
 def test_torque_beyond_the_limit_is_clipped_counted_and_braked(

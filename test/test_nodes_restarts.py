@@ -248,7 +248,10 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
-    """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place."""
+    """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place.
+
+    And the arm stays where it stopped, until it is told to go on.
+    """
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
     with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)
@@ -260,6 +263,17 @@ def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
                 lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 2_000_000_000,
                 "simulated time to go on",
             )
+            # However often the planner looks for another way from there: it was stopped.
+            at_rest = len(lab.seen)
+            probe.wait(
+                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 8_000_000_000,
+                "simulated time to go on",
+            )
+            assert all(np.all(sample.qd == 0.0) for sample in lab.seen[at_rest:])
+            assert probe.state() == "holding"
+            assert "stopped" in probe.message("controller")
+            assert lab.call("controller/start").success
+            assert not lab.call("controller/start").success, "nothing is stopped any more"
     assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
 
 

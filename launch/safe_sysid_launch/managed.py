@@ -309,6 +309,7 @@ def record(context: LaunchContext) -> list[Node]:
             executable="recorder_node",
             name="recorder",
             namespace=text(context, "namespace"),
+            ros_arguments=enclave(text(context, "namespace"), "recorder"),
             parameters=[
                 {
                     "bag": str(directory / time.strftime("rosbag2_%Y_%m_%d-%H_%M_%S")),

@@ -35,6 +35,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 
 FloatArray = NDArray[np.float64]
+STOPPED = "stopped: no plan is taken before ~/start"
 _TOLERANCE = 1e-9  # s
 
 
@@ -66,6 +67,7 @@ class Controller:
         self._plan: Plan | None = None
         self._next: Plan | None = None
         self._broken = ""  # why braking ends in a fault
+        self.stopped = False  # by request; no plan is taken
         # Evaluated, not just zeros: compiles what the loop will call before the loop runs.
         self._hold = QuinticTrajectory.hold(np.zeros(n)).state(0.0)
         self._watch, self._sent = MeasurementWatch(model), CommandWatch(model)
@@ -152,7 +154,7 @@ class Controller:
                 return [reason]
             self._rate.take_over(duration, np.clip(effort, -limit, limit))
         self._plan = self._next = None
-        self._broken = ""
+        self._broken, self.stopped = "", False
         self._watch.begin(stamp, q)
         self.followed.begin(stamp, np.abs(qd) + self._r_noise)
         self._sent.clear()
@@ -160,8 +162,30 @@ class Controller:
         return []
 
     def stop(self) -> None:
-        """Take no further plan: brake along the certified tail, then hold."""
-        self._brake("stop requested")
+        """Brake along the certified tail, then hold; take no plan before :meth:`go_on`, or another :meth:`start`.
+
+        Whoever stops an arm does not expect it to move again because a planner has found another way.
+        """
+        self.stopped = True
+        self.brake("stop requested")
+        if self.state is ControllerState.HOLDING:
+            self.reason = STOPPED
+
+    def go_on(self) -> None:
+        """Take back a :meth:`stop`: plans are taken again."""
+        self.stopped = False
+        if self.state is ControllerState.HOLDING:
+            self.reason = "at rest"
+
+    def brake(self, reason: str) -> None:
+        """Take no plan for the next hand-over: brake along the certified tail. At rest plans are taken again.
+
+        Args:
+            reason: for people.
+        """
+        self._next = None
+        if self.state is ControllerState.TRACKING:
+            self.state, self.reason = ControllerState.BRAKING, reason
 
     def emergency_stop(self) -> None:
         """Command nothing from now on: the arm's own brakes stop it. ``start`` leaves the fault."""
@@ -248,6 +272,8 @@ class Controller:
     def _judge_plan(self, plan: Plan, now: float) -> str | None:
         if self._new_epoch is not None:
             return "bounds are being reset"
+        if self.stopped:
+            return STOPPED
         reason = why_not_plan(plan, self.model.n, self.box, self._known)
         if reason is not None:
             return reason
@@ -307,7 +333,7 @@ class Controller:
             self.counts["late, not covered"] += 1
         if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
-            self._brake(f"no measurement for {elapsed:.3f} s")
+            self.brake(f"no measurement for {elapsed:.3f} s")
             self._rate.take_over(TAKE_OVER, effort)
             self._sent.clear()
         if effort is not None and (j := self._sent.disagrees(effort, elapsed)) >= 0:
@@ -347,7 +373,7 @@ class Controller:
             self.counts[Verdict.OLD.value] += 1
         else:
             self.counts["measurement refused"] += 1
-            self._brake(watch.reason)
+            self.brake(watch.reason)
             if stamp - watch.stamp > watch.too_long:
                 self.fault(f"no usable measurement for {stamp - watch.stamp:.3f} s: {watch.reason}")
         return False
@@ -378,16 +404,11 @@ class Controller:
         out.torque = torque
         self._sent.note(torque)
         if clipped:
-            self._brake(clipped)
+            self.brake(clipped)
             if self.state is ControllerState.BRAKING:
                 self._broken = self._broken or clipped
             else:
                 self.fault(clipped)
-
-    def _brake(self, reason: str) -> None:
-        self._next = None
-        if self.state is ControllerState.TRACKING:
-            self.state, self.reason = ControllerState.BRAKING, reason
 
     def _advance_plan(self, stamp: float) -> None:
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
@@ -405,6 +426,6 @@ class Controller:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]
             self._plan = None
-            self.state, self.reason = ControllerState.HOLDING, "at rest"
+            self.state, self.reason = ControllerState.HOLDING, STOPPED if self.stopped else "at rest"
             if self._broken:
                 self.fault(self._broken)

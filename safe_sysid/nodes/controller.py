@@ -315,7 +315,8 @@ class ControllerNode(ManagedNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now, sample.stamp_ns)
-        if self._core.state not in (ControllerState.HOLDING, ControllerState.TRACKING):
+        takes = self._core.state in (ControllerState.HOLDING, ControllerState.TRACKING)
+        if self._core.stopped or not takes:
             self._gate.forget_plans(sample.stamp_ns)  # none would be taken: do not wait for one
         if self._gate.missing(sample.stamp_ns):
             return
@@ -437,24 +438,31 @@ class ControllerNode(ManagedNode):
 
     def rivals_changed(self) -> None:
         """Somebody else's torques: braking depends least on who is obeyed. Plans and boxes are just not taken."""
-        if self._core.state.commands and not self.options.lockstep and self.rivals.why_not("effort_command"):
-            self._core.stop()
+        rivals = self.rivals.why_not("effort_command")
+        if self._core.state.commands and not self.options.lockstep and rivals:
+            self._core.brake(rivals)
             self._tell_state()
 
     def _serve_start(self) -> str | None:
-        if self._core.state.commands:
-            return f"state is {self._core.state.value}: expected idle or fault"
+        core = self._core
+        if core.state.commands and not core.stopped:
+            return f"state is {core.state.value}: expected idle or fault, or a stop to take back"
         if reasons := self._distrusted():
             return "; ".join(reasons)
+        if core.state.commands:
+            core.go_on()
+            self.say("the stop is taken back: plans are taken again")
+            return None
         self._start_wanted, self._start_tried, self._judged = True, -1e9, None  # soon
         self._stopped = False  # whoever starts an active controller has seen the arm
         return None
 
     def _serve_stop(self) -> str | None:
         wanted, self._start_wanted = self._start_wanted, False
-        if not self._core.state.commands and not wanted:
+        if self._core.state.commands:
+            self._core.stop()
+        elif not wanted:
             return f"state is {self._core.state.value}: expected holding, tracking or braking"
-        self._core.stop()
         return None
 
     def _serve_emergency_stop(self) -> None:
@@ -477,7 +485,7 @@ class ControllerNode(ManagedNode):
         """State, box, energy against its bound, timing."""
         core, silent = self._core, 1e-9 * (time.perf_counter_ns() - self._log.last_arrival)
         fault = core.state is ControllerState.FAULT
-        level = ERROR if fault else WARN if self._start_refused or core.counts else OK
+        level = ERROR if fault else WARN if self._start_refused or core.counts or core.stopped else OK
         text = f"{core.state.value}: {self._start_refused or core.reason}"
         if (
             self.active

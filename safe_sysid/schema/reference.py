@@ -52,7 +52,7 @@ _KEYS = """A number *per joint* is one for all joints, or a list with one for ea
 default the key is required. Sliding joints have m and N where turning ones have rad and N m.
 """
 _GROUPS = {
-    "process": "All nodes",
+    "process": "All nodes but the viewer",
     "common": "Controller, planner, identifier and plant",
     "managed": "Managed nodes: controller, planner and identifier",
 }

@@ -47,14 +47,14 @@ class Button:
 
 BUTTONS = (
     Button("Emergency stop", "controller/emergency_stop", "red", "", "Fault at once: the drives brake."),
-    Button("Stop", "controller/stop", "orange", "", "Brake along the certified tail, then hold."),
+    Button("Stop", "controller/stop", "orange", "", "Brake along the certified tail, then hold: no plan is taken before Start control."),
     Button(
         "Start control",
         "controller/start",
         "green",
-        "The controller takes the arm over: it holds it, and moves it as soon as a plan comes. It also forgets an "
-        "emergency stop. Is everybody out of reach?",
-        "From idle or fault, at rest.",
+        "The controller takes the arm over: it holds it, and moves it as soon as a plan comes. It also takes "
+        "back a stop and an emergency stop. Is everybody out of reach?",
+        "From idle or fault, at rest; after a stop.",
     ),
     Button(
         "Start planner",
