@@ -232,6 +232,22 @@ def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
     assert "epoch" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
 
 
+@pytest.mark.parametrize("ends", ["release", "fault"])
+def test_a_reset_is_not_lost_where_commands_end_before_its_blend(loop: Loop, ends: str) -> None:
+    """Else the next start would judge, and claim, with the box of the payload before."""
+    c = loop.controller
+    assert c.offer_box(loop.truth_box(0.1, 1), loop.t) is None
+    loop.run(0.4)
+    assert c.reset_box() is None
+    loop.run(0.01)
+    assert c.blending
+    c.release("deactivated") if ends == "release" else c.fault("emergency stop")
+    assert c.start(loop.t + PERIOD, loop.arm.q, loop.arm.qd) == []
+    assert c.box.identity == "1:0"
+    assert not c.blending
+    assert np.array_equal(c.box.lower, loop.model.arm_prior.lower)
+
+
 @pytest.mark.parametrize("bad", ["nan", "jump", "fast", "clock", "gap"])
 def test_bad_measurements_brake_along_the_tail(loop: Loop, bad: str) -> None:
     c = loop.controller

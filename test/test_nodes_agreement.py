@@ -151,7 +151,7 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
     node = SimpleNamespace(
         options=SimpleNamespace(lockstep=lockstep), active=True, foreign=[], _running=False, _samples=[],
         _batch=1, _batch_end=0, _piece_end=0, _take_ns=second // 2, _last_stamp=0, _update_ns=second,
-        _submit=jobs.append,
+        _submit=jobs.append, _was_active=False, refuse=lambda *what: node.refused.append(what), refused=[],
         model=MODEL, now_ns=lambda: node.now,
         _reader=SimpleNamespace(read=lambda sample: sample), _time=SimpleNamespace(seconds=lambda stamp: stamp),
         _session=SimpleNamespace(start=None),
@@ -163,6 +163,7 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
         "_begin_batch",
         "_on_measurement",
         "_check_stamp",
+        "_forget_time",
         "_is_awaited",
         "_let_pass",
         "_begin_at",
@@ -204,7 +205,7 @@ def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
     node, jobs = _identifier(lockstep=True)
     node.active = False
     assert _feed(node, jobs, 0.01, 1.5) == [], "before it was active: nodes may start in any order"
-    node.active = True
+    node.active = node._was_active = True
     assert _feed(node, jobs, 1.51, 1.0) == [-1, -2], (
         "active, and told to wait; time may stand still for the first"
     )
@@ -221,3 +222,33 @@ def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
     node, jobs = _identifier(lockstep=True)
     node._run(True)
     assert _feed(node, jobs, 500.01, 1.0) == [-499, -500, 501]
+
+
+def test_in_lockstep_one_that_was_active_for_a_moment_only_is_not_waited_for() -> None:
+    node, jobs = _identifier(lockstep=True)
+    node._was_active, node.active = True, False  # there was no measurement in between
+    assert _feed(node, jobs, 0.01, 1.5) == [-1]
+
+
+def test_in_lockstep_a_stranger_s_time_is_no_time_of_ours() -> None:
+    """However long another controller was heard, the right one's measurements are taken in at once."""
+    node, jobs = _identifier(lockstep=True)
+    node._run(True)
+    assert _feed(node, jobs, 0.01, 1.0) == [1]
+    node.foreign = ["the controller works with another configuration"]
+    assert _feed(node, jobs, 1.01, 0.5) == []
+    node.foreign = []
+    assert _feed(node, jobs, 100.01, 1.0) == [-99, -100, 101]
+    assert not node.refused
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_time_that_went_back_is_told_and_batches_begin_anew(lockstep: bool) -> None:
+    node, jobs = _identifier(lockstep)
+    node._run(True)
+    assert len(_feed(node, jobs, 50.01, 2.0)) >= 1
+    ordered = _feed(node, jobs, 3.01, 2.1)
+    assert [abs(number) for number in ordered][-2:] == ([4, 5] if lockstep else [2, 3])
+    assert len(node.refused) == 1
+    assert "went back" in node.refused[0][1]
+    assert len(node._samples) < 200, "nothing piles up until the old time comes again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from safe_sysid.nodes.goals import Goal
 from safe_sysid.nodes.horizon import Horizon
 from safe_sysid.nodes.horizon_parts import HorizonSettings
 from safe_sysid.nodes.messages import JointSample
+from safe_sysid.nodes.missions import Excitation
 from safe_sysid.nodes.time_base import TimeBase
 from safe_sysid.planning.jobs import Standing, Step
 from safe_sysid.planning.process import Event
@@ -262,6 +264,51 @@ def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
     assert world.horizon.phase == "excitation"
     world.reference(start + S)
     assert len(world.jobs) == 3, "at rest it goes on"
+
+
+def test_time_that_went_back_ends_what_was_asked_for_before(clock: Any) -> None:
+    """Another simulation, or a clock that was set: the plan that was offered has no time any more."""
+    world = moving(clock)
+    world.now = 400.0
+    world.reference(400 * S)
+    assert world.horizon.phase == "over"
+    assert "went back" in world.horizon.text
+    world.reference(400 * S + S // 10)
+    assert world.horizon.not_ready() == "", "at rest, whatever moved before"
+    assert world.horizon.start() is None
+    jobs = len(world.jobs)
+    world.reference(400 * S + 2 * S)
+    assert len(world.jobs) == jobs + 1
+
+
+def test_in_lockstep_a_new_run_has_all_its_attempts_again() -> None:
+    world = World(lockstep=True, plans=100)
+    for _ in range(3):
+        stamp = 0 if world.horizon._latest is None else world.horizon._latest.stamp_ns
+        for _ in range(3):  # plans that are not followed
+            world.reference(stamp)
+            world.say_event("done")
+            start = world.published[-1][0]
+            world.reference(start + S // 10, HOME, 0.1)
+            stamp = start + 10 * S
+        assert world.horizon.phase == "excitation"
+        world.horizon.stop("a person")
+        assert "a person" in world.horizon.text
+        assert world.horizon.start() is None
+
+
+def test_bounds_that_had_stopped_improving_do_not_end_another_run_before_it_begins() -> None:
+    same = [replace(BOX, seq=number) for number in range(4)]
+    mission = Excitation(5, 1)
+    assert mission.over(same[:1], same[0]) == ""
+    assert "stopped improving" in mission.over(same, same[3])
+    again = Excitation(5, 1)
+    assert again.over(same, same[3]) == ""
+    more = [*same, replace(BOX, seq=4), replace(BOX, seq=5)]
+    assert again.over(more, more[4]) == ""
+    assert "stopped improving" in again.over(more, more[5])
+    other = [replace(BOX, epoch=1, seq=number) for number in range(3)]
+    assert again.over([*more, *other], other[0]) == "", "another payload"
 
 
 actions = st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12)

@@ -36,7 +36,7 @@ from safe_sysid.nodes.base import HISTORY, LATCHED, measurement_qos
 from safe_sysid.nodes.configuration import proof_digest
 from safe_sysid.nodes.digest import configuration_digest, difference
 from safe_sysid.nodes.managed import ManagedNode
-from safe_sysid.nodes.messages import JointStateWriter, bounds_message
+from safe_sysid.nodes.messages import JointStateWriter, bounds_message, read_bounds
 from safe_sysid.nodes.parameters import CommonOptions
 from safe_sysid.robot import load_robot
 
@@ -125,6 +125,14 @@ def test_the_controller_from_beginning_to_end(tmp_path: Path) -> None:
         controller.wait_ready()
         told: list[str] = []
         probe.listen(String, "/controller/configuration", lambda m: told.append(m.data), LATCHED)
+        boxes: list[str] = []
+        size = model.arm_prior.size
+        probe.listen(
+            Float64MultiArray,
+            "bounds_active",
+            lambda m: boxes.append(read_bounds(m, size).box.identity),
+            LATCHED,
+        )
 
         # Unconfigured: it answers for itself, and does nothing with the arm.
         assert manager.state("controller") == "unconfigured"
@@ -219,6 +227,12 @@ def test_the_controller_from_beginning_to_end(tmp_path: Path) -> None:
         assert manager.go("controller", "deactivate") == ""
         bench.run(50)
         assert bench.torque is None
+
+        # Another payload: what was asked for in the middle of a take-over is not forgotten with it.
+        activated()
+        assert manager.trigger("controller/reset_bounds").success
+        assert manager.go("controller", "deactivate") == ""
+        probe.wait(lambda: boxes[-1] == "1:0", "the new epoch")
 
         # Shutting down is the end of the process.
         assert manager.raw("controller", 6)

@@ -27,7 +27,7 @@ class Managed:
 
     def __init__(self) -> None:
         self.state, self.asked, self.clock = 1, 0, 0.0
-        self.refuses, self.busy = "", 0.0
+        self.refuses, self.fails, self.busy = "", False, 0.0
         self.loses: Callable[[str], bool] = lambda what: False
         self._tell: Callable[[String], None] = lambda message: None
         self._queue: list[tuple[Any, Any, Future]] = []
@@ -69,6 +69,10 @@ class Managed:
         if self.refuses or self.state != begin:
             self._tell(String(data=self.refuses or f"{name} refused"))
             return ChangeState.Response(success=False)
+        if self.fails:
+            self.state = 1
+            self._tell(String(data=f"{name} failed: ValueError"))
+            return ChangeState.Response(success=False)
         self.state = goal
         self._tell(String(data=f"{name}: done"))
         return ChangeState.Response(success=True)
@@ -80,6 +84,7 @@ class Managed:
         while self.clock < end:
             answer = self.transitions.answer("arm")
             if answer is not None:
+                assert self.transitions.answer("arm") is answer, "whoever asks again hears the same"
                 return answer
             self.tick()
         return None
@@ -111,6 +116,27 @@ def test_a_refusal_whose_answer_is_lost_is_a_refusal() -> None:
     assert arm.outcome("configure") is False
     assert "no such robot" in arm.transitions.reasons["arm"]
     assert arm.asked == 1
+
+
+def test_a_failure_that_led_elsewhere_is_one() -> None:
+    arm = Managed()
+    arm.state, arm.fails = 2, True
+    first = [True]
+    arm.loses = lambda what: what == "answer" and bool(first) and first.pop()
+    assert arm.outcome("activate") is False
+    assert arm.state == 1
+    assert "failed" in arm.transitions.reasons["arm"]
+
+
+def test_late_news_of_the_transition_before_is_no_reason() -> None:
+    arm = Managed()
+    assert arm.outcome("configure") is True
+    arm.refuses = "activate refused: no measurement"
+    arm.transitions.ask("arm", "activate")
+    arm._tell(String(data="configure: done in 3.00 s, now inactive"))
+    assert arm.transitions.reasons["arm"] == ""
+    assert arm.outcome("activate") is False
+    assert arm.transitions.reasons["arm"] == arm.refuses
 
 
 def test_who_takes_long_is_asked_once() -> None:

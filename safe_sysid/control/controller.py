@@ -134,6 +134,7 @@ class Controller:
         """
         if self.state.commands:
             return [f"state is {self.state.value}: expected idle or fault"]
+        self._finish_reset()
         reasons, energy = judge_rest(self.model, self.gains, self._r_noise, q, qd)
         if not reasons and effort is not None and self.model.settings.controller.gravity_check:
             reasons += check_static_gravity(self.model, self.box, q, qd, effort)
@@ -203,14 +204,18 @@ class Controller:
     def release(self, reason: str) -> None:
         """Stop commanding an arm that rests: its drives hold it. ``start`` takes it over again.
 
+        Bounds that are being reset are reset now: no torque has to stay continuous.
+
         Args:
             reason: for people.
         """
+        self._finish_reset()
         self._end(ControllerState.IDLE, reason)
 
     def _end(self, state: ControllerState, reason: str) -> None:
         self.state, self.reason = state, reason
         self._plan = self._next = None
+        self.stopped = False  # nothing moves before a start anyway
         self._rate.release()
 
     def reset_box(self) -> str | None:
@@ -300,6 +305,11 @@ class Controller:
         self._blend.begin(box, nominal)
         return None
 
+    def _finish_reset(self) -> None:
+        if self._new_epoch is not None:
+            self._blend.use(self._new_epoch)
+            self._take(self._new_epoch)
+
     def _take(self, box: ParameterBox) -> None:
         self.box, self._new_epoch = box, None
         self._known.note(box)
@@ -321,10 +331,8 @@ class Controller:
         out = self._output
         out.torque, out.announce = None, None
         if not self.state.commands:
-            if self._new_epoch is not None:  # a fault came in between
-                out.announce = self._new_epoch
-                self._blend.use(self._new_epoch)
-                self._take(self._new_epoch)
+            out.announce = self._new_epoch  # a fault came in between
+            self._finish_reset()
             return out
         if not self._is_usable(stamp, q, qd):
             return out
@@ -426,6 +434,8 @@ class Controller:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]
             self._plan = None
-            self.state, self.reason = ControllerState.HOLDING, STOPPED if self.stopped else "at rest"
+            self.state, self.reason = ControllerState.HOLDING, "at rest"
+            if self.stopped:
+                self.reason += f"; {STOPPED}"
             if self._broken:
                 self.fault(self._broken)

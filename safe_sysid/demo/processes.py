@@ -125,9 +125,11 @@ class ProcessGroup:
     def stop(self) -> list[str]:
         """End all: ask, insist, kill; each with a bounded wait. Returns the names of those that had to be killed.
 
-        A further Ctrl-C meanwhile goes to the next step at once.
+        A further Ctrl-C meanwhile goes to the next step at once; so does whatever else interrupts, which is raised when
+        nobody is left.
         """
         killed: list[str] = []
+        interrupted: BaseException | None = None
         self.remember_shared_memory()
         for number, patience in _ESCALATION:
             alive = self.alive
@@ -137,12 +139,18 @@ class ProcessGroup:
                 killed = [process.name for process in alive]
             for process in alive:
                 process.send(number)
-            with suppress(KeyboardInterrupt):
+            try:
                 _wait(alive, patience)
+            except KeyboardInterrupt:
+                pass
+            except BaseException as signalled:  # SIGTERM, a terminal that was closed
+                interrupted = signalled
         for process in self.processes:
             process.send(signal.SIGKILL)  # anything that a node may have started itself
         remove_leftovers(self._segments | port_segments())
         self._segments = set()
+        if interrupted is not None:
+            raise interrupted
         return killed
 
 

@@ -165,7 +165,7 @@ def _lead(
                     progress.say(f"{told}; asking again")
                 watcher.spin(_AGAIN)
                 transitions.ask(name, transition)
-        if time.monotonic() > end:
+        if waiting and time.monotonic() > end:
             raise RunFailedError(f"time-out: {', '.join(waiting)} asked to {transition} in vain; {told}")
         if waiting:
             notice.tell(f"waiting for {', '.join(waiting)} to {transition}")

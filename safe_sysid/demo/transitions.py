@@ -28,6 +28,7 @@ _WAYS = {
     "activate": (State.PRIMARY_STATE_INACTIVE, State.PRIMARY_STATE_ACTIVE),
     "deactivate": (State.PRIMARY_STATE_ACTIVE, State.PRIMARY_STATE_INACTIVE),
 }
+_PRIMARY = {state for way in _WAYS.values() for state in way}
 #: After so long without an answer the node is asked for its state, and again, s.
 _DOUBT = 3.0
 _NEWEST = QoSProfile(
@@ -44,7 +45,8 @@ class _Request:
         since: time of the last question, s.
         answers: to the requests for it.
         state: answer to the last question for the node's state; None: taken in.
-        stayed: how often in a row that was the one which the transition begins with.
+        stayed: how often in a row that was a state to stay in, and not the goal.
+        outcome: once it is known.
     """
 
     transition: str
@@ -52,6 +54,7 @@ class _Request:
     answers: list[Any] = field(default_factory=list)
     state: Any = None
     stayed: int = 0
+    outcome: bool | None = None
 
 
 class Transitions:
@@ -90,7 +93,10 @@ class Transitions:
 
     def _keeper(self, name: str) -> Callable[[String], None]:
         def keep(message: String) -> None:
-            self.reasons[name] = message.data
+            asked = self._asked.get(name)
+            done = message.data.partition(": done")
+            if asked is None or not done[1] or done[0] == asked.transition:  # else: news of the one before
+                self.reasons[name] = message.data
 
         return keep
 
@@ -111,17 +117,21 @@ class Transitions:
             name: of the node.
         """
         asked = self._asked[name]
-        if not asked.answers:
+        if asked.outcome is None and not asked.answers:
             if self._changes[name].service_is_ready():
                 self._send(name, asked)
-            return None
+        elif asked.outcome is None:
+            asked.outcome = self._outcome(name, asked)
+        return asked.outcome
+
+    def _outcome(self, name: str, asked: _Request) -> bool | None:
         done = [answer.result().success for answer in asked.answers if answer.done()]
         if any(done):
             return True
-        if done:
+        if done and len(asked.answers) == 1:
             # The reason comes by another way, perhaps a little later.
             return False if self.reasons[name] else None
-        return self._doubt(name, asked)
+        return self._doubt(name, asked)  # asked twice: refused may mean that it is there already
 
     def _send(self, name: str, asked: _Request) -> None:
         request = ChangeState.Request(transition=Transition(id=_IDS[asked.transition]))
@@ -131,19 +141,20 @@ class Transitions:
     def _doubt(self, name: str, asked: _Request) -> bool | None:
         """No answer yet: is the node there, or has it not heard?
 
-        A node in the middle of a transition answers nothing; one that says twice that it is where it was has nothing
-        else to do.
+        A node in the middle of a transition answers nothing, or that it is between states; one that says twice that it
+        stays somewhere else than at the goal has nothing else to do.
         """
         begin, goal = _WAYS[asked.transition]
         if asked.state is not None and asked.state.done():
             state, asked.state = asked.state.result().current_state.id, None
             if state == goal:
                 return True
-            asked.stayed = asked.stayed + 1 if state == begin else 0
+            asked.stayed = asked.stayed + 1 if state in _PRIMARY else 0
             if asked.stayed >= 2:
                 if self.reasons[name]:
-                    return False  # refused; the answer was lost
-                self._send(name, asked)
+                    return False  # refused, or failed; the answer was lost
+                if state == begin:
+                    self._send(name, asked)
         elif self._clock() - asked.since > _DOUBT and self._states[name].service_is_ready():
             asked.state, asked.since = self._states[name].call_async(GetState.Request()), self._clock()
         return None

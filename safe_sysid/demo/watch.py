@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,6 @@ class Watcher:
         listen(JointState, "reference", self._guard(self._on_reference), _NEWEST)
         listen(Float64MultiArray, "bounds", self._guard(self._on_bounds), _LATCHED)
         listen(JointTrajectory, "plan", self._guard(self._on_plan), _LATCHED)
-        self.refused = 0
 
     def transitions(self, names: tuple[str, ...]) -> Transitions:
         """To lead managed nodes with; spin meanwhile."""
@@ -91,13 +91,11 @@ class Watcher:
             time.sleep(min(rest, 0.05))
 
     def _guard(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
-        """What cannot be read is counted; the nodes are the ones to tell about it."""
+        """What cannot be read is left out; the nodes are the ones to tell about it."""
 
         def call(message: Any) -> None:
-            try:
+            with suppress(ValueError, IndexError, AttributeError):
                 callback(message)
-            except (ValueError, IndexError, AttributeError):
-                self.refused += 1
 
         return call
 

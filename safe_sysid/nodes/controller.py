@@ -36,10 +36,11 @@ from safe_sysid.nodes.spin import run_node
 from safe_sysid.nodes.tick_log import TickLog
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader
+from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["ControllerNode", "main"]
 
-_STOPPED = "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active controller) before anything moves"
+_EMERGENCY = "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active controller) before anything moves"
 
 
 class ControllerNode(ManagedNode):
@@ -52,7 +53,7 @@ class ControllerNode(ManagedNode):
     has_loop = has_scene = True
 
     def __init__(self) -> None:
-        self._stopped = False  # an emergency stop that nobody has taken back; outlives every transition
+        self._emergency = False  # an emergency stop that nobody has taken back; outlives every transition
         super().__init__("controller")
 
     def configure(self) -> None:
@@ -95,7 +96,8 @@ class ControllerNode(ManagedNode):
         self._doubts = ""  # what activation saw and let pass
         self._started, self._was_active = 0, False  # stamp of the measurement that activation began with
         self._has_commanded = False
-        self._state = self._core.state
+        self._described: Plan | str | None = ""  # what the last reference belongs to: a plan, rest, or ""
+        self._state, self._announced = self._core.state, ""
         self._period_ns = to_ns(settings.timing.period_s)
         self._log = TickLog(self._core, options.lockstep, self.now_ns)
         self._topics()
@@ -142,8 +144,8 @@ class ControllerNode(ManagedNode):
         """What the measurements of the last half second say against control; they go on coming meanwhile."""
         self._watch_rivals()  # the last look may have been before this node was configured
         with self.lock:
-            if self._stopped:
-                return [_STOPPED]
+            if self._emergency:
+                return [_EMERGENCY]
             if reasons := self._distrusted():
                 return reasons
             checks = self._checks.snapshot()
@@ -172,8 +174,8 @@ class ControllerNode(ManagedNode):
     def activate(self) -> list[str]:
         """Take the arm over with the last measurement, if all start checks allow it."""
         sample, judged, self._judged = self._newest, self._judged, None
-        if self._stopped:
-            return [_STOPPED]
+        if self._emergency:
+            return [_EMERGENCY]
         if sample is None or judged is None:
             return ["no measurement has come on joint_states: expected one (is the arm's driver running?)"]
         silent = 1e-9 * (time.perf_counter_ns() - self._arrival)
@@ -184,6 +186,8 @@ class ControllerNode(ManagedNode):
         now = self._time.seconds(sample.stamp_ns)
         reasons = judged.why_not(self.model, sample.q)
         reasons = reasons or self._core.start(now, sample.q, sample.qd, sample.effort)
+        self._tell_box()
+        self._start_refused = ""
         self._started = 0 if reasons else sample.stamp_ns
         return reasons
 
@@ -203,12 +207,15 @@ class ControllerNode(ManagedNode):
         if core.state in (ControllerState.TRACKING, ControllerState.BRAKING):
             core.stop()
             self._tell_state()
+            self._go_on()
             return [
-                f"the arm moves ({core.state.value} now): braking along the certified tail, deactivate again at rest"
+                f"the arm moves ({core.state.value} now): braking along the certified tail, deactivate again at rest; "
+                "until then no plan is taken, unless ~/start says so"
             ]
-        self._start_wanted = False
+        self._want_no_start()
         core.release("deactivated")
         self._tell_state()
+        self._tell_box()
         return []
 
     def deactivated(self) -> None:
@@ -233,7 +240,6 @@ class ControllerNode(ManagedNode):
         if not self.options.lockstep:
             self._check_age(1e-9 * (self.now_ns() - sample.stamp_ns))
         if not self._last_stamp:
-            self._gate.forget_plans(sample.stamp_ns)  # began before this node did
             self._gate.begin_anew(sample.stamp_ns, plans=True)
         self._last_stamp, self._arrival = sample.stamp_ns, arrival
         self._answer_it(sample)
@@ -377,7 +383,7 @@ class ControllerNode(ManagedNode):
         if not core.state.commands:
             self._remember(sample)
         if sample.stamp_ns == self._started or (self._start_wanted and self._try_start(now, sample, effort)):
-            out = ControllerOutput(None, sample.q)  # the next measurement is the first to be answered
+            out, self._started = ControllerOutput(None, sample.q), 0  # the next is the first to be answered
         else:
             out = core.step(now, sample.q, sample.qd, effort)
         self._energy = out.energy
@@ -390,9 +396,14 @@ class ControllerNode(ManagedNode):
         self._tell_state()
         if out.torque is not None:
             self._has_commanded = True
-            if sample.stamp_ns // self._period_ns % self._reference_every == 0:
+            # Whoever plans must see where each motion begins and ends, however rarely it is told in between.
+            plan = core.plan
+            if plan is not self._described or sample.stamp_ns // self._period_ns % self._reference_every == 0:
                 self._publish_reference(sample.stamp_ns, out, out.torque)
+            self._described = plan
             self._log.add(sample.stamp_ns, out)
+        else:
+            self._described = ""
 
     def _tell_state(self) -> None:
         core = self._core
@@ -410,6 +421,7 @@ class ControllerNode(ManagedNode):
             return False
         reasons = judged.why_not(self.model, sample.q)
         self._start_refused = "; ".join(reasons or self._core.start(now, sample.q, sample.qd, effort))
+        self._tell_box()
         self._start_wanted = bool(self._start_refused)
         if self._start_refused:
             self.refuse("start", "refused", self._start_refused)
@@ -424,8 +436,14 @@ class ControllerNode(ManagedNode):
 
     # -- services and telling -----------------------------------------------------------------------------------
 
+    def _tell_box(self) -> None:
+        """If it is another than the last that was told: a reset that a start or a deactivation ended."""
+        if self._core.box.identity != self._announced:
+            self._announce()
+
     def _announce(self) -> None:
         box = self._core.box
+        self._announced = box.identity
         if box.seq == 0:
             self._latest = box.identity
         nominal = np.clip(self._nominal.get(box.identity, box.mid), box.lower, box.upper)
@@ -454,25 +472,32 @@ class ControllerNode(ManagedNode):
             self.say("the stop is taken back: plans are taken again")
             return None
         self._start_wanted, self._start_tried, self._judged = True, -1e9, None  # soon
-        self._stopped = False  # whoever starts an active controller has seen the arm
+        self._emergency = False  # whoever starts an active controller has seen the arm
         return None
 
     def _serve_stop(self) -> str | None:
-        wanted, self._start_wanted = self._start_wanted, False
+        wanted = self._start_wanted
+        self._want_no_start()
         if self._core.state.commands:
             self._core.stop()
+            self._go_on()
         elif not wanted:
             return f"state is {self._core.state.value}: expected holding, tracking or braking"
         return None
 
+    def _want_no_start(self) -> None:
+        self._start_wanted, self._start_refused = False, ""
+
     def _serve_emergency_stop(self) -> None:
-        self._start_wanted, self._stopped = False, True
+        self._emergency = True
+        self._want_no_start()
         self._core.emergency_stop()
+        self._go_on()
 
     def _serve_reset_emergency_stop(self) -> str | None:
-        if not self._stopped:
+        if not self._emergency:
             return "there was no emergency stop: expected one"
-        self._stopped = False
+        self._emergency = False
         return None
 
     def _serve_reset(self) -> str | None:

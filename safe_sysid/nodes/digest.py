@@ -16,10 +16,8 @@ from safe_sysid.logs.configuration import proof_digest, scene_digest, settings_o
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 
-__all__ = ["LONGEST", "configuration_digest", "difference", "plan_digest"]
+__all__ = ["configuration_digest", "difference", "plan_digest"]
 
-#: Characters; a longer label is refused unread.
-LONGEST = 1000
 _WHOLE, _SCENE, _SECTION = 32, 16, 6
 
 

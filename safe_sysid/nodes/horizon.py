@@ -44,6 +44,8 @@ _SAME, _SETTLED = 1e-7, 50_000_000
 #: nothing in between: less than it needs to judge an arm before it takes it over again, by its stamps, s; and on the
 #: wall clock, where a busy machine is no silence.
 _SILENT, _UNHEARD = 0.2, 1.0
+#: A reference that is older than the last by more than this is of another time, s.
+_BACK = 0.2
 #: So many failures to plan in a run: real time, and lock-step, where the same question has the same answer.
 _ATTEMPTS, _ATTEMPTS_LOCKSTEP = 4, 1
 
@@ -116,6 +118,7 @@ class Horizon:
     def on_reference(self, sample: JointSample) -> None:
         """The controller's reference, and by ``frame_id`` its box."""
         self._time.seconds(sample.stamp_ns)
+        self._note_time(sample)
         self._note_gap(sample)
         self._latest = sample
         if self.mission is None or self._lost(sample):
@@ -123,6 +126,14 @@ class Horizon:
         if self._trigger is None and self._asked is None and self._is_time(sample):
             self._trigger = sample
         self._consider()
+
+    def _note_time(self, sample: JointSample) -> None:
+        """Time that went back: another simulation, or a clock that was set. No plan of before has a time any more."""
+        if self._latest is None or self._latest.stamp_ns - sample.stamp_ns <= to_ns(_BACK):
+            return
+        self.stop("time went back, ~/start begins again")
+        self._latest, self._trigger, self._offered = None, None, None
+        self._moving_until = self._resume = 0
 
     def _note_gap(self, sample: JointSample) -> None:
         """Real time: after a fault, or a deactivation, nothing moves because of what was asked for before."""
@@ -365,7 +376,7 @@ class Horizon:
         return False
 
     def _begin_task(self, waypoints: FloatArray, answer: Answer | None = None) -> None:
-        self._tasks += 1
+        self._tasks, self._losses = self._tasks + 1, 0
         self.outcome, self._hopeless = "", ""
         self.mission = Task(self._tasks, waypoints, _ATTEMPTS, self._settings.seed, answer)
 
@@ -434,7 +445,7 @@ class Horizon:
         self._rest_until(0 if self._latest is None else self._latest.stamp_ns)
         # In lock-step the first plan of all begins when the controller awaits it.
         self._next_start = self._settings.first_ns if self._latest is None else 0
-        self._hopeless = ""
+        self._hopeless, self._losses = "", 0
         if self._settings.lockstep and self._latest is not None:
             self.on_reference(self._latest)  # there may be no other before it is answered
         return None

@@ -64,6 +64,7 @@ class IdentifierNode(ManagedNode):
         self._update_ns = to_ns(self.model.settings.identification.update_s)
         self._take_ns = to_ns(self.model.settings.identification.take_after_s)
         self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
+        self._was_active = False
         self._updates: list[dict[str, Any]] = []
         self._latest: UpdateResult | None = None
         self._epoch, self._tare_wanted = 0, False
@@ -121,6 +122,7 @@ class IdentifierNode(ManagedNode):
 
     def activated(self) -> None:
         """What is known of the payload before the first measurement is told at once."""
+        self._was_active = True
         if self._session.known is not None and self._latest is None:
             self._publish(self._session.standing(), None, None, 0.0)
         if self.values["start_on_activation"]:
@@ -146,6 +148,7 @@ class IdentifierNode(ManagedNode):
             return  # the plant says again what was not answered
         works = self.active and self._running
         if self.foreign or not (works or self._is_awaited()):
+            self._forget_time()  # whatever comes later does not continue this
             return
         self._check_stamp(sample.stamp_ns)
         self._last_stamp = sample.stamp_ns
@@ -174,7 +177,10 @@ class IdentifierNode(ManagedNode):
 
         Before it was active for the first time it is waited for: nodes may start in any order.
         """
-        return self.options.lockstep and (self._batch_end > 0 or self.active)
+        return self.options.lockstep and (self._was_active or self.active)
+
+    def _forget_time(self) -> None:
+        self._samples, self._last_stamp, self._batch_end = [], 0, 0
 
     def _let_pass(self, stamp_ns: int) -> None:
         """Say that bounds stand."""
@@ -184,7 +190,15 @@ class IdentifierNode(ManagedNode):
             self._batch, self._batch_end = past + 1, (past + 1) * self._update_ns
 
     def _check_stamp(self, stamp_ns: int) -> None:
-        """A time that cannot be: batches would end with it, or be made up until then."""
+        """A time that cannot be: batches would end with it, or be made up until then. One that went back is another."""
+        back = 1e-9 * (self._last_stamp - stamp_ns)
+        if back > (0.0 if self.options.lockstep else self.model.settings.measurement.max_age_s):
+            self.refuse(
+                "joint_states",
+                "time went back",
+                f"by {back:.3f} s: what comes is taken in once that is over, or the bounds are reset",
+            )
+            self._forget_time()
         if self.options.lockstep:
             most = _LONGEST_JUMP if self._last_stamp else _LONGEST_RUN
             ahead = 1e-9 * (stamp_ns - self._last_stamp)
@@ -270,17 +284,19 @@ class IdentifierNode(ManagedNode):
         self._session.add(Measurements(stamps, q, qd, effort), self._time.origin_ns)
 
     def _update(self, batch: int, stamp_ns: int) -> None:
-        began = time.monotonic()
+        began, session = time.monotonic(), self._session
         try:
-            result = self._session.update(batch)
+            result = session.update(batch)
         except CertificateError as error:  # what could not be written was proved all the same
             self.refuse("certificate", "not written", str(error))
-            result = self._session.standing()
+            result = session.standing()
         except Exception:
             self._stand(batch)  # in lock-step it is waited for
             raise
+        if session is not self._session:
+            return  # it took so long that the node was cleaned up, and is another one now
         self._publish(result, batch, stamp_ns, time.monotonic() - began)
-        self._session.explain(result)
+        session.explain(result)
         self._changed = True
 
     def _stand(self, batch: int) -> None:

@@ -91,12 +91,13 @@ class LockstepGate:
             self._hand_over = None
 
     def begin_anew(self, stamp: int, plans: bool) -> None:
-        """Somebody takes over at this tick: wait for no batch whose answer was due before.
+        """Somebody takes over at this tick: wait for no plan that began, and no batch whose answer was due, before.
 
         Args:
             stamp: of the tick.
             plans: whether plans are awaited as before; if not, the planner says when the next begins.
         """
+        self.forget_plans(stamp)
         if not plans:
             self._hand_over = None
         if self._batch is not None:

@@ -100,12 +100,19 @@ class Excitation:
         self._information = np.zeros((10, 10))
         self._calibration: Calibration | None = None
         self._last: FloatArray | None = None
+        self._begin: ParameterBox | None = None  # in force when it began
 
     def over(self, boxes: Iterable[ParameterBox], active: ParameterBox) -> str:
-        """All are made, or the last boxes hardly shrank: more of the same motion teaches nothing."""
+        """All are made, or the last boxes hardly shrank: more of the same motion teaches nothing.
+
+        Only boxes since it began count: whoever begins again wants to see motion.
+        """
         if not self.left:
             return "all trajectories are planned"
-        history = [box for box in boxes if box.epoch == active.epoch and box.seq <= active.seq]
+        if self._begin is None or self._begin.epoch != active.epoch:
+            self._begin = active
+        first = self._begin.seq
+        history = [box for box in boxes if box.epoch == active.epoch and first <= box.seq <= active.seq]
         stopped = bounds_stopped_improving(sorted(history, key=lambda box: box.seq))
         return "the bounds stopped improving" if stopped else ""
 

@@ -160,7 +160,7 @@ class PlannerNode(ManagedNode):
         if self._goals is not None:
             self._goals.drop(reason)
         if self._horizon is not None:
-            self._horizon.stop()
+            self._horizon.stop(reason)
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """The box that the controller works with, unless it has another idea of the arm."""

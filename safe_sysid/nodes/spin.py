@@ -183,19 +183,13 @@ class Worker:
     def __init__(self, on_error: Callable[[str], None]) -> None:
         """``on_error`` is told, in the thread, what went wrong in a job; the thread goes on."""
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._on_error, self._waiting = on_error, 0
+        self._on_error = on_error
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.NAME, daemon=True)
         self._thread.start()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a job runs or waits."""
-        return self._waiting > 0
-
     def submit(self, job: Callable[[], None]) -> None:
         """Do it as soon as those before are done."""
-        self._waiting += 1
         self._jobs.put(job)
 
     def cancelled(self) -> bool:
@@ -214,5 +208,3 @@ class Worker:
                 job()
             except Exception:
                 self._on_error(traceback.format_exc(limit=-6))
-            finally:
-                self._waiting -= 1

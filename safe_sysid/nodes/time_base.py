@@ -32,7 +32,3 @@ class TimeBase:
         if self._origin is None:
             self._origin = ns - ns % _SECOND
         return (ns - self._origin) / 1e9
-
-    def ns(self, seconds: float) -> int:
-        """Inverse of :meth:`seconds`."""
-        return self.origin_ns + to_ns(seconds)

@@ -122,11 +122,6 @@ class PlannerProcess:
         with self._changed:
             return self._process is not None and not self._unready
 
-    @property
-    def busy(self) -> bool:
-        """Whether a job runs or waits."""
-        return bool(self._pending)
-
     def configure(self, name: str, job: Job) -> int:
         """A job that every new process does before all others; a later one of this name takes its place.
 

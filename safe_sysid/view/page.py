@@ -47,7 +47,13 @@ class Button:
 
 BUTTONS = (
     Button("Emergency stop", "controller/emergency_stop", "red", "", "Fault at once: the drives brake."),
-    Button("Stop", "controller/stop", "orange", "", "Brake along the certified tail, then hold: no plan is taken before Start control."),
+    Button(
+        "Stop",
+        "controller/stop",
+        "orange",
+        "",
+        "Brake along the certified tail, then hold: no plan is taken before Start control.",
+    ),
     Button(
         "Start control",
         "controller/start",
