@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
 from safe_sysid.cli import main
+from safe_sysid.demo import processes as processes_module
 from safe_sysid.demo.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.demo.shared_memory import mapped_segments
 from safe_sysid.report.summary import Summary
@@ -309,8 +311,9 @@ def test_a_node_that_cannot_start_is_reported(start: object, tmp_path: Path) -> 
     assert "Coulomb friction" in demo.output
 
 
-def test_a_process_that_ignores_everything_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded waits: three signals, then it is gone."""
+@pytest.fixture
+def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessGroup]:
+    """A process that ignores what can be ignored, in a group that does not wait long."""
     (tmp_path / "safe_sysid_stubborn.py").write_text(
         "import signal, sys, time\n"
         "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
@@ -320,15 +323,42 @@ def test_a_process_that_ignores_everything_is_killed(tmp_path: Path, monkeypatch
     monkeypatch.setattr("safe_sysid.demo.processes._ESCALATION", ((2, 0.3), (15, 0.3), (9, 5.0)))
     popen = subprocess.Popen
 
-    def stubborn(command: list[str], **options: object) -> subprocess.Popen:
+    def start_it(command: list[str], **options: object) -> subprocess.Popen:
         return popen([sys.executable, str(tmp_path / "safe_sysid_stubborn.py")], **options)
 
-    monkeypatch.setattr("safe_sysid.demo.processes.subprocess.Popen", stubborn)
+    monkeypatch.setattr("safe_sysid.demo.processes.subprocess.Popen", start_it)
     with ProcessGroup() as group:
         process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
         assert wait_for(process.check_ready, 10.0)
         group.check()
-        assert group.stop() == ["stubborn"]
-        assert process.process.poll() == -signal.SIGKILL
-        with pytest.raises(ProcessDiedError, match="stubborn was killed by SIGKILL"):
-            group.check()
+        yield group
+
+
+def test_a_process_that_ignores_everything_is_killed(stubborn: ProcessGroup) -> None:
+    """Bounded waits: three signals, then it is gone."""
+    assert stubborn.stop() == ["stubborn"]
+    assert stubborn.processes[0].process.poll() == -signal.SIGKILL
+    with pytest.raises(ProcessDiedError, match="stubborn was killed by SIGKILL"):
+        stubborn.check()
+
+
+def test_a_terminal_that_is_closed_meanwhile_leaves_nobody(
+    stubborn: ProcessGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, and then SIGHUP or SIGTERM while it is waited for: the next step at once, and then the end."""
+
+    class Terminated(BaseException):
+        pass
+
+    wait, times = processes_module._wait, []
+
+    def interrupted(processes: list[Any], patience: float) -> None:
+        times.append(patience)
+        if len(times) == 1:
+            raise Terminated
+        wait(processes, patience)
+
+    monkeypatch.setattr(processes_module, "_wait", interrupted)
+    with pytest.raises(Terminated):
+        stubborn.stop()
+    assert stubborn.processes[0].process.poll() == -signal.SIGKILL

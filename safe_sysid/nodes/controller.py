@@ -40,7 +40,9 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["ControllerNode", "main"]
 
-_EMERGENCY = "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active node) before anything moves"
+_EMERGENCY = (
+    "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active node) before anything moves"
+)
 
 
 class ControllerNode(ManagedNode):

@@ -30,11 +30,16 @@ class SolverLink:
         self._handlers[ticket] = handler
         return ticket
 
-    def submit_aside(self, job: Job, what: str) -> None:
-        """A job whose answer nobody needs; if it fails, that is told."""
+    def submit_aside(self, job: Job, what: str, again: bool = True) -> None:
+        """A job whose answer nobody needs; if it fails twice, that is told.
+
+        Once may be no fault of its own: the process is killed with all that waits when a search does not end in time.
+        """
 
         def handle(event: Event) -> None:
-            if event.kind == "failed":
+            if event.kind == "failed" and again:
+                self.submit_aside(job, what, again=False)
+            elif event.kind == "failed":
                 self._refuse(what, event.text)
 
         self.submit(job, handle)
