@@ -311,6 +311,6 @@ def test_frames_hang_where_the_kinematics_put_them() -> None:
         expected = forward_kinematics(model.kinematics, q)
         for j, name in enumerate(joints):
             position = position + rotation @ np.asarray(told[name].position)
-            rotation = rotation @ Rotation.from_quat(told[name].wxyz, scalar_first=True).as_matrix()
+            rotation = rotation @ Rotation.from_quat(np.roll(told[name].wxyz, -1)).as_matrix()
             np.testing.assert_allclose(rotation, expected[0][j], atol=1e-9)
             np.testing.assert_allclose(position, expected[1][j], atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from collections.abc import Iterable
@@ -35,19 +36,42 @@ def port_segments() -> set[str]:
 
 
 def remove_leftovers(segments: set[str]) -> list[str]:
-    """Remove segments (with their lock files) that no other process uses; returns what was removed.
+    """Remove segments (with their lock files) that nobody uses; returns what was removed.
 
-    Call it when this process has left the network: its own view of a segment does not count.
+    Call it when this process has left the network: what it still has in its memory does not count, what it has locked
+    does. Locks are also seen where processes are not: in another container that shares /dev/shm.
     """
     if not segments:
         return []
     others = (int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid())
     used = mapped_segments(others)
     removed = []
-    for name in sorted(segments - used):
+    for name in sorted(segments):
+        # A port's mutex is nowhere mapped while nobody opens the port, and belongs to it all the same.
+        port = name.removeprefix("sem.").removesuffix("_mutex")
+        if {name, port} & used or _is_locked(port):
+            continue
         for path in (_DIRECTORY / name, _DIRECTORY / f"{name}_el"):
             with suppress(OSError):
                 if path.stat().st_uid == os.getuid():
                     path.unlink()
                     removed.append(path.name)
     return removed
+
+
+def _is_locked(segment: str) -> bool:
+    """Whether a living process owns it: the middleware holds a lock on a file beside it for that long."""
+    for suffix in ("_el", "_sl"):  # exclusive, shared
+        try:
+            descriptor = os.open(_DIRECTORY / f"{segment}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # somebody else's
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False

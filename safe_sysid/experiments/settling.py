@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.obstacles import Obstacle, SceneBox
 from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.shapes import Shape
 
@@ -97,7 +98,7 @@ class Settling:
                 type=mujoco.mjtGeom.mjGEOM_BOX,
                 size=0.5 * box.size,
                 pos=box.xyz,
-                quat=_quaternion(box.rotation),
+                quat=quaternion_wxyz(box.rotation),
                 **contact,
             )
         for name, (payload, _) in bodies.items():
@@ -111,7 +112,7 @@ class Settling:
         for i, (_, state) in enumerate(bodies.values()):
             q, v = slice(7 * i, 7 * i + 3), slice(6 * i, 6 * i + 3)
             self._data.qpos[q], self._data.qvel[v] = state.position, state.velocity
-            self._data.qpos[7 * i + 3 : 7 * i + 7] = _quaternion(state.rotation)
+            self._data.qpos[7 * i + 3 : 7 * i + 7] = quaternion_wxyz(state.rotation)
             self._data.qvel[6 * i + 3 : 6 * i + 6] = state.rotation.T @ state.turning
 
     def advance(self, duration: float) -> None:
@@ -142,11 +143,6 @@ class Settling:
         return out
 
 
-def _quaternion(rotation: FloatArray) -> FloatArray:
-    x, y, z, w = Rotation.from_matrix(rotation).as_quat()
-    return np.array([w, x, y, z])
-
-
 def _add(spec: mujoco.MjSpec, name: str, payload: Payload, contact: dict) -> None:
     mass, centre, inertia = com_and_inertia(payload.theta)
     body = spec.worldbody.add_body(name=name)
@@ -159,7 +155,7 @@ def _add(spec: mujoco.MjSpec, name: str, payload: Payload, contact: dict) -> Non
 
 
 def _add_solid(spec: mujoco.MjSpec, body: mujoco.MjsBody, name: str, shape: Shape, contact: dict) -> None:
-    pose = {"pos": shape.position, "quat": _quaternion(shape.rotation), "mass": 0.0, **contact}
+    pose = {"pos": shape.position, "quat": quaternion_wxyz(shape.rotation), "mass": 0.0, **contact}
     if shape.kind == "hexagon":
         mesh = spec.add_mesh(name=name)
         mesh.uservert = shape.corners().ravel()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from geometry_msgs.msg import Point
-from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.reachability.swept import SweptVolume
 from safe_sysid.robot.hulls import hull_triangles
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneCapsule, SceneSphere
+from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
@@ -26,7 +26,7 @@ def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
     """One marker for each obstacle; a capsule needs three, hulls are drawn as triangles."""
     array = MarkerArray()
     for obstacle in scene.obstacles:
-        turn = Rotation.from_matrix(obstacle.rotation).as_quat()
+        turn = np.roll(quaternion_wxyz(obstacle.rotation), -1)
         for kind, offset, scale in _solids(obstacle):
             marker = _marker(frame, "obstacles", len(array.markers), kind, (0.6, 0.6, 0.6, 0.5))
             p, o = marker.pose.position, marker.pose.orientation

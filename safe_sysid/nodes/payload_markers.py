@@ -11,10 +11,10 @@ import itertools
 import numpy as np
 from geometry_msgs.msg import Point
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.robot.inertia_shapes import PayloadShapes, interval_text
+from safe_sysid.robot.quaternions import quaternion_wxyz
 
 __all__ = ["NAMESPACE", "no_payload_markers", "payload_markers"]
 
@@ -105,9 +105,7 @@ def _marker(
     marker.header.frame_id = frame
     p, o, s = marker.pose.position, marker.pose.orientation, marker.scale
     p.x, p.y, p.z = (float(x) for x in place)
-    o.x, o.y, o.z, o.w = (
-        (0.0, 0.0, 0.0, 1.0) if rotation is None else Rotation.from_matrix(rotation).as_quat()
-    )
+    o.w, o.x, o.y, o.z = (1.0, 0.0, 0.0, 0.0) if rotation is None else map(float, quaternion_wxyz(rotation))
     s.x, s.y, s.z = (float(x) for x in scale)
     marker.color.r, marker.color.g, marker.color.b, marker.color.a = colour
     return marker

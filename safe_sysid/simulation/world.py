@@ -10,12 +10,12 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
-from scipy.spatial.transform import Rotation
 
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.obstacles import SceneBox
 from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.arms import is_simulable
 from safe_sysid.simulation.payloads import Payload
@@ -172,11 +172,6 @@ def build_world(
     return world
 
 
-def _quaternion(rotation: FloatArray) -> FloatArray:
-    x, y, z, w = Rotation.from_matrix(rotation).as_quat()
-    return np.array([w, x, y, z])
-
-
 def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> list[mujoco.MjsBody]:
     """World frame and the n joint frames."""
     kin = model.kinematics
@@ -189,7 +184,7 @@ def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> lis
             )
         mass, centre, inertia = com_and_inertia(link)
         frame = frames[-1].add_body(
-            name=f"link:{name}", pos=kin.translation[j], quat=_quaternion(kin.rotation[j])
+            name=f"link:{name}", pos=kin.translation[j], quat=quaternion_wxyz(kin.rotation[j])
         )
         frame.mass, frame.ipos, frame.explicitinertial = mass, centre, True
         i = inertia
@@ -222,7 +217,7 @@ def _add_body(spec: mujoco.MjSpec, frame: mujoco.MjsBody, body: Body, prefix: st
             type=_GEOM.mjGEOM_BOX,
             size=half + body.radius,
             pos=centre,
-            quat=_quaternion(rotation),
+            quat=quaternion_wxyz(rotation),
         )
     else:
         mesh = spec.add_mesh(name=name)
@@ -302,7 +297,10 @@ def _add_payload(
             size = tuple(0.5 * s for s in shape.size)
         else:
             size = (shape.size[0], 0.0, 0.0)
-        pose = {"pos": position + rotation @ shape.position, "quat": _quaternion(rotation @ shape.rotation)}
+        pose = {
+            "pos": position + rotation @ shape.position,
+            "quat": quaternion_wxyz(rotation @ shape.rotation),
+        }
         _add_geom(frame, name, type=kind, size=size, **pose)
         parts.append(_Part(name, "payload", model.n - 1))
     return parts
@@ -314,7 +312,7 @@ def _add_scene(spec: mujoco.MjSpec, scene: Scene) -> list[_Part]:
     for obstacle in scene.obstacles:
         if isinstance(obstacle, SceneBox):
             name = f"scene:{obstacle.name}"
-            pose = {"pos": obstacle.xyz, "quat": _quaternion(obstacle.rotation)}
+            pose = {"pos": obstacle.xyz, "quat": quaternion_wxyz(obstacle.rotation)}
             _add_geom(spec.worldbody, name, type=_GEOM.mjGEOM_BOX, size=0.5 * obstacle.size, **pose)
             parts.append(_Part(name, obstacle.name, -1))
         else:

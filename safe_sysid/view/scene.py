@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import viser
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from safe_sysid.robot.inertia_shapes import PayloadShapes
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid
@@ -56,7 +56,7 @@ class ArmScene:
         #: Obstacles that are not drawn, for they are too finely made.
         self.left_out = 0
         self._set_up(server)
-        self._turns = Rotation.from_matrix(model.kinematics.rotation).as_quat(scalar_first=True)
+        self._turns = quaternion_wxyz(model.kinematics.rotation)
         self._drawn = np.full(model.n, np.inf)
         names = ["/arm"]
         self._scene.add_frame(names[0], show_axes=False)
@@ -69,7 +69,7 @@ class ArmScene:
                 f"{names[shape.joint + 1]}/shape{i}", shape.vertices, shape.faces, color=shape.colour
             )
         rotation, position = model.flange
-        turn = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
+        turn = quaternion_wxyz(rotation)
         tool = f"{names[-1]}/tool"
         self._scene.add_frame(tool, show_axes=False, wxyz=turn, position=position)
         self._held = _Held.added(self._scene, tool)
@@ -211,7 +211,7 @@ class ArmScene:
         if ellipsoid is not None:
             centre, rotation, axes = ellipsoid
             held.ellipsoid.position = centre
-            held.ellipsoid.wxyz = Rotation.from_matrix(rotation).as_quat(scalar_first=True)
+            held.ellipsoid.wxyz = quaternion_wxyz(rotation)
             held.ellipsoid.scale = tuple(float(x) for x in np.maximum(axes, _FLATTEST))
             anchor = centre + np.array(
                 [0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02]

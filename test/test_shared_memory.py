@@ -1,0 +1,75 @@
+"""What a run leaves in shared memory is removed, and nothing of anybody who lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safe_sysid.demo import shared_memory
+from safe_sysid.demo.shared_memory import port_segments, remove_leftovers
+
+#: Holds a lock as the middleware does, until its standard input ends.
+_HOLDER = (
+    "import fcntl, os, sys\n"
+    "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n"
+    "print(flush=True)\n"
+    "input()"
+)
+
+
+@pytest.fixture
+def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three ports with their mutexes and lock files."""
+    monkeypatch.setattr(shared_memory, "_DIRECTORY", tmp_path)
+    for number in (7000, 7001, 7002):
+        for name in ("fastrtps_port{}", "fastrtps_port{}_el", "sem.fastrtps_port{}_mutex"):
+            (tmp_path / name.format(number)).touch()
+    return tmp_path
+
+
+def _left(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def _all_of(*numbers: int) -> set[str]:
+    names = ("fastrtps_port{}", "fastrtps_port{}_el", "sem.fastrtps_port{}_mutex")
+    return {name.format(number) for number in numbers for name in names}
+
+
+def test_ports_of_the_living_stay_with_their_mutexes(ports: Path) -> None:
+    """Whoever opens a port whose mutex was removed may take it for broken, and make it anew: its owner is deaf then."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(ports / "fastrtps_port7001_el")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        removed = remove_leftovers(port_segments())
+        assert _left(ports) == _all_of(7001)
+        assert set(removed) == _all_of(7000, 7002)
+        holder.kill()
+        holder.wait()
+        remove_leftovers(port_segments())
+        assert _left(ports) == set()
+
+
+def test_a_participant_of_this_very_process_counts(ports: Path) -> None:
+    descriptor = os.open(ports / "fastrtps_port7000_el", os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        remove_leftovers(port_segments())
+    finally:
+        os.close(descriptor)
+    assert _left(ports) == _all_of(7000)
+
+
+def test_what_others_have_in_their_memory_stays(ports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "mapped_segments", lambda _: {"fastrtps_port7002"})
+    remove_leftovers(port_segments())
+    assert _left(ports) == _all_of(7002)
