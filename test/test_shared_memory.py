@@ -24,9 +24,9 @@ _HOLDER = (
 
 @pytest.fixture
 def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three ports with their mutexes and lock files."""
+    """Three ports with their mutexes and lock files; of numbers that no process of this machine has."""
     monkeypatch.setattr(shared_memory, "_DIRECTORY", tmp_path)
-    for number in (7000, 7001, 7002):
+    for number in (970000, 970001, 970002):
         for name in ("fastrtps_port{}", "fastrtps_port{}_el", "sem.fastrtps_port{}_mutex"):
             (tmp_path / name.format(number)).touch()
     return tmp_path
@@ -44,15 +44,15 @@ def _all_of(*numbers: int) -> set[str]:
 def test_ports_of_the_living_stay_with_their_mutexes(ports: Path) -> None:
     """Whoever opens a port whose mutex was removed may take it for broken, and make it anew: its owner is deaf then."""
     with subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(ports / "fastrtps_port7001_el")],
+        [sys.executable, "-c", _HOLDER, str(ports / "fastrtps_port970001_el")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         removed = remove_leftovers(port_segments())
-        assert _left(ports) == _all_of(7001)
-        assert set(removed) == _all_of(7000, 7002)
+        assert _left(ports) == _all_of(970001)
+        assert set(removed) == _all_of(970000, 970002)
         holder.kill()
         holder.wait()
         remove_leftovers(port_segments())
@@ -60,16 +60,16 @@ def test_ports_of_the_living_stay_with_their_mutexes(ports: Path) -> None:
 
 
 def test_a_participant_of_this_very_process_counts(ports: Path) -> None:
-    descriptor = os.open(ports / "fastrtps_port7000_el", os.O_RDONLY)
+    descriptor = os.open(ports / "fastrtps_port970000_el", os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         remove_leftovers(port_segments())
     finally:
         os.close(descriptor)
-    assert _left(ports) == _all_of(7000)
+    assert _left(ports) == _all_of(970000)
 
 
 def test_what_others_have_in_their_memory_stays(ports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_memory, "mapped_segments", lambda _: {"fastrtps_port7002"})
+    monkeypatch.setattr(shared_memory, "mapped_segments", lambda _: {"fastrtps_port970002"})
     remove_leftovers(port_segments())
-    assert _left(ports) == _all_of(7002)
+    assert _left(ports) == _all_of(970002)
