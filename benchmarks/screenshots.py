@@ -99,7 +99,7 @@ def views(open_tab: Any, directory: Path) -> None:
     try:
         tab = open_tab(run.address, *WIDE)
         tab.wait(lambda: tab.text("#ss-box").lower().startswith("box 0:"), "the prior", 600.0)
-        tab.page.wait_for_timeout(6000)  # the page fades in
+        tab.page.wait_for_timeout(10000)  # the page fades in
         take(tab, "view_before")
         tab.wait(lambda: _number(tab) >= 2, "bounds", 600.0)
         tab.wait(lambda: "Following" in tab.text("#ss-phase"), "motion", 600.0)

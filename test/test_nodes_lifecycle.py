@@ -30,7 +30,7 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.demo.transitions import Transitions
+from safe_sysid.demo.transitions import NO_REASON, Transitions
 from safe_sysid.errors import ModelError
 from safe_sysid.nodes.base import HISTORY, LATCHED, measurement_qos
 from safe_sysid.nodes.configuration import proof_digest
@@ -55,7 +55,12 @@ class Manager:
         """Ask; the reason of a refusal, "" if done."""
         self.transitions.ask(name, transition)
         self.probe.wait(lambda: self.transitions.answer(name) is not None, f"{name} to {transition}")
-        return "" if self.transitions.answer(name) else self.transitions.reasons[name]
+        if self.transitions.answer(name):
+            return ""
+        if NO_REASON in self.transitions.reasons[name]:  # lost on its way: it is also in the diagnostics
+            self.probe.spin(2.0)
+            return self.probe.message(name)
+        return self.transitions.reasons[name]
 
     def call(self, kind: Any, service: str, request: Any) -> Any:
         if service not in self._clients:

@@ -128,6 +128,13 @@ def test_a_failure_that_led_elsewhere_is_one() -> None:
     assert "failed" in arm.transitions.reasons["arm"]
 
 
+def test_a_reason_that_is_lost_does_not_keep_anybody_waiting() -> None:
+    arm = Managed()
+    arm.refuses, arm._tell = "configure refused: no such robot", lambda message: None
+    assert arm.outcome("configure") is False
+    assert "did not arrive" in arm.transitions.reasons["arm"]
+
+
 def test_late_news_of_the_transition_before_is_no_reason() -> None:
     arm = Managed()
     assert arm.outcome("configure") is True

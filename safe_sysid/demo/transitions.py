@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import String
 
-__all__ = ["Transitions"]
+__all__ = ["NO_REASON", "Transitions"]
 
 _IDS = {
     "configure": Transition.TRANSITION_CONFIGURE,
@@ -29,6 +29,7 @@ _WAYS = {
     "deactivate": (State.PRIMARY_STATE_ACTIVE, State.PRIMARY_STATE_INACTIVE),
 }
 _PRIMARY = {state for way in _WAYS.values() for state in way}
+NO_REASON = "the reason did not arrive, see the node's log"
 #: After so long without an answer the node is asked for its state, and again, s.
 _DOUBT = 3.0
 _NEWEST = QoSProfile(
@@ -47,6 +48,7 @@ class _Request:
         state: answer to the last question for the node's state; None: taken in.
         stayed: how often in a row that was a state to stay in, and not the goal.
         outcome: once it is known.
+        refused: time of the first answer that said so, s.
     """
 
     transition: str
@@ -55,6 +57,7 @@ class _Request:
     state: Any = None
     stayed: int = 0
     outcome: bool | None = None
+    refused: float = 0.0
 
 
 class Transitions:
@@ -129,9 +132,15 @@ class Transitions:
         if any(done):
             return True
         if done and len(asked.answers) == 1:
-            # The reason comes by another way, perhaps a little later.
-            return False if self.reasons[name] else None
+            return self._refused(name, asked)
         return self._doubt(name, asked)  # asked twice: refused may mean that it is there already
+
+    def _refused(self, name: str, asked: _Request) -> bool | None:
+        """The reason comes by another way, perhaps a little later, and may be lost like anything else."""
+        asked.refused = asked.refused or self._clock()
+        if not self.reasons[name] and self._clock() - asked.refused > _DOUBT:
+            self.reasons[name] = f"{asked.transition} refused: {NO_REASON}"
+        return False if self.reasons[name] else None
 
     def _send(self, name: str, asked: _Request) -> None:
         request = ChangeState.Request(transition=Transition(id=_IDS[asked.transition]))

@@ -67,8 +67,8 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._configuration: Any = None
         self._tried, self._by_itself = -1e9, False
         BaseNode.__init__(self, name)
-        LifecycleNodeMixin.__init__(self)
         self._reasons = self.create_publisher(String, "~/transition_reason", _NEWEST)
+        LifecycleNodeMixin.__init__(self)
         self._survive_requests()
         self.doors.limit_inherited()
         self._always = self._entities()
