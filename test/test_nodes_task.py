@@ -284,7 +284,8 @@ def test_stop_ends_a_task_and_time_goes_on_even_if_the_solver_hangs(desk: Desk) 
     os.kill(solver, signal.SIGSTOP)  # like a computation that never ends
     desk.probe.wait(lambda: desk.probe.value("planner", "busy") == "True", "a question that nobody answers")
     assert desk.ask("stop").success
-    desk.probe.wait(lambda: "taken for hanging" in desk.probe.value("planner", "last refusal"), "its end")
+    planner = desk.processes["planner"]
+    desk.probe.wait(lambda: "taken for hanging" in planner.log, "its end")
     assert desk.probe.value("planner", "task") != "arrived"
     desk.wait_rest()
     endings = [process.end() for process in desk.processes.values()]

@@ -28,6 +28,7 @@ _AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
 _SILENCE = 120.0  # s of wall time without any news: something hangs
 _LISTENS = 20.0  # s for the recorder to find the commands
+_MATCHED = 0.5  # s from there until those who are listened to know it, too
 _ARMS = {"random": "uniform"}
 
 
@@ -172,14 +173,18 @@ def _lead(
 
 
 def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress) -> None:
-    """Commands are told once: nobody commands before the recorder listens. A run without it is a run all the same."""
+    """Commands and measurements are told once: nobody commands before the recorder listens to both.
+
+    A run without it is a run all the same.
+    """
     end = time.monotonic() + _LISTENS
-    while not watcher.heard_by("effort_command", "recorder"):
+    while not all(watcher.heard_by(topic, "recorder") for topic in ("effort_command", "joint_states")):
         if time.monotonic() > end:
             progress.say(f"the recorder does not listen after {_LISTENS:g} s; going on")
             return
         watcher.spin(_POLL)
         group.check()
+    watcher.spin(_MATCHED)
 
 
 def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> None:

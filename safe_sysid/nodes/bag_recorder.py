@@ -35,7 +35,7 @@ _LOOK, _MOST_TOPICS = 0.1, 500
 #: What is latched comes in this time after a subscription; only then is less asked for, where others offer less, s.
 _HISTORY = 0.5
 #: At the end: for so long at most the others' last words are waited for; and for so long when all have left.
-_DRAIN, _QUIET = 2.0, 0.1
+_DRAIN, _QUIET = 4.0, 0.1
 
 
 @dataclass

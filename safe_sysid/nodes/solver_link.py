@@ -38,6 +38,8 @@ class SolverLink:
 
         def handle(event: Event) -> None:
             if event.kind == "failed" and again:
+                if self._node is not None:
+                    self._node.say(f"{what}: once more, for it failed: {event.text}")
                 self.submit_aside(job, what, again=False)
             elif event.kind == "failed":
                 self._refuse(what, event.text)
