@@ -92,6 +92,11 @@ class Controller:
         return self._next
 
     @property
+    def takes_plans(self) -> bool:
+        """Whether a plan could be accepted now: holding or tracking, and not stopped."""
+        return not self.stopped and self.state in (ControllerState.HOLDING, ControllerState.TRACKING)
+
+    @property
     def blending(self) -> bool:
         """Whether a new box is being blended in."""
         return self._blend.target is not None

@@ -323,8 +323,7 @@ class ControllerNode(ManagedNode):
         now = self._time.seconds(sample.stamp_ns)
         for plan in self._gate.due_plans(sample.stamp_ns):
             self._offer_plan(plan, now, sample.stamp_ns)
-        takes = self._core.state in (ControllerState.HOLDING, ControllerState.TRACKING)
-        if self._core.stopped or not takes:
+        if not self._core.takes_plans:
             self._gate.forget_plans(sample.stamp_ns)  # none would be taken: do not wait for one
         if self._gate.missing(sample.stamp_ns):
             return

@@ -132,7 +132,7 @@ class Horizon:
         if self._latest is None or self._latest.stamp_ns - sample.stamp_ns <= to_ns(_BACK):
             return
         self.stop("time went back, ~/start begins again")
-        self._latest, self._trigger, self._offered = None, None, None
+        self._latest = None
         self._moving_until = self._resume = 0
 
     def _note_gap(self, sample: JointSample) -> None:

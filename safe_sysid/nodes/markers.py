@@ -26,7 +26,7 @@ def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
     """One marker for each obstacle; a capsule needs three, hulls are drawn as triangles."""
     array = MarkerArray()
     for obstacle in scene.obstacles:
-        turn = np.roll(quaternion_wxyz(obstacle.rotation), -1)
+        turn = quaternion_wxyz(obstacle.rotation)
         for kind, offset, scale in _solids(obstacle):
             marker = _marker(frame, "obstacles", len(array.markers), kind, (0.6, 0.6, 0.6, 0.5))
             p, o = marker.pose.position, marker.pose.orientation
@@ -36,7 +36,7 @@ def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
                 marker.points = [_point(corner) for corner in (obstacle.points[0], obstacle.points[-1])]
             else:
                 p.x, p.y, p.z = (float(x) for x in obstacle.xyz + obstacle.rotation @ offset)
-                o.x, o.y, o.z, o.w = (float(x) for x in turn)
+                o.w, o.x, o.y, o.z = (float(x) for x in turn)
             marker.scale.x, marker.scale.y, marker.scale.z = (float(x) for x in scale)
             array.markers.append(marker)
     return array
