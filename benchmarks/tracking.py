@@ -10,12 +10,13 @@ holds (longest, random, or both in turn). Pinocchio integrates; checked is every
 - per tick, U <= Z and the lemma ``r_hat^T u <= c h (S Z - Z^2)``, u found from the command and the true parameters;
 - per hold, how far r moved, and the mean of dV/dt + r^T (K_d + Fv) r against D.
 
-A broken law (half of K_d, no robust term, robust term half as steep, commands delayed and held for twice as long) must
-break a claim in the same runs.
+A broken law (half of K_d, no robust term, robust term half as steep, commands delayed and held for twice as long, a law
+that does not know the reaction of rotors on moving links) must break a claim in the same runs.
 One JSON line per run as it ends; an interrupted benchmark goes on where it stopped.
 
     python benchmarks/tracking.py --runs 500 --out tracking.jsonl --json tracking.json
     python benchmarks/tracking.py --runs 40 --break damping --out broken.jsonl
+    python benchmarks/tracking.py --runs 100 --gears 50 --out geared.jsonl
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import NO_MOTORS, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
@@ -50,7 +51,7 @@ from safe_sysid.trajectories import QuinticTrajectory
 from safe_sysid.trajectories.extrema import derivative_range
 
 #: Ways to break the law or the loop; None is the real one.
-BREAKS = (None, "damping", "robust", "steepness", "delay")
+BREAKS = (None, "damping", "robust", "steepness", "delay", "gears")
 #: Claims: share of the bound that was reached, above one is a violation.
 CLAIMS = ("S", "V", "e", "de", "r", "qdd", "lemma", "U", "movement", "mean power", "age")
 KINDS = ("constant, rest", "constant, border", "jumping, rest", "jumping, border")
@@ -60,7 +61,11 @@ _ROUND = 1.0 + 1e-6
 
 
 class Arm:
-    """The rigid arm with rotors and friction, by Pinocchio's own algorithms."""
+    """The rigid arm with rotors and friction, by Pinocchio's own algorithms.
+
+    A rotor on a moving link is a body with a joint of its own, held to its gear: ``turns`` gives the motion of all
+    joints from the arm's. What carries it holds it, so it is taken out of that link's parameters.
+    """
 
     def __init__(self, model: RobotModel, theta: np.ndarray, q: np.ndarray, qd: np.ndarray) -> None:
         n, kin = model.n, model.kinematics
@@ -72,20 +77,34 @@ class Arm:
             link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
             self.pin.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
         self.pin.gravity.linear = np.array(kin.gravity)
+        self.coulomb, self.viscous, self.rotor, self.offset = theta[10 * n :].reshape(4, n).copy()
+        turns = [*np.eye(n)]
+        for j, carrier, gear, axis in zip(*kin.motors, strict=True):
+            spin = self.rotor[j] * gear**2
+            inertia = 0.6 * spin * np.eye(3) + 0.4 * spin * np.outer(axis, axis)
+            rotor = pin.Inertia(0.1, np.zeros(3), inertia)
+            place = pin.SE3(np.eye(3), np.array([0.03, -0.02, 0.05]))
+            kind = pin.JointModelRevoluteUnaligned(np.array(axis))
+            added = self.pin.addJoint(int(carrier) + 1, kind, place, f"rotor of {model.joint_names[j]}")
+            self.pin.appendBodyToJoint(added, rotor, pin.SE3.Identity())
+            held = pin.Inertia.FromDynamicParameters(-place.act(rotor).toDynamicParameters())
+            self.pin.appendBodyToJoint(int(carrier) + 1, held, pin.SE3.Identity())
+            turns.append(np.eye(n)[j] / gear)
+            self.rotor[j] = 0.0
+        self.turns = np.array(turns)
         self.data = self.pin.createData()
-        self.coulomb, self.viscous, self.rotor, self.offset = theta[10 * n :].reshape(4, n)
         self.slow = max(model.friction_transition_velocity, 1e-9)
         self.q, self.qd, self.qdd = q.copy(), qd.copy(), np.zeros(n)
 
     def inertia(self, q: np.ndarray) -> np.ndarray:
         """H (n, n) with rotors."""
-        upper = np.triu(pin.crba(self.pin, self.data, q))
-        return upper + np.triu(upper, 1).T + np.diag(self.rotor)
+        upper = np.triu(pin.crba(self.pin, self.data, self.turns @ q))
+        return self.turns.T @ (upper + np.triu(upper, 1).T) @ self.turns + np.diag(self.rotor)
 
     def acceleration(self, q: np.ndarray, qd: np.ndarray, torque: np.ndarray) -> np.ndarray:
         """(n,) rad/s^2."""
         friction = self.coulomb * np.clip(qd / self.slow, -1, 1) + self.viscous * qd + self.offset
-        bias = pin.nonLinearEffects(self.pin, self.data, q, qd)
+        bias = self.turns.T @ pin.nonLinearEffects(self.pin, self.data, self.turns @ q, self.turns @ qd)
         return np.linalg.solve(self.inertia(q), torque - bias - friction)
 
     def advance(self, torque: np.ndarray, duration: float) -> None:
@@ -104,9 +123,16 @@ class Arm:
 
 
 @functools.cache
-def setting(lockstep: bool, noisy: bool, robot: str) -> tuple[RobotModel, ControllerGains, Demand, float]:
+def setting(
+    lockstep: bool, noisy: bool, robot: str, gears: float
+) -> tuple[RobotModel, ControllerGains, Demand, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
-    model = load_robot(robot, **(NOISE if noisy else {}))
+    changes: dict[str, Any] = dict(NOISE) if noisy else {}
+    if gears:
+        for j, name in enumerate(load_robot(robot).joint_names[1:]):
+            changes[f"joints.{name}.gear_ratio"] = gears if j % 2 else -gears
+            changes[f"joints.{name}.motor_axis"] = [0.6, -0.3, 0.7]
+    model = load_robot(robot, **changes)
     gains = design_gains(model, lockstep)
     loop = Loop(
         model.kinematics, gains.box, gains.assumptions, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
@@ -150,7 +176,8 @@ def law_of(model: RobotModel, gains: ControllerGains, how: str | None) -> Robust
         gains = replace(gains, K_d=0.5 * gains.K_d)
     elif how == "steepness":
         gains = replace(gains, robust_gain=2.0 * gains.robust_gain)
-    return RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
+    kin = model.kinematics._replace(motors=NO_MOTORS) if how == "gears" else model.kinematics
+    return RobustLaw(kin, gains, model.friction_transition_velocity)
 
 
 def worst_corner(
@@ -178,7 +205,12 @@ def worst_corner(
 
 
 def run(
-    number: int, seed: int, how: str | None = None, duration: float = 0.25, robot: str = "kinova_gen3"
+    number: int,
+    seed: int,
+    how: str | None = None,
+    duration: float = 0.25,
+    robot: str = "kinova_gen3",
+    gears: float = 0.0,
 ) -> dict[str, Any]:
     """One closed loop; shares of the claims' bounds.
 
@@ -188,10 +220,11 @@ def run(
         how: the mistake, of ``BREAKS``.
         duration: s.
         robot: name or path of its configuration.
+        gears: ratio of all motors but the first joint's, each on the link before its joint, oblique; 0: as configured.
     """
     rng = np.random.default_rng([seed, number])
     lockstep, noisy = bool(rng.random() < 0.4), bool(rng.random() < 0.4)
-    model, gains, demand, R1 = setting(lockstep, noisy, robot)
+    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears)
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {
@@ -324,7 +357,7 @@ def run(
         room_left = max(late * h - delay - late * a.delay_max, 0.0)
         travel(t + room_left * (1.0 if longest else float(rng.uniform(0.2, 1.0))))
         claim("age", t + (0.0 if lockstep else late * a.delay_max) - taken, h * _ROUND + 1e-12)
-    return {"run": number, "seed": seed, "break": how, "lockstep": lockstep, "noisy": noisy} | draws | {
+    return {"run": number, "seed": seed, "break": how, "gears": gears, "lockstep": lockstep, "noisy": noisy} | draws | {
         "border": size, "share": {k: float(v) for k, v in share.items()}
     }  # fmt: skip
 
@@ -351,17 +384,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--break", dest="how", choices=BREAKS[1:])
+    parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
     parser.add_argument(
         "--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists"
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
-    lines = [x for x in lines if (x["seed"], x["break"]) == (options.seed, options.how)]
+    asked = (options.seed, options.how, options.gears)
+    lines = [x for x in lines if (x["seed"], x["break"], x.get("gears", 0.0)) == asked]
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
-            lines.append(run(number, options.seed, options.how))
+            lines.append(run(number, options.seed, options.how, gears=options.gears))
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

@@ -70,7 +70,7 @@ ARGUMENTS = [
         " there); then nothing is proved",
     ),
     *declare(activate="false", patience="30.0", use_sim_time="true", state_publisher="true"),
-    *declare("rviz", "web", "web_port", "record", "log_level"),
+    *declare("respawns", "rviz", "web", "web_port", "record", "log_level"),
 ]
 
 

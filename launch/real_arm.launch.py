@@ -60,7 +60,7 @@ ARGUMENTS = [
     ),
     # One try: an activation that comes by itself, half a minute after somebody asked, surprises.
     *declare(activate="false", patience="0.0", state_publisher="false"),
-    *declare("use_sim_time", "rviz", "web", "web_port", "record", "log_level"),
+    *declare("respawns", "use_sim_time", "rviz", "web", "web_port", "record", "log_level"),
 ]
 
 

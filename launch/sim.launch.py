@@ -24,6 +24,7 @@ ARGUMENTS = [
     *declare(
         "activate",
         "patience",
+        "respawns",
         "use_sim_time",
         "rviz",
         "web",

@@ -24,9 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError
+from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateResult
+from safe_sysid.planning.lessons import next_lesson
 from safe_sysid.planning.planner import (
     Planner,
     PlannerOptions,
@@ -64,6 +67,8 @@ class EpisodeResult:
         task: how the task ended; None without waypoints, or if it was not begun.
         task_reasons: why it was given up.
         refusals: plans or boxes that the controller refused, with reasons; empty in a healthy run.
+        failure: why the identification failed: no plan that teaches anything, or intervals that motion should have
+            narrowed are the prior's still; "" if it did not, or none was wanted.
     """
 
     gains: ControllerGains
@@ -79,6 +84,7 @@ class EpisodeResult:
     task: TaskStatus | None = None
     task_reasons: tuple[str, ...] = ()
     refusals: list[str] = field(default_factory=list)
+    failure: str = ""
 
 
 class Episode:
@@ -187,7 +193,18 @@ class Episode:
             k += 1
         out.stamps, out.reference = np.array(log["stamp"]), np.array(log["reference"])
         out.energy, out.uncertainty = np.array(log["energy"]), np.array(log["S"])
+        if self._plans:
+            out.failure = self._why_nothing_learned()
+            if out.failure:
+                self._say(f"the identification failed: {out.failure}")
         return out
+
+    def _why_nothing_learned(self) -> str:
+        if not any(answer.plan is not None for answer in self.result.plans):
+            reasons = [f"{answer.status.value}: {'; '.join(answer.reasons)}" for answer in self.result.plans]
+            return "; ".join(reasons) or "no exciting plan"
+        box = self.identifier.box
+        return why_taught_nothing(self.model, box.payload_lower, box.payload_upper)
 
     def _is_over(self, k: int, per_plan: int, per_batch: int, pending: bool) -> bool:
         """Whether the run ends here; begins the task when the arm rests and its last bounds are in force."""
@@ -210,12 +227,13 @@ class Episode:
             return
         resting = controller.state is ControllerState.HOLDING and controller.plan is None
         if resting:
-            previous, time, state = None, now, np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
+            previous, time = None, max(now, controller.rests_until(now))
+            state = np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
         else:
             previous = controller.plan
             begun = controller.state is ControllerState.TRACKING and previous is not self._under_way
             self._under_way = previous
-            if previous is None or not begun or task.ends_at_waypoint(previous):
+            if previous is None or not begun or task.rests_after(previous):
                 return
             time, state = task.start_of_next(previous)
         answer = task.next(state, time, controller.box, self._sequence, previous)
@@ -240,13 +258,14 @@ class Episode:
         self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None
     ) -> None:
         information = sum((p.information for p in self.result.plans), np.zeros((10, 10)))
-        answer = self.planner.plan_next(
+        answer = next_lesson(
+            self.planner,
             state,
             start_time,
             self.controller.box,
             sequence,
-            previous.plan if previous else None,
-            information,
+            previous=previous.plan if previous else None,
+            executed_information=information,
             last=sequence == self._plans - 1,
             calibration=previous.calibration if previous else None,
         )
@@ -285,9 +304,10 @@ class Episode:
         update = self.identifier.update()
         now = float(parts[0][-1])
         self.result.updates.append((now, update))
-        width = update.box.payload_upper - update.box.payload_lower
+        lower, upper = update.box.payload_lower, update.box.payload_upper
         self._say(
-            f"{now:.1f} s: {update.status.value}: mass within {width[0]:.3f} kg, m c_z within {width[3]:.4f} kg m"
+            f"{now:.1f} s: {update.status.value}: mass within {width_at_most(lower[0], upper[0])} kg, m c_z within "
+            f"{width_at_most(lower[3], upper[3])} kg m"
         )
         return [update.box] if update.box.seq > before.seq else []
 

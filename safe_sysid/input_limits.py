@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import io
+import json
+import math
 import os
 import stat
 import tokenize
@@ -31,6 +33,7 @@ __all__ = [
     "MAX_YAML_BYTES",
     "check_archive",
     "open_regular",
+    "parse_json",
     "read_array_header",
     "read_arrays",
     "read_regular",
@@ -126,6 +129,38 @@ def read_regular_text(path: str | Path, most: int) -> str:
         UnicodeDecodeError: it is not UTF-8.
     """
     return io.TextIOWrapper(io.BytesIO(read_regular(path, most)), encoding="utf-8").read()
+
+
+def parse_json(text: str) -> Any:
+    """JSON without doubtful readings: no key twice, no NaN, no number too large for a float.
+
+    Args:
+        text: to parse.
+
+    Raises:
+        ValueError: anything else.
+        RecursionError: nested too deeply.
+    """
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_once)
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is too large")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"key {twice[:40]!r} is given twice")
+    return out
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pinocchio as pin
 
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 
 
 def random_arm(
@@ -66,3 +68,85 @@ def mass_matrix(model: pin.Model, q: np.ndarray) -> np.ndarray:
     data = model.createData()
     upper = np.triu(pin.crba(model, data, q))
     return upper + np.triu(upper, 1).T
+
+
+@dataclass(frozen=True)
+class RotorArm:
+    """An arm with explicit rotors, and what the package needs to know of it.
+
+    The oracle knows nothing of "Ia" or "kappa": every rotor is a rigid body with a joint of its own in Pinocchio's
+    model, and a transmission ``position of all joints = turns @ q`` holds its angle to the driven joint's.
+
+    Attributes:
+        kin: with the motors.
+        model: of Pinocchio, the arm's n joints and a joint per rotor.
+        turns: (model.nv, n).
+        theta: (14 n,); links hold their rotors as if these did not spin, without friction.
+        at_rest: inertia of the first joint's rotor, whose carrier rests.
+    """
+
+    kin: Kinematics
+    model: pin.Model
+    turns: np.ndarray
+    theta: np.ndarray
+    at_rest: float = 0.5
+
+    def torque(self, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        """(n,) N m, gravity included."""
+        full = (self.turns @ x for x in (q, qd, qdd))
+        torque = np.asarray(self.turns.T @ pin.rnea(self.model, self.model.createData(), *full))
+        torque[0] += self.at_rest * qdd[0]
+        return torque
+
+    def inertia(self, q: np.ndarray) -> np.ndarray:
+        """H (n, n), column by column: CRBA wants joints in another order."""
+        still = np.zeros(len(q))
+        rest = self.torque(q, still, still)
+        return np.stack([self.torque(q, still, e) - rest for e in np.eye(len(q))], axis=1)
+
+    def energy(self, q: np.ndarray, qd: np.ndarray) -> float:
+        """Kinetic and potential, J."""
+        data = self.model.createData()
+        kinetic = pin.computeKineticEnergy(self.model, data, self.turns @ q, self.turns @ qd)
+        kinetic += 0.5 * self.at_rest * qd[0] ** 2
+        return float(kinetic + pin.computePotentialEnergy(self.model, data, self.turns @ q))
+
+
+def rotor_arm(n: int, rng: np.random.Generator, slides: float = 0.0, ratios: float = 30.0) -> RotorArm:
+    """A random arm with a rotor of a random ratio, of either sign, axis and place on any link before each joint."""
+    kin, model, theta = random_arm(n, rng, slides)
+    theta[10 * n :] = 0.0
+    joints, carriers, gear, axes, turns = [], [], [], [], {}
+    for j in range(1, n):
+        carrier = int(rng.integers(0, j))
+        ratio = float(rng.choice([-1.0, 1.0]) * rng.uniform(2.0, ratios))
+        axis = rng.normal(size=3)
+        axis /= np.linalg.norm(axis)
+        spin = rng.uniform(0.2, 1.0) / ratio**2
+        across = max(rng.uniform(0.01, 0.1), 0.6 * spin)  # less is no solid body
+        mass, place = rng.uniform(0.1, 2.0), rng.uniform(-0.2, 0.2, 3)
+        inertia = across * np.eye(3) + (spin - across) * np.outer(axis, axis)
+        rotor = pin.Inertia(mass, np.zeros(3), inertia)
+        at = pin.SE3(np.eye(3), place)
+        added = model.addJoint(carrier + 1, pin.JointModelRevoluteUnaligned(axis), at, f"rotor_{j}")
+        model.appendBodyToJoint(added, rotor, pin.SE3.Identity())
+        theta[10 * carrier : 10 * carrier + 10] += at.act(rotor).toDynamicParameters()
+        theta[12 * n + j] = spin * ratio**2
+        joints.append(j)
+        carriers.append(carrier)
+        gear.append(1.0 / ratio)
+        axes.append(axis)
+        turns[f"rotor_{j}"] = (j, ratio)
+    theta[12 * n] = RotorArm.at_rest
+    jacobian = np.zeros((model.nv, n))
+    for j in range(n):
+        jacobian[model.joints[model.getJointId(f"joint_{j}")].idx_v, j] = 1.0
+    for name, (j, ratio) in turns.items():
+        jacobian[model.joints[model.getJointId(name)].idx_v, j] = ratio
+    motors = Motors(
+        np.array(joints, np.int64),
+        np.array(carriers, np.int64),
+        np.array(gear),
+        np.array(axes).reshape(-1, 3),
+    )
+    return RotorArm(kin._replace(motors=motors), model, jacobian, theta)

@@ -79,7 +79,8 @@ def random_log(rng, model, theta, seconds, mode="random_sign"):
     log = simulate(model.kinematics, theta, 0.01, wavy_plans(rng, model.n, seconds), rng=rng)
     bound = MeasurementErrors.from_model(model).acceleration
     assert np.all(log.largest_acceleration < bound)
-    return noisy(log, m.torque_abs, m.torque_rel, rng, mode, m.position_error, m.velocity_error)
+    link = m.torque_source == "link"
+    return noisy(log, m.torque_abs, m.torque_rel, rng, mode, m.position_error, m.velocity_error, link=link)
 
 
 def write_chain(folder, model, data, step):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Under nohup it is ignored, and so it would be by the nodes that tests start and hang up on.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 CI = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")

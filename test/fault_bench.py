@@ -20,7 +20,7 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import JointReader, plan_message, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_scene
@@ -79,8 +79,8 @@ class FaultBench:
         probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
         qos = measurement_qos(lockstep=True, history=True)
         self.states = probe.publisher(JointState, "joint_states", qos)
-        self.plans = probe.publisher(JointTrajectory, "plan", LATCHED)
-        self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED)
+        self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
+        self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
         self.clock = probe.publisher(Clock, "/clock")
         self._clients: dict[str, Any] = {}
         self._since = 0
@@ -210,6 +210,7 @@ class FaultBench:
         self.call("emergency_stop")
         self.fresh_plant()
         self.run(2)
+        assert self.call("reset_emergency_stop").success
 
     def holding(self) -> None:
         """The same, and started."""

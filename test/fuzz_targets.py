@@ -179,8 +179,8 @@ def _bounds() -> tuple[bytes, ...]:
         f"  {name}: {{unit: {unit}, lower: 0.0, nominal: 0.5, upper: 1.0}}\n"
         for name, unit in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
     )
-    head = f"schema: 1\nrobot: r\nprior: '{'0' * 64}'\njoint: b\nepoch: 0\nseq: 1\nmethod: lp\nguaranteed: true\n"
-    return (f"{head}bounds:\n{rows}".encode(),)
+    head = f"schema: 2\nrobot: r\nidentity: '{'0' * 64}'\njoint: b\nepoch: 0\nseq: 1\nmethod: lp\nguaranteed: true\n"
+    return (f"{head}bounds:\n{rows}assumed: {{gravity: [0.0, 0.0, -9.81]}}\n".encode(),)
 
 
 def _npz() -> tuple[bytes, ...]:

@@ -1,14 +1,15 @@
 """A plant whose sampling and torque switches happen at any times, and errors on their bounds in the worst signs.
 
-Shares no dynamics code with the package: Pinocchio's ABA, RK4 between events.
+Shares no dynamics code with what it attacks: Pinocchio's RNEA and CRBA, rotors as bodies, RK4 between events.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
-from identification_plant import Wave, pinocchio_model, random_arm, random_consistent_box
+from identification_plant import Wave, geared, random_arm, random_consistent_box
 
+from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource
@@ -19,11 +20,13 @@ class Attack:
 
     def __init__(
         self, seed, n, period=1e-3, count=40, v_c=0.02, coulomb=1.0, chatter=2.0, jitter=0.2, delay=0.0,
-        switch_jitter=0.0, gravity=(0.0, 0.0), substeps=2, speed=1.0,
+        switch_jitter=0.0, gravity=(0.0, 0.0), substeps=2, speed=1.0, motors=False,
     ):  # fmt: skip
         self.rng = rng = np.random.default_rng(seed)
         self.n, self.v_c, self.delay, self.switch_jitter = n, v_c, delay, switch_jitter
         self.kin, theta = random_arm(rng, n, coulomb=coulomb)
+        if motors:
+            self.kin = geared(rng, self.kin)
         self.theta, self.box = random_consistent_box(rng, theta, n)
         self.gravity = gravity
         axis = np.cross(rng.normal(size=3), self.kin.gravity)
@@ -35,8 +38,7 @@ class Attack:
 
     def _simulate(self, switches, chatter, substeps, speed):
         n, theta = self.n, self.theta
-        model = pinocchio_model(self.true_kin, theta)
-        data = model.createData()
+        bodies = RotorBodies(self.true_kin, theta)
         fc, fv, beta = theta[10 * n : 11 * n], theta[11 * n : 12 * n], theta[13 * n :]
         wave = Wave(self.rng, n)
         wave.omega *= speed
@@ -45,12 +47,12 @@ class Attack:
             return fc * (np.clip(v / self.v_c, -1, 1) if self.v_c > 0 else np.sign(v)) + fv * v + beta
 
         def rate(v, state):
-            return pin.aba(model, data, state, v, tau - friction(v))
+            return bodies.acceleration(state, v, tau - friction(v))
 
         def law(t, q, v):
             ref = wave.state(t)
             a = ref[2] + 40.0 * (ref[1] - v) + 400.0 * (ref[0] - q)
-            return pin.rnea(model, data, q, v, a) + friction(v) + chatter * self.rng.uniform(-1, 1, n)
+            return bodies.torque(q, v, a) + friction(v) + chatter * self.rng.uniform(-1, 1, n)
 
         events = sorted(
             [(t, 0, k) for k, t in enumerate(self.t)] + [(t, 1, k) for k, t in enumerate(switches)]
@@ -163,18 +165,17 @@ class SmoothAttack(Attack):
 
     def _simulate(self, switches, chatter, substeps, speed):
         n, theta = self.n, self.theta
-        model = pinocchio_model(self.true_kin, theta)
-        data = model.createData()
+        bodies = RotorBodies(self.true_kin, theta)
         fc, fv, beta = theta[10 * n : 11 * n], theta[11 * n : 12 * n], theta[13 * n :]
         wave = Wave(self.rng, n)
         wave.omega *= speed
 
         def torque(t):
             q, v, a = wave.state(t)[:3]
-            motor = pin.rnea(model, data, q, v, a) + fc * np.clip(v / self.v_c, -1, 1) + fv * v + beta
-            if not self.link:
-                return motor
-            return motor - fc * np.clip(v / self.v_c, -1, 1) - fv * v - theta[12 * n : 13 * n] * a
+            behind, own = bodies.parts(q, v, a)
+            if self.link:
+                return behind + beta
+            return behind + own + fc * np.clip(v / self.v_c, -1, 1) + fv * v + beta
 
         grid = np.linspace(self.t[0] - 0.01, self.t[-1] + 0.01, 4000)
         values = np.array([torque(t) for t in grid])

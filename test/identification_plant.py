@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 
+from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -50,6 +51,8 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
     n = len(kin.axis)
     model = pinocchio_model(kin, theta)
     data = model.createData()
+    bodies = RotorBodies(kin, theta)
+    spinning = len(kin.motors.joint) > 0
     fc, fv, beta = theta[10 * n : 11 * n], theta[11 * n : 12 * n], theta[13 * n : 14 * n]
     rng = np.random.default_rng(0) if rng is None else rng
 
@@ -57,6 +60,8 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
         return fc * (np.clip(v / v_c, -1, 1) if v_c > 0 else np.sign(v)) + fv * v + beta
 
     def acceleration(q, v, tau):
+        if spinning:
+            return bodies.acceleration(q, v, tau - friction(v))
         return pin.aba(model, data, q, v, tau - friction(v))
 
     q, v = plans[0][0].state(0.0)[:2].copy()
@@ -74,9 +79,9 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
         for step in range(round(duration / dt)):
             ref = trajectory.state(step * dt)
             a_ref = ref[2] + 40.0 * (ref[1] - v) + 400.0 * (ref[0] - q)
-            tau = pin.rnea(model, data, q, v, a_ref) + friction(v) + chatter * rng.uniform(-1, 1, n)
+            tau = bodies.torque(q, v, a_ref) + friction(v) + chatter * rng.uniform(-1, 1, n)
             h = dt / substeps
-            v_start = v.copy()
+            own = bodies.own_momentum(q, v)
             f_int = np.zeros(n)
             for _ in range(substeps):
                 k1 = acceleration(q, v, tau)
@@ -90,8 +95,8 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
                 q = q + h / 6 * (v + 2 * v2 + 2 * v3 + v4)
                 v = v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
                 largest = np.maximum(largest, np.abs([k1, k2, k3, k4]).max(axis=0))
-            # Mean of what a link-side sensor sees: motor torque less friction (not offset) and rotor inertia.
-            link = tau - f_int / dt + beta - model.armature * (v - v_start) / dt
+            # Mean of what a link-side sensor sees: motor torque less friction (not offset) and what rotors take.
+            link = tau - f_int / dt + beta - (bodies.own_momentum(q, v) - own) / dt
             count += 1
             record()
     stamps, q, qd, torque, link = (np.array(x) for x in out)
@@ -156,6 +161,17 @@ def random_arm(rng, n, coulomb=1.0):
     theta[12 * n : 13 * n] = rng.uniform(0.3, 2.0, n)
     theta[13 * n :] = rng.uniform(-0.5, 0.5, n)
     return kin, theta
+
+
+def geared(rng, kin, ratios=(3.0, 20.0)):
+    """The chain with a motor of either sign, any axis and any carrier for each joint but the first."""
+    n = len(kin.axis)
+    joints = np.arange(1, n)
+    gear = rng.choice([-1.0, 1.0], n - 1) / rng.uniform(*ratios, n - 1)
+    axis = rng.normal(size=(n - 1, 3))
+    axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+    carrier = np.array([rng.integers(0, j) for j in joints], np.int64)
+    return kin._replace(motors=Motors(joints, carrier, gear, axis))
 
 
 def random_consistent_box(rng, theta, n):

@@ -21,7 +21,9 @@ ROOMS = (
     "token_bucket",
     "resources",
     "whole_files",
+    "parent",
     "picture_style",
+    "decimals",
     "intervals",
     "schema",  # what may be set, declared once; the robot's settings and the nodes' parameters are made from it
     "robot",
@@ -39,6 +41,7 @@ ROOMS = (
     "view",  # pictures in a browser, of plain data: the node that feeds it comes after
     "nodes",
     "report",
+    "forgeries",  # attacks on what identification leaves and verify reads: named by the campaigns, not imported
     "demo",
     "commands",
     "cli",

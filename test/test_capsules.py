@@ -14,10 +14,9 @@ from urdf_factory import random_arm, random_inertial, write_arm
 from safe_sysid.errors import ModelError
 from safe_sysid.robot import capsules, forward_kinematics, load_robot
 from safe_sysid.robot.capsules import capsule_around, cover_mesh, segment_distance
-from safe_sysid.robot.geometry import ROUNDING, allowed_pairs
+from safe_sysid.robot.geometry import ROUNDING
 from safe_sysid.robot.hulls import hull_volume
 from safe_sysid.robot.meshes import read_mesh
-from safe_sysid.robot.model import Body, Kinematics
 from safe_sysid.robot.obstacles import box_corners
 
 Mesh = tuple[np.ndarray, np.ndarray]
@@ -148,7 +147,11 @@ def mesh_arm(tmp_path: Path, mesh: str, config: dict | None = None):
         '<axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="40" velocity="2"/></joint>'
         '<joint name="fix" type="fixed"><parent link="rod"/><child link="tool"/></joint></robot>'
     )
-    settings = random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool"} | (config or {})
+    settings = (
+        random_arm(np.random.default_rng(0), 1)[1]
+        | {"tool_frame": "tool", "geometry": {"ground": []}}
+        | (config or {})
+    )
     return load_robot(write_arm(tmp_path, urdf, settings))
 
 
@@ -191,37 +194,3 @@ def test_a_mesh_that_cannot_be_read_names_link_cause_and_way_out(
     assert message in str(caught.value) or (message.startswith("some") and "readable" in str(caught.value))
     with pytest.raises(ModelError):
         read_mesh(tmp_path / "a.stl")
-
-
-# --- pairs that always touch ---
-
-
-def wrist(offset: float) -> Kinematics:
-    """Four joints; the axes of the last three meet, but for an offset."""
-    turn = Rotation.from_rotvec(
-        np.outer([0.0, 0.5 * np.pi, -0.5 * np.pi, 0.5 * np.pi], [1.0, 0.0, 0.0])
-    ).as_matrix()
-    steps = np.array([[0.0, 0.0, 0.3], [0.4, 0.0, 0.0], [0.0, 0.0, 0.0], [offset, 0.0, 0.0]])
-    return Kinematics.turning(turn, steps, np.tile([0.0, 0.0, 1.0], (4, 1)), np.zeros(3))
-
-
-def test_links_around_one_wrist_centre_are_allowed_to_touch_and_no_others() -> None:
-    ball = np.zeros((1, 3))
-    bodies = [
-        Body("base", -1, ball, 0.1, "base"),
-        Body("upper", 0, np.array([[0.0, 0, 0], [0.4, 0, 0]]), 0.05),
-        Body("last", 3, np.array([[0.0, 0, 0], [0, 0, 0.2]]), 0.04),
-        Body("far", 3, np.array([[0.0, 0, 0.2], [0, 0, 0.3]]), 0.04),
-        Body("hand", 3, ball, 0.1, "hand"),
-    ]
-    pairs = {tuple(sorted(pair)) for pair in allowed_pairs(bodies, kinematics=wrist(0.0))}
-    rigid = {("far", "last"), ("far", "hand"), ("hand", "last")}
-    assert pairs == rigid | {("base", "upper"), ("last", "upper")}
-    without = {tuple(sorted(pair)) for pair in allowed_pairs(bodies, kinematics=wrist(0.01))}
-    assert without == rigid | {("base", "upper")}
-    # The rule's claim, at random poses: they do overlap, always.
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        r, p = forward_kinematics(wrist(0.0), rng.uniform(-3.0, 3.0, 4))
-        upper, last = (b.points @ r[b.joint].T + p[b.joint] for b in bodies[1:3])
-        assert hull_distance(upper, last) < bodies[1].radius + bodies[2].radius

@@ -22,7 +22,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.npz import write_log
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
+from safe_sysid.report.verification import Verification
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def folder(arm, tmp_path, monkeypatch):
     model, _, data, paths, _ = arm
     shutil.copytree(paths[0].parent, tmp_path / "run")
     write_log(tmp_path / "run" / "log.npz", model.joint_names, data)
-    monkeypatch.setattr(verify, "_robot", lambda options, certificate: model)
+    monkeypatch.setattr(Verification, "_robot_of", lambda self, certificate: model)
     return tmp_path / "run"
 
 
@@ -207,26 +207,47 @@ def test_nothing_in_a_directory_is_skipped(folder, capsys):
     assert call(folder) == 0
 
 
-@pytest.mark.parametrize("name", ["bounds.yaml", "result.json"])
-def test_what_is_published_beside_a_chain_must_be_proved(folder, capsys, name):
-    last = json.loads((folder / "certificate_0_00002.json").read_text())["bounds"]
-    entries = {b["name"]: {"lower": b["lower"], "upper": b["upper"]} for b in last}
-
-    def put():
-        content = {"bounds": entries}
-        if name == "result.json":
-            content = {"parameters": [{"name": key, **value} for key, value in entries.items()]}
-        (folder / name).write_text(json.dumps(content))
-
-    put()
-    assert call(folder) == 0
-    entries["mcx"]["upper"] = 0.5 * (entries["mcx"]["lower"] + entries["mcx"]["upper"])
-    put()
-    capsys.readouterr()
+@pytest.mark.parametrize("name", ["bounds.yaml", "payload.urdf", "result.json"])
+def test_what_is_published_comes_whole(folder, capsys, name):
+    """Each of the three says something of the others; test_forgeries.py changes their fields."""
+    (folder / name).write_text('{"parameters": []}')
     assert call(folder) == 1
-    assert f"{name}: mcx in" in (out := capsys.readouterr().out.replace("\n", ""))
+    out = capsys.readouterr().out
+    assert f"missing, {name} is there" in out
     assert "PASS" not in out
-    assert PAYLOAD_NAMES[1] == "mcx"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("result.json", {"status": "empty_set", "guaranteed": False}, "status = 'empty_set'"),
+        ("result.json", {"status": "ok", "guaranteed": False}, "guaranteed = False"),
+        (
+            "identifier.json",
+            {"updates": [{"status": "EMPTY_SET", "identity": "0:2", "message": "no parameters agree"}]},
+            "no parameters agree",
+        ),
+        ("withdrawn_0.json", {"epoch": 0, "reason": "no parameters agree"}, "were withdrawn"),
+    ],
+)
+def test_certificates_beside_a_contradiction_fail(folder, capsys, name, content, expected):
+    """What was proved before the data contradicted the assumptions rests on one of them that is false."""
+    (folder / name).write_text(json.dumps(content))
+    assert call(folder) == 1
+    out = capsys.readouterr().out
+    assert expected in out
+    assert "PASS" not in out
+
+
+def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
+    """A chain that ends before the log does says nothing of what came later."""
+    paths = arm[3]
+    for suffix in (".json", ".npz"):
+        (folder / paths[-1].name).with_suffix(suffix).unlink()
+    assert call(folder) == 1
+    out = capsys.readouterr().out
+    assert "covered by no certificate" in out
+    assert "PASS" not in out
 
 
 def test_the_command_takes_a_tare_log_only_by_name(tmp_path, monkeypatch, capsys):
@@ -236,7 +257,7 @@ def test_the_command_takes_a_tare_log_only_by_name(tmp_path, monkeypatch, capsys
     empty[last] = model.theta_nominal[last]
     tare, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
     write_chain_with_tare(tmp_path, model, tare, data, 251)
-    monkeypatch.setattr(verify, "_robot", lambda options, certificate: model)
+    monkeypatch.setattr(Verification, "_robot_of", lambda self, certificate: model)
     write_log(tmp_path / "log.npz", model.joint_names, data)
     write_log(tmp_path / "other.npz", model.joint_names, tare)
     with pytest.raises(CertificateError, match="tare_log: needs"):

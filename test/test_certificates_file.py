@@ -15,7 +15,6 @@ from certificate_support import forge, random_log, random_model, verdicts, write
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
 from safe_sysid.identification.certificates.robot_identity import (
-    declared_settings,
     errors_from_json,
     errors_to_json,
     robot_differences,
@@ -245,7 +244,9 @@ def test_settings_are_stated_in_one_form_however_they_were_written():
     assert len(robot_differences(robot_to_json(same), plain)) == 1
     tuned = load_robot("kinova_gen3", **{"planner.t_f": 3.5, "controller.blend_s": 0.3})
     assert robot_differences(robot_to_json(tuned), plain) == []
-    assert {"measurement", "payload", "uncertainty", "joints", "gravity"} <= set(declared_settings(plain))
+    assert {"measurement", "payload", "uncertainty", "joints", "gravity"} <= set(
+        robot_to_json(plain)["declared"]
+    )
 
 
 def test_hashes_that_do_not_belong_are_noticed():

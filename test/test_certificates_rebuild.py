@@ -9,7 +9,7 @@ import pytest
 from certificate_support import random_log, random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
+from identification_plant import geared, noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
 from safe_sysid.identification.certificates import step_bounds as step_bounds_module
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
@@ -36,9 +36,10 @@ def values(interval, box):
     return np.minimum.reduce(corners).sum(), np.maximum.reduce(corners).sum()
 
 
-def case(n, source="motor", position=0.0, velocity=0.0, stamp=1e-9, more=None):
+def case(n, source="motor", position=0.0, velocity=0.0, stamp=1e-9, more=None, motors=False):
     rng = np.random.default_rng(n)
     kin, theta = random_arm(rng, n)
+    kin = geared(rng, kin) if motors else kin
     theta, box = random_consistent_box(rng, theta, n)
     log = simulate(kin, theta, 0.0, wavy_plans(rng, n, 0.25), rng=rng)
     bound = 1.01 * log.largest_acceleration
@@ -55,6 +56,7 @@ def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
     return wanted, [rebuilder.rows(w, np.arange(errors.n)) for w in wanted]
 
 
+@pytest.mark.parametrize("motors", [False, True])
 @pytest.mark.parametrize(
     ("n", "source", "position", "velocity", "ramp", "stamp", "more"),
     [
@@ -72,10 +74,10 @@ def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
     ],
 )
 def test_what_the_log_gives_implies_what_the_identifier_says(
-    n, source, position, velocity, ramp, stamp, more
+    n, source, position, velocity, ramp, stamp, more, motors
 ):
     """For all parameters of the box: two derivations, one by intervals, of the same rows."""
-    kin, theta, box, errors, data = case(n, source, position, velocity, stamp, more)
+    kin, theta, box, errors, data = case(n, source, position, velocity, stamp, more, motors)
     windows, rebuilt = rebuild(kin, box, errors, data, ramp, WINDOWS)
     rows = momentum_rows(kin, box, errors, data, [(w.first, w.last) for w in windows], ramp)
     wide = dataclasses.replace(box)

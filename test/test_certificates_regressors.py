@@ -203,7 +203,7 @@ def test_placements_that_are_none_are_refused():
         interval_kinematics(kin._replace(rotation=mirrored))
     with pytest.raises(ModelError, match="joint 0: axis"):
         interval_kinematics(kin._replace(axis=kin.axis * 1.001))
-    rotation, _, axis, _, _ = interval_kinematics(kin)
+    rotation, _, axis, _, _, _ = interval_kinematics(kin)
     assert np.all(rotation[..., 1] - rotation[..., 0] <= 4 * PLACEMENT_ERROR)
     assert np.all((rotation[..., 0] <= kin.rotation) & (kin.rotation <= rotation[..., 1]))
     assert np.all((axis[..., 0] <= kin.axis) & (kin.axis <= axis[..., 1]))

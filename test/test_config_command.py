@@ -120,7 +120,7 @@ def test_values_that_are_to_be_measured_are_named_with_their_line() -> None:
 
 
 def test_a_hand_with_fingers_that_changes_nothing_is_doubted() -> None:
-    opening = KINOVA[KINOVA.index("  hand_opening:") : KINOVA.index("  # Optional knowledge")]
+    opening = KINOVA[KINOVA.index("  hand_opening:") : KINOVA.index("  # Locked joints that open")]
     assert "hand_opening" not in doubts()
     assert "payload.hand_opening is zero, but the hand has robotiq_85_left_knuckle_link" in doubts(
         (opening, "")

@@ -96,7 +96,7 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
             assert out.torque is not None
             assert not controller.proved
         assert controller.counts["S above assumed"] == 3
-        assert "9.45 is above the assumed 7.4" in controller.claim.why_not
+        assert "9.46 is above the assumed 7.4" in controller.claim.why_not
     # With a box that leaves S below it is claimed again, but for H, which only a plan's certificate settles.
     prior = model.arm_prior
     small = ParameterBox(prior.mid - 1e-3 * prior.rad, prior.mid + 1e-3 * prior.rad, 0, 1)
@@ -181,9 +181,10 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
         log.command_sent(stamp, stamp, out.torque is not None)
         log.add(stamp, out)
         # In force from 4 ms to 7.1 ms: 3.1 ms old, judged when the next one goes and not before.
-        assert log.covered + log.late == (0 if k < 7 else 1 if k < 11 else 2)
+        assert core.claim.covered + core.claim.late == (0 if k < 7 else 1 if k < 11 else 2)
     core.fault("for the test")
     core.start(0.02, home, zero)
+    assert core.claim.covered + core.claim.late == 0  # of this start
     for k in (40, 41):  # nothing was in force between
         stamp = STAMP + k * 1_000_000
         if k == 40:
@@ -194,7 +195,48 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
         clock.now = stamp + 100_000
         log.command_sent(stamp, stamp, out.torque is not None)
         log.add(stamp, out)
-    assert log.covered + log.late == 2
+    assert core.claim.covered + core.claim.late == 0
+
+
+def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_start(
+    model: RobotModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reviewed: /diagnostics said `tracking bound: proved` beside `commands late, not covered: 118`."""
+    clock = SimpleNamespace(now=STAMP)
+    for name in ("time_ns", "perf_counter_ns"):
+        monkeypatch.setattr(f"safe_sysid.nodes.tick_log.time.{name}", lambda: clock.now)
+    gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
+    core = Controller(model, gains)
+    log = TickLog(core, lockstep=False)
+
+    def run(first: int, late: int | None, gap: int | None = None) -> None:
+        assert core.start(1e-3 * first, home, zero) == []
+        log.command_sent(STAMP, STAMP + first * 1_000_000, False)
+        for k in range(first + 1, first + 40):
+            if gap is not None and gap <= k < gap + 30:
+                continue
+            stamp = STAMP + k * 1_000_000
+            out = core.step(1e-3 * k, home, zero)
+            clock.now = stamp + (30_000_000 if k == late else 100_000)
+            log.command_sent(stamp, stamp, out.torque is not None)
+            log.add(stamp, out)
+            text, told = core.claim.text, log.values()
+            # Whatever happens, nobody tells of both.
+            assert (text == "proved") == (told["commands late, not covered"] == 0), text
+            assert core.proved == (text == "proved")
+
+    run(0, late=20)
+    assert (
+        core.claim.late == 1
+    )  # those that follow are in time, and the theorem has lost its beginning all the same
+    assert core.claim.text.startswith("not proved since 0.020 s: a command came 30 ms after its measurement")
+    core.fault("for the test")
+    run(100, late=None)
+    assert core.claim.text == "proved"
+    core.fault("for the test")
+    run(200, late=None, gap=205)  # by stamps alone
+    assert "not proved since 0.235 s: no measurement came for 31 ms" in core.claim.text
+    assert [loss.partition(":")[0] for loss in core.claim.losses] == ["0.020 s", "0.235 s"]
 
 
 @pytest.mark.parametrize("lockstep", [True, False])

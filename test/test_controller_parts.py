@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,11 +21,13 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws import LAW_NAMES, make_law
 from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
+from safe_sysid.control.take_over import effort_error
 from safe_sysid.control.torque_rate import TorqueRate
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
+from safe_sysid.robot.regressors import slotine_li_regressor, torque_regressor
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +146,72 @@ def test_a_start_departs_from_the_measured_effort_and_stays_inside_the_bound(
             arm.step(out.torque, PERIOD)
         assert not controller.taking_over
         assert controller.counts["torque rate cut"] == 0
+
+
+def test_while_control_is_taken_over_nothing_but_rest_is_desired() -> None:
+    """|W_s theta - tau_0|_* <= O is what the ramp is proved with: a plan that begins during it would break that."""
+    model = load_robot("kinova_gen3", **{"controller.jerk": 30.0})
+    gains = design_gains(model, lockstep=True)
+    hold, v_s = gains.assumptions.hold_max, model.friction_transition_velocity
+    seconds = 0.277  # with these 7 joints the jerk and the acceleration reach their bounds
+    goal = START + 0.999 * min(30.0 * seconds**3 / 60.0, 0.8 * seconds**2 / 5.78)
+    for seed in range(3):
+        theta = draw(model, seed, "8lb", "uniform")
+        effort = measured(model, theta, START, -np.ones(7), "motor")
+        most = effort_error(model, gains, model.arm_prior, effort)
+        arm, controller = RigidArm(model, theta, START, substeps=1), Controller(model, gains)
+        assert controller.start(0.0, arm.q, arm.qd, effort) == []
+
+        def plan(start: float) -> Plan:
+            way = QuinticTrajectory.to_rest(rest(START), goal, seconds)
+            return Plan(way, start, 0.5 * seconds, "0:0", 0, np.zeros(7))
+
+        begins, alone, refused, worst, without = 0.0, 0.0, 0, 0.0, 0.0
+        for k in range(60):
+            stamp = (k + 1) * PERIOD
+            if not begins and controller.offer_plan(plan(stamp + PERIOD), stamp) is None:
+                begins = stamp + PERIOD
+            refused += not begins
+            out = controller.step(stamp, arm.q, arm.qd)
+            # The torque of rest is in no command that counts for this instant from here on.
+            alone = stamp + 2.0 * hold if controller.taking_over else alone
+            for reference in (out.reference, plan(PERIOD).trajectory.state(stamp)):
+                e, de = reference[0] - arm.q, reference[1] - arm.qd
+                qd_a, qdd_a = reference[1] + gains.K_r * e, reference[2] + gains.K_r * de
+                w = slotine_li_regressor(model.kinematics, arm.q, arm.qd, qd_a, qdd_a, v_s)
+                size = float(np.linalg.norm((w @ theta - effort) / np.sqrt(gains.inertia_lower)))
+                if stamp < alone - 1e-9 and reference is out.reference:
+                    worst = max(worst, size)
+                elif controller.taking_over:
+                    without = max(without, size)
+            arm.step(out.torque, PERIOD)
+        assert worst <= most < without, "without the refusal the bound does not hold"
+        assert alone <= begins <= alone + 2.0 * PERIOD, "and nobody waits longer than that"
+        assert refused == controller.counts["plan refused"] > 10
+        assert controller.state is ControllerState.TRACKING
+
+
+def test_a_ramp_that_late_measurements_prolong_begins_no_plan(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    theta = draw(model, 1, "8lb", "uniform")
+    effort = measured(model, theta, START, np.zeros(7), "motor")
+    controller = Controller(model, gains)
+    assert controller.start(0.0, START, 0 * START, effort) == []
+    early = plan_from(rest(START), 0.0215)
+    assert "taken over: expected a start after 0.0220 s" in controller.offer_plan(early, 0.0)
+    assert controller.offer_plan(replace(early, start_time=0.022), 0.0) is None
+    for stamp in (*PERIOD * np.arange(1, 10), *PERIOD * np.arange(14, 24)):  # four are lost
+        controller.step(float(stamp), START, 0 * START)
+    assert controller.state is ControllerState.HOLDING
+    assert controller.plan is None
+    assert controller.pending_plan is None
+    assert "taken over" in controller.reason
+    late = replace(early, start_time=0.030)
+    assert controller.offer_plan(late, 0.023) is None
+    for stamp in PERIOD * np.arange(24, 32):
+        controller.step(float(stamp), START, 0 * START)
+    assert controller.state is ControllerState.TRACKING
 
 
 def test_a_start_that_the_bound_does_not_allow_is_refused(gains: ControllerGains) -> None:

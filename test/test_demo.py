@@ -232,6 +232,30 @@ def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     assert evaluate(logs, model, gains, lambda q: (0.2, None)).violations.bounds > 0
 
 
+def test_a_demo_whose_plans_do_not_move_fails_and_says_so(start: object, tmp_path: Path) -> None:
+    """Every plan would be certified, nothing would be violated, and nothing learned: that is no success."""
+    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
+    settings = yaml.safe_load(text)
+    settings["urdf"] = str(resource_path("urdf/kinova_gen3.urdf"))
+    settings["planner"] |= {"k_range": 5e-4, "iteration_budget": 4}
+    (tmp_path / "still.yaml").write_text(yaml.safe_dump(settings))
+    demo = start("--robot", "still.yaml", "--plans", "2", "--payload", "6lb", "--out", "here")
+    assert demo.finish() == 1, demo.output
+    failed = demo.output.partition("safe-sysid demo: FAILED: ")[2]
+    assert "not one certified plan: the only certified plan teaches nothing" in failed, demo.output
+    assert "taught nothing about mcy: still as wide as the prior" in failed
+    assert "every bound held, nothing was violated" not in demo.output
+    summary = Summary.model_validate(json.loads((tmp_path / "here" / "summary.json").read_text()))
+    assert summary.exit.status == 1
+    assert "taught nothing" in summary.exit.reason
+    assert summary.violations.total == 0
+    told = json.loads((tmp_path / "here" / "planner.json").read_text())
+    assert told["failure"].startswith(
+        "excitation failed after 0 plans, 2 more were wanted: no plan that teaches"
+    )
+    assert {plan["status"] for plan in told["plans"]} == {"no plan that teaches anything"}
+
+
 def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -> None:
     folder = run[1] / "here" / "parameters"
     for path in folder.iterdir():
@@ -352,11 +376,11 @@ def test_a_terminal_that_is_closed_meanwhile_leaves_nobody(
 
     wait, times = processes_module._wait, []
 
-    def interrupted(processes: list[Any], patience: float) -> None:
+    def interrupted(processes: list[Any], patience: float, brakes: bool) -> None:
         times.append(patience)
         if len(times) == 1:
             raise Terminated
-        wait(processes, patience)
+        wait(processes, patience, brakes)
 
     monkeypatch.setattr(processes_module, "_wait", interrupted)
     with pytest.raises(Terminated):

@@ -163,7 +163,7 @@ def test_what_strangers_write_obeys_no_terminal(bench: MessageBench) -> None:
     state: JointState = bench.seeds("joint_states")[0]
     state.name = ["\x1b[2J\x1b]0;mine\x07\u202e", *state.name[1:]]
     tell: Callable[[bool, str], None] = bench.identifier._tell
-    bench.identifier._logged.clear()
+    bench.identifier._log_pauses.forget()
     bench.identifier._tell = lambda warning, text: told.append(text)  # type: ignore[method-assign]
     try:
         bench.send(bench.identifier, "joint_states", serialize_message(state))

@@ -20,10 +20,10 @@ from safe_sysid.robot import (
     PAYLOAD_BODY,
     Scene,
     SceneBox,
-    allowed_pairs,
     forward_kinematics,
     load_robot,
     load_scene,
+    unchecked,
 )
 from safe_sysid.robot.geometry import ROUNDING, _without_redundant
 
@@ -198,30 +198,10 @@ def test_home_pose_reaches_into_the_post_so_the_scene_has_its_own_start():
     assert min(clearances(arm, scene.goal, scene).values()) > 0.0
 
 
-@MANY
-@given(seed=SEEDS, n=st.integers(1, 9))
-def test_only_joined_bodies_may_overlap(tmp_path, seed, n):
-    urdf, config = random_arm(np.random.default_rng(seed), n)
-    arm = load_robot(write_arm(tmp_path, urdf, config))
-    names = {body.name for body in arm.bodies}
-    for pair in arm.allowed_pairs:
-        assert len(pair) == 2
-        assert pair <= names
-    for a, b in combinations(arm.bodies, 2):
-        allowed = frozenset((a.name, b.name)) in arm.allowed_pairs
-        if a.joint == b.joint:
-            assert allowed
-        elif abs(a.joint - b.joint) > 1 or "payload" in (a.kind, b.kind) or "hand" in (a.kind, b.kind):
-            assert not allowed
-        else:
-            assert allowed
-
-
 def test_extra_pairs_are_added_and_nothing_else():
     plain = load_robot("kinova_gen3")
     more = load_robot("kinova_gen3", allowed_pairs=[["base_link", "payload"]])
     assert more.allowed_pairs - plain.allowed_pairs == {frozenset(("base_link", "payload"))}
-    assert plain.allowed_pairs == allowed_pairs(plain.bodies)
 
 
 def test_hand_is_what_hangs_on_the_tool_frame_unless_told(tmp_path):
@@ -241,8 +221,9 @@ MESH = '<collision><geometry><mesh filename="package://nowhere/a.stl"/></geometr
 
 def one_joint_arm(collision: str) -> str:
     ground, rod = random_inertial(np.random.default_rng(0)), random_inertial(np.random.default_rng(1))
+    ball = '<collision><geometry><sphere radius="0.05"/></geometry></collision>'
     return (
-        f'<robot name="a"><link name="ground">{ground}</link><link name="rod">{rod}{collision}</link>'
+        f'<robot name="a"><link name="ground">{ground}{ball}</link><link name="rod">{rod}{collision}</link>'
         '<link name="tool"/>'
         '<joint name="turn 0" type="revolute"><parent link="ground"/><child link="rod"/><origin xyz="0 0 1"/>'
         '<axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="40" velocity="2"/></joint>'
@@ -279,10 +260,23 @@ def test_settings_replace_the_geometry_of_a_link_and_place_it_in_that_link(tmp_p
     assert not [body for body in arm.bodies if body.name == "rod"]
 
 
-def test_moving_mass_without_geometry_is_refused_unless_declared(tmp_path):
-    with pytest.raises(ModelError, match=r"'rod'.*'turn 0'.*mass but no collision geometry"):
-        load_one_joint_arm(tmp_path, "")
-    assert [b.name for b in load_one_joint_arm(tmp_path, "", {"rod": []}).bodies] == [PAYLOAD_BODY]
+@pytest.mark.parametrize("link", ["ground", "rod", "tool"])
+def test_any_link_with_mass_and_no_geometry_is_refused_unless_declared_and_then_named(tmp_path, link):
+    """The base, a link of the arm beside one that has geometry on the same joint, one in the hand."""
+    ball = '<collision><geometry><sphere radius="0.05"/></geometry></collision>'
+    urdf = one_joint_arm(ball)
+    urdf = urdf.replace(
+        '<link name="tool"/>', f'<link name="tool">{random_inertial(np.random.default_rng(2))}{ball}</link>'
+    )
+    urdf = re.sub(f'(<link name="{link}">.*?</inertial>)(<collision>.*?</collision>)', r"\1", urdf)
+    config = random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool"}
+    with pytest.raises(
+        ModelError, match=rf"link '{link}' has mass but no collision .*geometry: \{{{link}: \[\]\}}"
+    ):
+        load_robot(write_arm(tmp_path, urdf, config))
+    arm = load_robot(write_arm(tmp_path, urdf, config | {"geometry": {link: []}}))
+    assert not [body for body in arm.bodies if body.link == link]
+    assert any(line.endswith(f"(geometry): {link}") for line in unchecked(arm))
 
 
 def test_unknown_shape_is_refused_by_name(tmp_path):

@@ -128,12 +128,12 @@ def test_columns_and_derivatives(n):
     anchors = Anchors(np.arange(3), *states, np.zeros((3, len(DERIVATIVES), n, max(n, 3))))
     e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, 1.0)
     limits = _limits(kin, box, e)
-    derivative_bounds(kin, limits.mid, limits.rad, True, anchors)
+    derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, anchors)
     step = 1e-5
     for k in range(3):
         q, qd = states[0][k], states[1][k]
         momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
-        momentum_columns(kin, kin.gravity, q, qd, momentum, rate)
+        momentum_columns(kin, kin.gravity, q, qd, 1.0, momentum, rate)
         assert np.allclose(momentum, momentum_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-12)
         assert np.allclose(rate, momentum_rate_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-11)
         for j in range(n):

@@ -218,7 +218,7 @@ def test_remainders_bound_sampled_derivatives():
         rigid[10 * n :] = 0.0
         v, x, y = (rng.uniform(0, 2, n) * rng.integers(0, 2, n) for _ in range(3))
         bound = np.empty((6, n))
-        motion_bounds(*magnitudes(kin, box), v, x, y, x, y, bound)
+        motion_bounds(magnitudes(kin, box), v, x, y, x, y, bound)
         closest = np.zeros(6)
         for _ in range(150):
             q, qd = rng.uniform(-np.pi, np.pi, n), v * rng.choice([-1, 1], n)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.inertia_shapes import (
+from safe_sysid.identification.inertia_shapes import (
     centre_of_mass_box,
     inertia_ellipsoid,
-    interval_text,
     payload_shapes,
 )
 from safe_sysid.robot.loading import load_robot
@@ -190,29 +189,3 @@ def test_the_prior_is_bounded_by_the_envelope_and_an_inertia_too_large_for_it_is
     assert payload_shapes(model, huge, huge, huge).ellipsoid is None
     none = payload_shapes(model, hand, hand, hand)
     assert none.ellipsoid is None or np.all(np.isfinite(none.ellipsoid[2]))
-
-
-@given(st.floats(-1e9, 1e9), st.floats(0.0, 1e9))
-def test_texts_of_intervals_are_rounded_outward_and_not_by_more_than_a_tenth(lower, width):
-    upper = lower + width
-    low, high = interval_text(lower, upper)
-    assert Fraction(low) <= Fraction(lower)
-    assert Fraction(upper) <= Fraction(high)
-    wide = upper - lower
-    if wide > 1e-7:
-        step = max(0.1 * wide, 1.0 if wide > 10.0 else 0.0)  # no decimals of wide ones
-        assert Fraction(lower) - Fraction(low) <= step
-        assert Fraction(high) - Fraction(upper) <= step
-
-
-def test_texts_of_intervals_as_people_read_them():
-    assert interval_text(4.8612, 5.0977) == ("4.861", "5.098") or interval_text(4.8612, 5.0977) == (
-        "4.86",
-        "5.10",
-    )
-    assert interval_text(-np.inf, 2.0)[0] == "-inf"
-    assert interval_text(0.0, 0.0)[0] in ("0", "0.00000", "0.000000")
-    with pytest.raises(ParameterError, match="expected lower <= upper"):
-        interval_text(2.0, 1.0)
-    with pytest.raises(ParameterError, match="expected lower <= upper"):
-        interval_text(np.nan, 1.0)

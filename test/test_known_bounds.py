@@ -10,7 +10,7 @@ import pytest
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification import Identifier, UpdateStatus
-from safe_sysid.logs.bounds_file import Bounds, prior_digest, write_bounds
+from safe_sysid.logs.bounds_file import Bounds, bounds_of, write_bounds
 from safe_sysid.logs.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot
 
@@ -20,23 +20,14 @@ def model() -> RobotModel:
     return load_robot("kinova_gen3")
 
 
-def bounds_of(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds:
+def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds:
     box = model.arm_prior
     middle = 0.5 * (box.payload_lower + box.payload_upper)
     half = 0.5 * share * (box.payload_upper - box.payload_lower)
-    values = {
-        "robot": model.name,
-        "prior": prior_digest(model),
-        "joint": model.joint_names[-1],
-        "epoch": 0,
-        "seq": 4,
-        "lower": middle - half,
-        "upper": middle + half,
-        "nominal": middle,
-        "method": "sdp",
-        "guaranteed": True,
-    } | changes
-    return Bounds(**values)
+    bounds = bounds_of(
+        model, (middle - half, middle, middle + half), (0, 4), "sdp", True, "certificate_0_00004.json"
+    )
+    return replace(bounds, **changes)
 
 
 def result_with(model: RobotModel, lower: np.ndarray, upper: np.ndarray, seq: int, epoch: int = 0):
@@ -46,7 +37,7 @@ def result_with(model: RobotModel, lower: np.ndarray, upper: np.ndarray, seq: in
 
 
 def test_published_boxes_are_nested_within_both(tmp_path: Path, model: RobotModel) -> None:
-    bounds = bounds_of(model)
+    bounds = narrower(model)
     write_bounds(tmp_path / "bounds.yaml", bounds)
     known = KnownBounds(tmp_path / "bounds.yaml", model)
     first = known.narrow(Identifier(model).update())
@@ -68,7 +59,7 @@ def test_published_boxes_are_nested_within_both(tmp_path: Path, model: RobotMode
 
 
 def test_another_payload_is_noticed_and_another_epoch_left_alone(tmp_path: Path, model: RobotModel) -> None:
-    bounds = bounds_of(model)
+    bounds = narrower(model)
     write_bounds(tmp_path / "bounds.yaml", bounds)
     known = KnownBounds(tmp_path / "bounds.yaml", model)
     other = result_with(model, bounds.upper + 1e-3, bounds.upper + 2e-3, 1)
@@ -84,13 +75,31 @@ def test_another_payload_is_noticed_and_another_epoch_left_alone(tmp_path: Path,
     [
         ({"robot": "ur5e"}, "ur5e"),
         ({"guaranteed": False}, "guaranteed"),
-        ({"prior": "0" * 64}, "prior"),
+        ({"identity": "0" * 64}, "identity"),
+        ({"seq": 0}, "box 0 of an epoch is the robot's prior"),
     ],
 )
 def test_bounds_of_something_else_are_refused(tmp_path: Path, model: RobotModel, changes, words) -> None:
-    write_bounds(tmp_path / "bounds.yaml", bounds_of(model, **changes))
+    write_bounds(tmp_path / "bounds.yaml", narrower(model, **changes))
     with pytest.raises(ConfigError, match=words):
         KnownBounds(tmp_path / "bounds.yaml", model)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("measurement.torque_abs", 0.02),
+        ("measurement.velocity_error", 0.001),
+        ("friction_transition_velocity", 0.02),
+        ("payload.hand_opening", [0.0] * 10),
+        ("joints.joint_1.coulomb", 0.1),
+    ],
+)
+def test_bounds_hold_under_what_they_were_proved_with(tmp_path: Path, model: RobotModel, key, value) -> None:
+    """An arm that declares other errors is not the one that they are of; the message says which setting, and how."""
+    write_bounds(tmp_path / "bounds.yaml", narrower(model))
+    with pytest.raises(ConfigError, match=rf"assumed\.{key}.*give the same settings"):
+        KnownBounds(tmp_path / "bounds.yaml", load_robot("kinova_gen3", **{key: value}))
 
 
 @pytest.mark.ros
@@ -99,17 +108,19 @@ def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
     from ros_harness import Probe, running
     from std_msgs.msg import Float64MultiArray
 
-    from safe_sysid.nodes.base import LATCHED
+    from safe_sysid.nodes.base import LATCHED_INPUT
     from safe_sysid.nodes.messages import read_bounds as read_message
 
-    bounds = bounds_of(model)
+    bounds = narrower(model)
     write_bounds(tmp_path / "bounds.yaml", bounds)
     node = {"identifier": {"bounds_file": str(tmp_path / "bounds.yaml")}}
     with running(tmp_path, node, {}) as processes, Probe() as probe:
         processes["identifier"].wait_ready()
         boxes = []
         size = model.arm_prior.size
-        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_message(m, size)), LATCHED)
+        probe.listen(
+            Float64MultiArray, "bounds", lambda m: boxes.append(read_message(m, size)), LATCHED_INPUT
+        )
         probe.wait(lambda: bool(boxes), "the first box")
         assert boxes[0].box.identity == "0:1"
         np.testing.assert_array_equal(boxes[0].box.payload_upper, bounds.upper)

@@ -263,13 +263,14 @@ def test_a_real_arm_has_a_guard_where_ros2_control_is(monkeypatch: pytest.Monkey
     words = started(actions("real_arm.launch.py", **REAL, namespace="left", effort_controller="arm_effort"))
     assert words[0] == sys.executable
     assert Path(words[1]).is_file()
-    assert dict(zip(words[2:10:2], words[3:10:2], strict=True)) == {
+    assert dict(zip(words[2:12:2], words[3:12:2], strict=True)) == {
         "--topic": "arm_effort/commands",
         "--controller": "arm_effort",
         "--manager": "controller_manager",
         "--silence": "0.02",
+        "--braking": "4.0",
     }
-    assert words[10:] == ["--ros-args", "-r", "__ns:=/left"]
+    assert words[12:] == ["--ros-args", "-r", "__ns:=/left"]
     assert started(actions("real_arm.launch.py", **REAL, effort_command="/torques")) == [], (
         "no controller to stop"
     )

@@ -444,7 +444,7 @@ def trees() -> dict[str, ast.Module]:
     return {file.name: ast.parse(file.read_text()) for file in files}
 
 
-READERS = ("text", "boolean", "value", "seconds")
+READERS = ("text", "boolean", "value", "seconds", "number")
 
 
 def reads(function: ast.AST) -> tuple[set[str], set[str]]:

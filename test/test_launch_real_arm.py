@@ -116,6 +116,20 @@ def test_at_the_end_it_stays_until_commands_have_ceased() -> None:
     assert "NOT deactivated" in broken.said[-1]
 
 
+def test_at_the_end_it_waits_for_the_controller_to_brake() -> None:
+    commands = Commands([1.0 + 0.001 * k for k in range(5000)], end=1.2)
+    watch(
+        commands.state,
+        commands.turn,
+        commands.act,
+        lambda: commands.now >= commands.end,
+        commands.said.append,
+        lambda: commands.now,
+        patience=7.0,
+    )
+    assert [5.999 + SILENCE <= acted < 6.2 for acted in commands.acts] == [True]
+
+
 def test_the_request_deactivates_and_nothing_else() -> None:
     class Request(SimpleNamespace):
         BEST_EFFORT, STRICT = 1, 2

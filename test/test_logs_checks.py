@@ -14,6 +14,7 @@ from safe_sysid.logs import Log, LogError
 from safe_sysid.logs.checks import check_log
 from safe_sysid.logs.effort_checks import check_efforts
 from safe_sysid.logs.filtering import low_pass
+from safe_sysid.logs.stamp_checks import check_stamps
 from safe_sysid.logs.state_checks import check_states
 
 
@@ -166,6 +167,23 @@ def test_stamps_gaps_and_missing_numbers_are_counted_and_placed():
     assert "joint_6" in found["not_finite"].column
     assert found["not_finite"].time == pytest.approx(0.95)
     assert "0.499" in found["gaps"].value
+
+
+@pytest.mark.parametrize("declared", [1.0, 0.5])
+def test_a_lost_message_is_found_also_where_the_rate_is_declared_too_low(declared):
+    """A step of two periods is no gap by half the rate: its torque was taken for known."""
+    m = measured()
+    lost = m[np.delete(np.arange(len(m)), 700)]
+    rate = declared / float(np.median(np.diff(m.stamps)))
+    whole = {f.code for f in check_stamps(Log(JOINTS, m, 0, {}), rate, 1e-6)}
+    found = {f.code: f for f in check_stamps(Log(JOINTS, lost, 0, {}), rate, 1e-6)}
+    assert not whole & {"gaps", "hidden_gaps"}
+    code = "gaps" if declared == 1.0 else "hidden_gaps"
+    assert found[code].count == 1
+    assert found[code].time == pytest.approx(m.stamps[699])
+    assert (found[code].level == "error") == (declared < 1.0)
+    if declared < 1.0:
+        assert f"--rate {1.0 / float(np.median(np.diff(m.stamps))):.6g}" in found[code].suggestion
 
 
 def test_a_column_that_is_mostly_missing_is_an_error():

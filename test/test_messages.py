@@ -18,9 +18,14 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError
 from safe_sysid.nodes import messages as m
-from safe_sysid.nodes.payload_message import payload_message
+from safe_sysid.nodes.payload_message import last_link_message, payload_message
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, transform_inertial
+from safe_sysid.robot.parameters import (
+    ParameterBox,
+    com_and_inertia,
+    inertia_from_com,
+    transform_inertial,
+)
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 JOINTS = ("joint_a", "joint_b", "joint_c")
@@ -436,13 +441,28 @@ def test_any_bounds_are_read_or_refused(dim: list[Any], offset: int, data: list[
 # -- payload ----------------------------------------------------------------------------------------------------
 
 
-def test_the_payload_message_is_the_nominal_in_the_tool_frame() -> None:
+def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own() -> None:
+    """Reviewed: /payload was hand and last link, too."""
     model = load_robot("kinova_gen3")
-    theta = np.array(model.theta_nominal[60:70])
-    message = payload_message(model, theta, 12)
+    rotation, position = model.flange
+    hand = np.array(model.theta_nominal[60:70])
+    centre = np.array([0.01, -0.02, 0.11])
+    alone = inertia_from_com(2.0, centre, np.diag([0.01, 0.012, 0.004]))  # in the tool frame
+    theta = hand + transform_inertial(rotation, position, alone)
+    prior = model.arm_prior
+    message = payload_message(model, prior, theta, 12)
+    assert message is not None
+    i = message.inertia
+    assert message.header.frame_id == "end_effector_link"
+    assert i.m == pytest.approx(2.0, abs=1e-9)
+    np.testing.assert_allclose([i.com.x, i.com.y, i.com.z], centre, atol=1e-9)
+    np.testing.assert_allclose(
+        [i.ixx, i.ixy, i.iyy, i.ixz, i.iyz, i.izz], [0.01, 0, 0.012, 0, 0, 0.004], atol=1e-9
+    )
+
+    message = last_link_message(model, theta, 12)
     i = message.inertia
     mass, com, inertia = com_and_inertia(theta)
-    rotation, position = model.flange
     assert i.m == mass
     assert message.header.frame_id == "end_effector_link"
     there = np.array([i.com.x, i.com.y, i.com.z])
@@ -455,5 +475,13 @@ def test_the_payload_message_is_the_nominal_in_the_tool_frame() -> None:
     np.testing.assert_allclose(back, theta, atol=1e-12)
 
 
-def test_a_nominal_without_mass_is_not_announced() -> None:
-    assert payload_message(load_robot("kinova_gen3"), np.zeros(10), 1) is None
+def test_a_hand_that_holds_nothing_is_announced_as_no_mass() -> None:
+    """Else the message of the payload before would stay in force."""
+    model = load_robot("kinova_gen3")
+    for message in (
+        payload_message(model, model.arm_prior, np.array(model.theta_nominal[60:70]), 1),
+        last_link_message(model, np.zeros(10), 1),
+    ):
+        assert message is not None
+        assert message.header.frame_id == "end_effector_link"
+        assert message.inertia.m == message.inertia.com.z == message.inertia.ixx == 0.0

@@ -23,9 +23,11 @@ from safe_sysid.planning.certificate import start_check
 from safe_sysid.robot.hulls import distance_to_hull
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import inertia_from_com
 from safe_sysid.robot.scene import Scene
 from safe_sysid.robot.suspicious import suspicions
+from safe_sysid.robot.urdf import UrdfChain, read_urdf
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -272,3 +274,25 @@ def test_any_names_and_numbers_survive_the_text(written: tuple[Path, list[str]])
         ("source", "drives", "payload", "inertia", "gains", "geometry", "home"), "words: # more"
     )
     assert yaml.safe_load(configuration_text(data, told, ["a remark: yes # no"])) == data
+
+
+def test_a_link_with_mass_and_no_shape_is_said_to_be_a_guess(tmp_path: Path) -> None:
+    text = tutorial_urdf()
+    body = '<inertial><mass value="0.3"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4" ixy="0" ixz="0" iyz="0"/></inertial>'
+    root = read_chain(tmp_path, text).root
+    extra = (
+        f'<link name="camera">{body}</link><joint name="camera_mount" type="fixed"><parent link="{root}"/>'
+    )
+    (tmp_path / "my_arm.urdf").write_text(
+        text.replace("</robot>", f'{extra}<child link="camera"/></joint></robot>'), encoding="utf-8"
+    )
+    out = tmp_path / "my_arm.yaml"
+    remarks = write_configuration(tmp_path / "my_arm.urdf", out, payload_kg=2.0)
+    assert any(remark.startswith("geometry.camera: [] is a guess") for remark in remarks)
+    assert yaml.safe_load(out.read_text(encoding="utf-8"))["geometry"]["camera"] == []
+    assert any("camera" in line for line in unchecked(load_robot(out)))
+
+
+def read_chain(folder: Path, urdf: str) -> UrdfChain:
+    (folder / "plain.urdf").write_text(urdf, encoding="utf-8")
+    return read_urdf(folder / "plain.urdf")

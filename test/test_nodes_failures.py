@@ -22,7 +22,7 @@ from test_nodes_lockstep import FAST, load, references
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT
 from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import plan_message
 from safe_sysid.robot import RobotModel, load_robot
@@ -156,11 +156,11 @@ def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_onl
     }  # fmt: skip
     with running(tmp_path, nodes, FAST) as processes, Probe() as probe:
         seen, plans, payloads, markers = references(probe), [], [], []
-        probe.listen(JointTrajectory, "plan", plans.append, LATCHED)
-        probe.listen(InertiaStamped, "payload", payloads.append, LATCHED)
-        probe.listen(MarkerArray, "markers", markers.append, LATCHED)
+        probe.listen(JointTrajectory, "plan", plans.append, LATCHED_INPUT)
+        probe.listen(InertiaStamped, "payload", payloads.append, LATCHED_INPUT)
+        probe.listen(MarkerArray, "markers", markers.append, LATCHED_INPUT)
         probe.wait(lambda: "joint_2: holding may need" in probe.message("planner"), "the reason")
-        assert probe.diagnostics["planner"].level == DiagnosticStatus.WARN
+        assert probe.diagnostics["planner"].level == DiagnosticStatus.ERROR  # its mission has failed
         probe.wait(lambda: seen[-1].stamp_ns > 1_000_000_000, "time to go on")
         assert probe.state() == "holding"
         assert np.all(seen[-1].qd == 0.0)

@@ -20,7 +20,7 @@ from safe_sysid.nodes.goals import Goal
 from safe_sysid.nodes.horizon import Horizon
 from safe_sysid.nodes.horizon_parts import HorizonSettings
 from safe_sysid.nodes.messages import JointSample
-from safe_sysid.nodes.missions import Excitation
+from safe_sysid.nodes.missions import Excitation, Situation
 from safe_sysid.nodes.time_base import TimeBase
 from safe_sysid.planning.jobs import Standing, Step
 from safe_sysid.planning.process import Event
@@ -44,7 +44,7 @@ class World:
         self.published: list[tuple[int, Plan]] = []
         self.nothing: list[tuple[int, int | None]] = []
         self.told: list[str] = []
-        self.cancelled = 0
+        self.cancelled: list[float] = []  # with how much grace, s
         values = {"plans": 3, "first_ns": T_P, "margin": 0.1, "patience": 50.0, "then_goal": None} | changes
         settings = HorizonSettings(
             lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
@@ -88,7 +88,7 @@ class World:
         self.told.append(text)
 
     def cancel(self, grace: float) -> None:
-        self.cancelled += 1
+        self.cancelled.append(grace)
 
     # what the tests do
     def seconds(self, ns: int) -> float:
@@ -103,7 +103,14 @@ class World:
         state = plan.trajectory.state((stamp_ns - start) / 1e9)
         self.horizon.on_reference(JointSample(stamp_ns, state[0], state[1], None, BOX.identity))
 
-    def say_event(self, kind: Any, reach: float | None = 0.5, which: int = -1, standing: Any = None) -> None:
+    def say_event(
+        self,
+        kind: Any,
+        reach: float | None = 0.5,
+        which: int = -1,
+        standing: Any = None,
+        why: PlanStatus = PlanStatus.NO_CERTIFIED_PLAN,
+    ) -> None:
         """The solver speaks about a job; ``reach`` (rad) of the plan, None: there is none."""
         handler, job, _ = self.jobs[which]
         request = job.keywords["request"]
@@ -111,7 +118,7 @@ class World:
         if reach is not None:
             trajectory = QuinticTrajectory.to_rest(request.state, request.state[0] + reach, T_F / 1e9)
             plan = Plan(trajectory, request.start_time, T_P / 1e9, BOX.identity, request.sequence, HOME)
-        status = PlanStatus.PLANNED if plan else PlanStatus.NO_CERTIFIED_PLAN
+        status = PlanStatus.PLANNED if plan else why
         step = Step(PlannerResult(status, plan, reasons=() if plan else ("in the way",)), standing)
         handler(Event(kind, 1, step if kind != "failed" else None, "boom" if kind == "failed" else ""))
 
@@ -157,7 +164,7 @@ def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline(clock: A
     assert world.published[1][0] == world.published[0][0] + T_P
     knots = world.published[1][1].trajectory.knots
     assert knots[-1, 0] - knots[0, 0] == pytest.approx(0.2), "the last is the best"
-    assert world.cancelled == 1
+    assert world.cancelled == [1.0]
     world.say_event("done", 0.9)
     world.say_event("progress", 0.9)
     assert len(world.published) == 2, "what comes later is not published"
@@ -171,7 +178,9 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
     assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1001.0 - 0.05)
     world.now = 1001.01
     world.horizon.watch()
-    assert (len(world.jobs), world.published, world.cancelled) == (2, [], 1)
+    assert (len(world.jobs), world.published) == (2, [])
+    assert world.cancelled == [15.0], "it may be compiling: nobody waits for it"
+    assert world.jobs[-1][2] == pytest.approx(1007.01 + 15.0)
     assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1007.01 - 0.1)
     world.say_event("done", 0.3, which=0)
     assert world.published == [], "the answer to the first question"
@@ -200,8 +209,7 @@ def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(
 
 def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(clock: Any) -> None:
     world = moving(clock)
-    world.now += 0.95
-    world.horizon.watch()
+    world.say_event("done", None)
     assert len(world.published) == 1
     assert world.nothing == []
     assert world.horizon.phase == "excitation"
@@ -216,6 +224,62 @@ def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(cl
     world.horizon.on_reference(JointSample(end + 2 * S, q, np.zeros(2), None, smaller.identity))
     assert len(world.jobs) == 3
     assert world.jobs[-1][1].keywords["request"].box is smaller
+
+
+@pytest.mark.parametrize("why", [PlanStatus.NO_LESSON, PlanStatus.STOPPED])
+def test_at_rest_a_search_without_a_lesson_is_given_more_time_and_ends_with_its_reason(
+    clock: Any, why: PlanStatus
+) -> None:
+    """Four searches, each longer; nothing is counted, and nobody waits for ever."""
+    world = clock(World(lockstep=False))
+    world.reference(1000 * S)
+    given = []
+    for _ in range(4):
+        given.append(world.jobs[-1][1].keywords["request"].deadline - world.now)
+        world.say_event("progress", None, why=why)
+        world.now += given[-1] + 0.6
+        world.horizon.watch()
+    assert given == pytest.approx([1.0, 6.0, 12.0, 24.0], abs=0.51)
+    assert len(world.jobs) == 4
+    assert world.published == []
+    assert world.horizon.phase == "over"
+    for words in ("excitation failed after 0 plans, 3 more were wanted", why.value, "in the way"):
+        assert words in world.horizon.failure
+    assert world.horizon.text == world.horizon.failure == world.told[-1]
+    assert any("in the way: the arm rests, searching for 12 s" in line for line in world.told)
+    world.reference(2000 * S)
+    assert len(world.jobs) == 4
+    assert world.horizon.start() is None
+    assert world.horizon.failure == ""
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_in_motion_no_lesson_brakes_and_is_looked_for_again_at_rest(clock: Any, lockstep: bool) -> None:
+    """However often there was too little time in motion: every such time a lesson was driven before."""
+    world = clock(World(lockstep=lockstep, plans=5))
+    mission = world.horizon.mission
+    assert isinstance(mission, Excitation)
+    stamp, q = (0 if lockstep else 1000 * S), HOME
+    for number in range(5):
+        world.now = max(world.now, stamp / S)
+        world.reference(stamp, q)
+        assert world.horizon.busy
+        assert mission.left == 5 - number
+        world.say_event("done")
+        start, plan = world.published[-1]
+        world.now = start / S
+        world.follow(start)
+        if number == 4:
+            break
+        assert world.horizon.busy, "the next one is asked for in motion"
+        world.say_event("done", None, why=PlanStatus.NO_LESSON)
+        assert len(world.published) == number + 1
+        assert mission.left == 4 - number, "the one that is driven to its end counts"
+        stamp, q = start + T_F + S // 10, plan.trajectory.knots[-1, 0]
+    assert len(world.published) == 5
+    assert world.horizon.phase == "over"
+    assert "all trajectories are planned" in world.horizon.text
+    assert world.horizon.failure == ""
 
 
 def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_lost(clock: Any) -> None:
@@ -258,7 +322,7 @@ def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
     start = world.published[0][0]
     world.reference(start + S // 10, HOME, 0.1)
     assert "does not follow plan 0" in world.told[-1]
-    assert world.cancelled == 1
+    assert world.cancelled == [1.0]
     world.say_event("done")
     assert len(world.published) == 1, "from where the arm is not"
     assert world.horizon.phase == "excitation"
@@ -295,6 +359,18 @@ def test_in_lockstep_a_new_run_has_all_its_attempts_again() -> None:
         world.horizon.stop("a person")
         assert "a person" in world.horizon.text
         assert world.horizon.start() is None
+
+
+def test_an_arm_that_rested_while_a_plan_was_looked_for_shows_nothing_about_its_bounds() -> None:
+    """Boxes that came meanwhile are no reason to end a run that has hardly begun."""
+    same = [replace(BOX, seq=number) for number in range(6)]
+    mission = Excitation(5, 4)
+    assert mission.over(same[:1], same[0]) == ""
+    state = np.zeros((3, 2))
+    mission.job(Situation(state, 0.0, BOX, 0, None, None))
+    mission.planned(Step(PlannerResult(PlanStatus.PLANNED)))
+    assert mission.over(same[:4], same[3]) == "", "the arm rested until now"
+    assert "stopped improving" in mission.over(same, same[5])
 
 
 def test_bounds_that_had_stopped_improving_do_not_end_another_run_before_it_begins() -> None:
@@ -357,12 +433,12 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     request = world.jobs[-1][1].keywords["request"]
     assert request.start_time == begins / S
     assert np.array_equal(world.jobs[-1][1].keywords["waypoints"], goal[None])
-    there = Standing(TaskStatus.MOVING, (), 0, 0.0, True)
+    there = Standing(TaskStatus.MOVING, (), 0, 0.0, True, True)
     world.say_event("done", 0.2, standing=there)
     world.follow(begins)
     assert world.nothing[1:] == [(begins + T_P, None)], "it is driven to its end, and nothing is left to do"
     world.reference(begins + T_F, goal)
-    world.say_event("done", None, standing=Standing(TaskStatus.ARRIVED, (), 0, 0.0, False))
+    world.say_event("done", None, standing=Standing(TaskStatus.ARRIVED, (), 0, 0.0, False, False))
     assert (world.horizon.phase, world.horizon.outcome) == ("over", "arrived")
 
 
@@ -373,11 +449,13 @@ def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
     world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
     assert world.nothing == [(S, S + T_P)], "simulated time will wait for the first step"
     world.reference(S + 10_000_000)
-    stuck = Standing(TaskStatus.MOVING, (), 0, 1.0, False)
+    stuck = Standing(TaskStatus.MOVING, (), 0, 1.0, False, False)
     for _ in range(3):
         world.say_event("done", None, standing=stuck)
         assert world.horizon.busy
-    world.say_event("done", None, standing=Standing(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False))
+    world.say_event(
+        "done", None, standing=Standing(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
+    )
     assert answers == [(False, "refused; goal: stuck")]
     assert world.nothing[1:] == [(S + T_P, None)]
     assert world.horizon.outcome == "refused; goal: stuck"
@@ -430,7 +508,7 @@ def test_a_controller_that_began_anew_is_not_moved_by_what_was_asked_before(
     assert world.horizon.phase == "over"
     assert "commanded nothing" in world.horizon.text
     world.say_event("done")
-    assert (world.published, len(world.jobs), world.cancelled) == ([], 1, 1)
+    assert (world.published, len(world.jobs), world.cancelled) == ([], 1, [1.0])
     assert world.horizon.start() is None
     steady(world, 1023 * S, 1023 * S + S // 10)
     assert len(world.jobs) == 2, "whoever asks again is obeyed"

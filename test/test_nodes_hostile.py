@@ -22,7 +22,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes import doors, messages
-from safe_sysid.nodes.base import LATCHED, BaseNode
+from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT, BaseNode
 from safe_sysid.nodes.controller import ControllerNode
 from safe_sysid.nodes.doors import Doors
 from safe_sysid.nodes.identifier import IdentifierNode
@@ -254,7 +254,7 @@ def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> N
         probe.wait(lambda: start.service_is_ready() and stop.service_is_ready(), "the services")
 
         # Boxes of nobody, as fast as they can be sent, a thousand requests, and 1 MB at a time.
-        publisher = probe.publisher(Float64MultiArray, "bounds", LATCHED)
+        publisher = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
         small = serialize_message(Float64MultiArray())
         large = serialize_message(Float64MultiArray(data=[0.0] * 125_000))
 

@@ -32,7 +32,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.demo.transitions import NO_REASON, Transitions
 from safe_sysid.errors import ModelError
-from safe_sysid.nodes.base import HISTORY, LATCHED, measurement_qos
+from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT, STREAM, measurement_qos
 from safe_sysid.nodes.configuration import proof_digest
 from safe_sysid.nodes.digest import configuration_digest, difference
 from safe_sysid.nodes.managed import ManagedNode
@@ -129,14 +129,14 @@ def test_the_controller_from_beginning_to_end(tmp_path: Path) -> None:
         controller, manager = processes["controller"], Manager(probe, "controller")
         controller.wait_ready()
         told: list[str] = []
-        probe.listen(String, "/controller/configuration", lambda m: told.append(m.data), LATCHED)
+        probe.listen(String, "/controller/configuration", lambda m: told.append(m.data), LATCHED_INPUT)
         boxes: list[str] = []
         size = model.arm_prior.size
         probe.listen(
             Float64MultiArray,
             "bounds_active",
             lambda m: boxes.append(read_bounds(m, size).box.identity),
-            LATCHED,
+            LATCHED_INPUT,
         )
 
         # Unconfigured: it answers for itself, and does nothing with the arm.
@@ -257,10 +257,10 @@ def test_who_hears_another_configuration_does_not_work_and_says_where_it_differs
         manager = Manager(probe, *nodes)
         plans: list[JointTrajectory] = []
         bounds: list[Float64MultiArray] = []
-        probe.listen(JointTrajectory, "plan", plans.append, LATCHED)
-        probe.listen(Float64MultiArray, "bounds", bounds.append, LATCHED)
+        probe.listen(JointTrajectory, "plan", plans.append, LATCHED_INPUT)
+        probe.listen(Float64MultiArray, "bounds", bounds.append, LATCHED_INPUT)
         active = probe.publisher(Float64MultiArray, "bounds_active", LATCHED, 2)
-        reference = probe.publisher(JointState, "reference", HISTORY)
+        reference = probe.publisher(JointState, "reference", STREAM)
         states = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=True, history=True))
         writer, zero, home = JointStateWriter(model.joint_names), np.zeros(7), np.array(model.settings.home)
         box, stamp = model.arm_prior, 0

@@ -61,7 +61,11 @@ def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(
     # Nothing comes before what it answers: a plan not before the last hand-over, bounds not before their data.
     answers = [(0, plan(4)), (4, plan(7)), (7, plan(10)), (10, plan(13, empty=True))]
     answers += [(U * batch, bounds(batch)) for batch in (1, 2, 3, 4)]
-    arrivals = [(answers[i][0] + delays[i], answers[i][1]) for i in order]
+    # Bounds have one publisher, whose messages come in order; plans may come in any.
+    at = [answer[0] + delay for answer, delay in zip(answers, delays, strict=True)]
+    at[4:] = np.maximum.accumulate(at[4:])
+    batches = iter(range(4, 8))
+    arrivals = [(at[i], answers[i][1]) for i in (next(batches) if i >= 4 else i for i in order)]
     expected = [
         (4, "plan 4"),
         (5, "batch 1"),

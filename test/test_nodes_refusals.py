@@ -27,7 +27,7 @@ from trajectory_msgs.msg import JointTrajectory
 from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.identification import Identifier, Measurements
-from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import (
     BoundsAnswer,
@@ -77,18 +77,18 @@ class Bench:
         self.boxes: dict[str, BoundsAnswer] = {}
         self.announced: list[str] = []
         probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
-        probe.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
+        probe.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED_INPUT)
         probe.listen(
             Float64MultiArray,
             "bounds_active",
             lambda m: self.announced.append(m.layout.dim[0].label),
-            LATCHED,
+            LATCHED_INPUT,
         )
         self.states = probe.publisher(
             JointState, "joint_states", measurement_qos(lockstep=True, history=True), 2
         )
-        self.plans = probe.publisher(JointTrajectory, "plan", LATCHED)
-        self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED)
+        self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
+        self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
         self.order = np.random.default_rng(0).permutation(n + 2)
         self.tick, self.digest = 0, configuration_digest(model, lockstep=True, scene=load_scene("open"))
 

@@ -21,7 +21,7 @@ from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import FAST, load, references
 
 from safe_sysid.demo.transitions import Transitions
-from safe_sysid.nodes.base import LATCHED, measurement_qos
+from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.messages import NOT_AWAITED, JointReader, JointStateWriter, read_bounds
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
@@ -51,7 +51,7 @@ class Lab:
             Float64MultiArray,
             "bounds_active",
             lambda m: self.active.append(read_bounds(m, size).box),
-            LATCHED,
+            LATCHED_INPUT,
         )
         self.seen = references(probe)
 

@@ -149,9 +149,19 @@ def test_every_start_is_examined_and_an_emergency_stop_stays(
     lab.measure()
     assert checks.added == 0, "of an arm that is controlled nothing is remembered"
 
-    # After an emergency stop: judged again, without the lock, whatever was judged before.
+    # An emergency stop and its reset are two things: neither a start nor a second stop takes it back, and the reset
+    # moves nothing.
     node._serve_emergency_stop()
     assert lab.state == "fault"
+    assert "expected ~/reset_emergency_stop" in str(node._serve_start())
+    node._serve_emergency_stop()
+    assert "expected ~/reset_emergency_stop" in str(node._serve_start())
+    assert not node._start_wanted
+    assert node._serve_reset_emergency_stop() is None
+    assert lab.state == "fault"
+    assert not node._start_wanted
+
+    # After it: judged again, without the lock, whatever was judged before.
     lab.measure()
     assert checks.added == 1
     checks.said, judged = bad, checks.judged

@@ -17,7 +17,7 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.nodes.base import HISTORY, LATCHED
+from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.messages import JointStateWriter, read_bounds
 from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
@@ -72,8 +72,8 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
         processes["identifier"].wait_ready()
         boxes: list[Any] = []
         size = model.arm_prior.size
-        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_bounds(m, size)), LATCHED)
-        publisher = probe.publisher(JointState, "joint_states", HISTORY)
+        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_bounds(m, size)), LATCHED_INPUT)
+        publisher = probe.publisher(JointState, "joint_states", measurement_qos(True, history=True))
         probe.wait(lambda: publisher.get_subscription_count() == 1, "the connection")
         refused = call(probe, "identifier/tare_finish")
         assert not refused.success

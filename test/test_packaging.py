@@ -464,6 +464,20 @@ def fake_environment(clone: Path) -> Path:
     return venv
 
 
+def test_kernels_of_another_source_are_not_used(bare_clone: Path) -> None:
+    """Numba looks at the file that defines a kernel only: a changed callee elsewhere must not leave it as it was."""
+    package = bare_clone / "safe_sysid"
+    package.mkdir()
+    (package / "words.py").write_text("A = 1\n")
+    (package / "callee.py").write_text("@njit\ndef f(x): return x\n")
+    place = "__import__('commands').kernels_directory(venv)"
+    before = ask(bare_clone, place)
+    (package / "words.py").write_text("A = 2\n")
+    assert ask(bare_clone, place) == before
+    (package / "callee.py").write_text("@njit\ndef f(x): return 2 * x\n")
+    assert ask(bare_clone, place) != before
+
+
 def test_launcher_without_a_suitable_python_says_what_to_do(bare_clone: Path) -> None:
     result = launch(bare_clone, "demo", SAFE_SYSID_PYTHON="/bin/false")
     assert result.returncode == 1

@@ -14,11 +14,11 @@ from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.demo.transitions import Transitions
-from safe_sysid.nodes.base import LATCHED
+from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
+from safe_sysid.nodes.base import LATCHED_INPUT
 from safe_sysid.nodes.markers import path_markers, scene_markers, swept_markers
 from safe_sysid.nodes.payload_markers import NAMESPACE, no_payload_markers, payload_markers
 from safe_sysid.reachability.swept import SweptVolume
-from safe_sysid.robot.inertia_shapes import PayloadShapes, payload_shapes
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import inertia_from_com, transform_inertial
@@ -152,7 +152,7 @@ def test_the_identifier_draws_the_prior_at_once_and_deletes_it_when_it_forgets(t
     process = NodeProcess("identifier", {"autostart": False, "robot": "three_joint"}, tmp_path)
     try:
         with Probe() as probe:
-            probe.listen(MarkerArray, "markers", heard.append, LATCHED)
+            probe.listen(MarkerArray, "markers", heard.append, LATCHED_INPUT)
             transitions = Transitions(probe.node, ["identifier"])
             process.wait_ready()
             for transition, count in (("configure", 1), ("cleanup", 2)):

@@ -15,6 +15,7 @@ import yaml
 from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
 from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.decimals import at_least
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.plan_statement import digest
 from safe_sysid.report.verify_command import plans_command
@@ -80,7 +81,7 @@ def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.Capture
     files = sorted(path.name for path in planned.glob("plan_*.json"))
     assert files == [step["file"] for step in content["steps"]]
     assert np.allclose(content["steps"][-1]["end_rad"], content["start_rad"], atol=1e-3)
-    assert call(verify_command, str(planned), "--lockstep") == 0
+    assert call(verify_command, str(planned), "--scene", "open", "--lockstep") == 0
     out = capsys.readouterr().out
     assert f"PASS: {len(files)} plans of kinova_gen3 in scene open" in out
     assert "assumed: the plant waits for every command (lock-step)" in out
@@ -93,7 +94,7 @@ def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.Capture
 def test_one_file_is_checked_alone_and_a_forged_one_fails(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(verify_command, str(planned / "plan_00001.json"), "--lockstep") == 0
+    assert call(verify_command, str(planned / "plan_00001.json"), "--scene", "open", "--lockstep") == 0
     assert "PASS: 1 plan" in capsys.readouterr().out
     forged = tmp_path / "plan_00001.json"
     forged.write_text(
@@ -130,7 +131,7 @@ def test_one_plan_in_another_scene_fails_the_directory(
     """Each is true in the packaged scene that it names; no arm drives in both."""
     copy = tmp_path / "run"
     shutil.copytree(planned, copy)
-    assert call(verify_command, str(around / "plan_00000.json"), "--lockstep") == 0
+    assert call(verify_command, str(around / "plan_00000.json"), "--scene", "six_boxes", "--lockstep") == 0
     content = json.loads((around / "plan_00000.json").read_text())
     content["plan"]["sequence"] = 99
     content["sha256"] = digest({key: value for key, value in content.items() if key != "sha256"})
@@ -144,7 +145,7 @@ def test_a_plan_in_motion_passes_alone_only_with_its_beginning_assumed(
     around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moving = in_motion(around)
-    assert call(verify_command, str(moving[0]), "--lockstep") == 0
+    assert call(verify_command, str(moving[0]), "--scene", "six_boxes", "--lockstep") == 0
     out = capsys.readouterr().out
     assert f"assumed: {moving[0].name} BEGINS IN MOTION" in out
     assert "if it begins in motion as assumed above" in out.split("PASS: ")[1]
@@ -174,6 +175,11 @@ def test_another_robot_or_scene_is_said(planned: Path, capsys: pytest.CaptureFix
     assert "scene: another one than six_boxes" in capsys.readouterr().out
     assert call(verify_command, str(planned), "--set", "uncertainty.relative=0.2") == 2
     assert "another robot, or with other settings" in capsys.readouterr().err
+    capsys.readouterr()
+    assert call(verify_command, str(planned), "--lockstep") == 3, (
+        "the plans' own word for what is around them"
+    )
+    assert "CONDITIONAL" in capsys.readouterr().out
     assert call(verify_command, str(planned), "--scene", "stated", "--lockstep") == 0
     assert "as the file itself states it" in capsys.readouterr().out
 
@@ -217,12 +223,12 @@ def test_margins_of_distances_say_what_they_are_counted_from(
     around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All that is printed, by both commands, is beyond the distance that the certificate asks for."""
-    assert call(verify_command, str(around / "plan_00000.json"), "--lockstep") == 0
+    assert call(verify_command, str(around / "plan_00000.json"), "--scene", "six_boxes", "--lockstep") == 0
     out = capsys.readouterr().out
     smallest = json.loads((around / "motion.json").read_text())["steps"][0]["margins"]["clearance"][
         "smallest"
     ]
-    assert f"smallest margin: clearance over 5 mm {smallest:.4g} m" in out
+    assert f"smallest margin: clearance over 5 mm {at_least(smallest, 4)} m" in out
     assert "m over 5 mm" in out
     goal = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
     margin = "planner.clearance_margin=0.01"
@@ -241,7 +247,7 @@ def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixt
     simulated = json.loads((out / "motion.json").read_text())["simulated"]
     assert set(simulated["violations"].values()) == {0}
     assert np.abs(np.array(simulated["final_rad"]) - [float(x) for x in goal.split(",")]).max() < 0.03
-    assert call(verify_command, str(out), "--lockstep") == 0
+    assert call(verify_command, str(out), "--scene", "open", "--lockstep") == 0
 
 
 @pytest.mark.parametrize(
@@ -291,7 +297,11 @@ def test_the_command_that_checks_names_what_is_not_the_default(tmp_path: Path) -
     parser = argparse.ArgumentParser()
     verify_command.configure(parser)
     options = parser.parse_args(words[2:])
-    assert (options.files, options.robot, options.scene) == ([str(tmp_path / "a b")], "my/arm.yaml", None)
+    assert (options.files, options.robot, options.scene) == (
+        [str(tmp_path / "a b")],
+        "my/arm.yaml",
+        "six_boxes",
+    )
     assert options.lockstep
     read = dict(text.split("=", 1) for text in options.set)
     assert {key: yaml.safe_load(text) for key, text in read.items()} == settings

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
+import shutil
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.certificate import FAMILIES, verify_plan
 from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.plan_chain import box_problem, chain_problem, mixture_problem
+from safe_sysid.planning.plan_chain import Proved, box_ground, chain_problem, mixture_problem
 from safe_sysid.planning.plan_check import PlanChecker, PlanReport, check_plan_file
 from safe_sysid.planning.plan_file import PlanFileError, file_name, read_plan, write_plan
 from safe_sysid.planning.plan_statement import digest
+from safe_sysid.report.verification import Answer, Verification
+from safe_sysid.robot.identity import digest as robot_digest
+from safe_sysid.robot.identity import identity
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -53,7 +60,7 @@ def checker(model: RobotModel, scene: Scene) -> PlanChecker:
     return PlanChecker(model, scene, lockstep=True)
 
 
-def box_of(model: RobotModel, seq: int = 0) -> ParameterBox:
+def box_of(model: RobotModel, seq: int = 1) -> ParameterBox:
     """Within the prior: half of its payload, so that there is room to claim more."""
     prior = model.arm_prior
     mid, rad = prior.mid[prior.payload_slice], 0.5 * prior.rad[prior.payload_slice]
@@ -436,8 +443,8 @@ def test_only_certified_plans_are_written(
         write_plan(tmp_path, bad, certificate, model, box, scene, gains)
     fine = plan_from(model, start, np.zeros(model.n), box)
     certificate = verify_plan(fine, model, box, scene, gains, intervals=CELLS)
-    with pytest.raises(PlanFileError, match="0:1"):
-        write_plan(tmp_path, fine, certificate, model, box_of(model, 1), scene, gains)
+    with pytest.raises(PlanFileError, match="0:2"):
+        write_plan(tmp_path, fine, certificate, model, box_of(model, 2), scene, gains)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -544,17 +551,83 @@ def test_plans_of_a_run_are_of_one_robot_scene_and_timing(good: Path, tmp_path: 
 
 def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, model: RobotModel) -> None:
     report, box = checker.check(good), box_of(model)
-    lower, upper = box.payload_lower, box.payload_upper
-    wrong, assumed = box_problem(report, model, {})
-    assert wrong is None
-    assert "no certificate" in (assumed or "")
-    wrong, assumed = box_problem(report, model, {"0:0": (lower, upper)})
-    assert wrong is None
-    assert "proved" in (assumed or "")
-    wider = upper.copy()
-    wider[0] = np.nextafter(wider[0], np.inf)
-    assert "0:0" in (box_problem(report, model, {"0:0": (lower, wider)})[0] or "")
-    elsewhere = {"0:9 of another run": (lower, upper)}
-    assert "0:9 of another run" in (box_problem(report, model, {}, elsewhere)[1] or "")
-    elsewhere = {"0:9 of another run": (lower, wider)}
-    assert "no certificate" in (box_problem(report, model, {}, elsewhere)[1] or "")
+    robot = robot_digest(identity(model, "bounds"))
+    known = Proved(box.payload_lower, box.payload_upper, robot)
+    ground = box_ground(report, model, {})
+    assert "no certificate" in ground.text
+    assert (ground.proved, ground.wrong) == (False, False)
+    ground = box_ground(report, model, {"0:1": known})
+    assert "proved" in ground.text
+    assert (ground.proved, ground.wrong) == (True, False)
+    upper = box.payload_upper.copy()
+    upper[0] = np.nextafter(upper[0], np.inf)
+    wider = replace(known, upper=upper)
+    ground = box_ground(report, model, {"0:1": wider})
+    assert ground.wrong
+    assert "0:1" in ground.text
+    ground = box_ground(report, model, {}, {"0:9 of another run": known})
+    assert "0:9 of another run" in ground.text
+    assert ground.proved
+    ground = box_ground(report, model, {}, {"0:9 of another run": wider})
+    assert "no certificate" in ground.text
+    assert not ground.proved
+
+
+def test_bounds_of_another_robot_prove_nothing_for_a_plan(
+    good: Path, checker: PlanChecker, model: RobotModel
+) -> None:
+    """The same arm under other assumptions is another one: its bounds hold only where those are true."""
+    report, box = checker.check(good), box_of(model)
+    other = load_robot("kinova_gen3", **{"measurement.torque_abs": 0.01})
+    foreign = Proved(box.payload_lower, box.payload_upper, robot_digest(identity(other, "bounds")))
+    ground = box_ground(report, model, {"0:1": foreign})
+    assert ground.wrong
+    assert "another robot than the plan" in ground.text
+    assert not box_ground(report, model, {}, {"0:1 of another run": foreign}).proved
+
+
+def test_box_zero_is_the_prior(
+    good: Path, tmp_path: Path, checker: PlanChecker, model: RobotModel, scene: Scene, gains: ControllerGains
+) -> None:
+    """A point that is called 0:0 would be taken by a controller, to which 0:0 is the prior."""
+
+    def forge(content: Content) -> None:
+        content["box"]["seq"] = 0
+
+    def point(content: Content) -> None:
+        forge(content)
+        mid = (0.5 * (np.array(content["box"]["lower"]) + np.array(content["box"]["upper"]))).tolist()
+        content["box"]["lower"], content["box"]["upper"] = mid, mid
+
+    for change in (forge, point):
+        report = checker.check(forged(good, tmp_path / "plan.json", change))
+        assert not report.passed
+        assert "0:0 is the robot's prior by its number" in (report.reason or "")
+    box = box_of(model, 0)
+    plan = plan_from(model, at_rest(scene.start_for(model)), np.zeros(model.n), box)
+    certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
+    assert certificate.ok
+    with pytest.raises(PlanFileError, match="robot's prior by its number"):
+        write_plan(tmp_path, plan, certificate, model, box, scene, gains)
+
+
+def test_conditions_are_no_pass(good: Path, tmp_path: Path) -> None:
+    """A box without certificates, or a scene that only the plan names: another word, another exit status."""
+    shutil.copy(good, tmp_path / "plan_00000.json")
+
+    def verified(*names: Path, **options: Any) -> tuple[Answer, str]:
+        text = io.StringIO()
+        console = Console(file=text, width=10_000)
+        return Verification(console, lockstep=True, quiet=True, **options).check(names), text.getvalue()
+
+    answer, text = verified(tmp_path, scene="six_boxes")
+    assert answer is Answer.CONDITIONAL
+    assert int(answer) == 3
+    assert "PASS" not in text
+    assert "CONDITIONAL: 1 plan of kinova_gen3" in text
+    assert "if the true parameters lie in box 0:1: no certificate of these bounds" in text
+    assert "what stands around the arm" not in text
+    answer, text = verified(good)
+    assert answer is Answer.CONDITIONAL
+    assert "what stands around the arm is scene six_boxes, which the plans name themselves" in text
+    assert verified(good, scene="open")[0] is Answer.FAIL

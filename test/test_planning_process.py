@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,10 @@ def count(solver: Solver, steps: int) -> int:
             return k
         time.sleep(0.005)
     return steps
+
+
+def linger(solver: Solver) -> None:
+    time.sleep(1.0)
 
 
 def unspeakable(solver: Solver) -> Any:
@@ -192,6 +198,54 @@ def test_set_up_is_replaced_by_name_and_what_fails_in_it_is_raised(shared: Owner
     with pytest.raises(SolverError, match="k = nan"):
         shared.process.wait(shared.process.configure("more", fail), PATIENCE)
     shared.process.configure("more", partial(remember, value="set up"))
+
+
+def deaf(solver: Solver) -> None:
+    """As a process that a busy machine does not let end: it has hung up, and is still there."""
+    sys.setswitchinterval(1e6)
+    ctypes.PyDLL(None).shutdown(solver._connection.fileno(), socket.SHUT_RDWR)  # no other thread gets a turn
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("moment", ["behind a search", "while the process dies"])
+def test_set_up_survives_the_search_before_it(shared: Owner, moment: str) -> None:
+    """A planner that is cleaned up while it plans and configured again at once: the search ends late, and is killed."""
+    shared.do(recall)
+    if moment == "behind a search":
+        search = shared.process.submit(hang)
+        shared.process.cancel(grace=0.3)
+    else:
+        search = shared.process.submit(deaf)
+        shared.wait(lambda: shared.process.pid is None)
+    tickets = [shared.process.configure("memory", partial(remember, value=k)) for k in (1, "set up")]
+    shared.process.wait(tickets[1], PATIENCE)
+    assert shared.end_of(search).kind == "failed"
+    assert shared.do(recall).value[0] == "set up"
+    assert not shared.process._pending
+    with pytest.raises(SolverError):  # it was replaced before anybody did it
+        shared.process.wait(tickets[0], 0.1)
+
+
+def test_set_up_of_a_process_that_has_worked_for_long_is_given_its_own_time(
+    shared: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = shared.do(recall).value[1]
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0)
+    monkeypatch.setattr("safe_sysid.planning.process.time", later)
+    shared.process.wait(shared.process.configure("memory", partial(remember, value="set up")), PATIENCE)
+    assert shared.do(recall).value == ("set up", pid)
+
+
+def test_what_is_cancelled_while_the_process_starts_is_no_reason_to_kill_it(shared: Owner) -> None:
+    shared.process.configure("slow", linger)
+    shared.do(crash)  # the next one is set up slowly
+    restarts = shared.process.restarts
+    ticket = shared.process.submit(partial(count, steps=10_000))
+    shared.process.cancel(grace=0.05)
+    assert shared.end_of(ticket).kind == "done"
+    assert shared.process.restarts == restarts
+    shared.process.wait(shared.process.configure("slow", partial(remember, value="set up")), PATIENCE)
 
 
 def test_what_was_read_only_still_is() -> None:

@@ -269,16 +269,24 @@ def test_a_paused_search_goes_on_to_the_same_way(planner: Planner) -> None:
 
 
 def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the quick one, then the last resort."""
     nothing = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.ways._pose_test", nothing)
+    refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), ["clearance of post - hand"] * len(args[4]))  # noqa: E731
+    monkeypatch.setattr("safe_sysid.planning.last_resort.may_rest", refused)
     monkeypatch.setattr("safe_sysid.planning.task._LOOKS_PER_CALL", 2000)
     scene, start = planner.scene, planner.scene.start_for(planner.model)
     task = TaskPlanner(planner, scene.goal, looks=5000)
     answers = list(follow(task, start, known(planner.model)))
-    assert [answer.status for answer in answers] == [PlanStatus.STOPPED] * 2 + [PlanStatus.NO_CERTIFIED_PLAN]
-    assert all("the search goes on" in answer.reasons[0] for answer in answers[:-1])
+    quick, last = answers[:3], answers[3:]
+    assert [answer.status for answer in quick] == [PlanStatus.STOPPED] * 2 + [PlanStatus.NO_CERTIFIED_PLAN]
+    assert all("no way that looks free yet" in answer.reasons[0] for answer in quick[:-1])
+    assert "no way that looks free was found, 50" in quick[-1].reasons[0]
+    assert all("no way yet of poses that may be rested at" in answer.reasons[0] for answer in last[:-1])
+    assert len(last) > 1
+    assert last[-1].status is PlanStatus.NO_CERTIFIED_PLAN
     assert task.status is TaskStatus.REFUSED
-    assert "no way that looks free was found, 50" in task.reasons[0]
+    assert "in the way most often: clearance of post - hand (100 %)" in task.reasons[0]
 
 
 def test_a_deadline_pauses_a_search(planner: Planner) -> None:

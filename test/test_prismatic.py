@@ -225,7 +225,7 @@ def test_exact_first_derivatives_at_an_anchor():
         mid, rad = theta[: 10 * n], np.zeros(10 * n)
         q, qd = positions(kin, rng, 1), rng.uniform(-1, 1, (1, n))
         anchors = Anchors(np.zeros(2, np.int64), q, qd, np.zeros((1, len(DERIVATIVES), n, max(n, 3))))
-        derivative_bounds(kin, mid, rad, False, anchors)
+        derivative_bounds(kin, mid, rad, 1.0, False, anchors)
         for row, function, of_q in (
             (0, momentum_regressor, True), (1, momentum_regressor, False),
             (2, momentum_rate_regressor, True), (3, momentum_rate_regressor, False),

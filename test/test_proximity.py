@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import coal
 import numpy as np
 import pytest
-from arm_factory import random_arm
 from geometry_support import random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,21 +168,18 @@ def test_tracking_errors_cost_what_they_can_move(model: RobotModel) -> None:
         assert np.all((reduced - moved)[seen] <= 1e-3)  # to first order
 
 
-def test_an_arm_without_bodies_on_some_frames() -> None:
-    from types import SimpleNamespace
-
+def test_an_arm_without_bodies_on_some_frames(model: RobotModel) -> None:
     rng = np.random.default_rng(0)
-    kin, _, _ = random_arm(3, rng)
     bodies = (Body("base", -1, np.zeros((1, 3)), 0.1, "base"), Body("tip", 2, np.zeros((2, 3)), 0.05))
-    model = SimpleNamespace(kinematics=kin, bodies=bodies, allowed_pairs=frozenset(), n=3)
-    proximity = Proximity.build(model, around_the_arm(rng))  # type: ignore[arg-type]
+    few = replace(model, bodies=bodies, allowed_pairs=frozenset())
+    proximity = Proximity.build(few, around_the_arm(rng))
     assert proximity.frames.tolist() == [2]
-    value, slope = all_values(proximity, kin, rng.uniform(-1, 1, (4, 3)), np.zeros(3))
+    value, slope = all_values(proximity, model.kinematics, rng.uniform(-1, 1, (4, 7)), np.zeros(7))
     assert value.shape == (4, 2)
-    assert slope.shape == (4, 2, 3)
-    nothing = SimpleNamespace(kinematics=kin, bodies=(), allowed_pairs=frozenset(), n=3)
+    assert slope.shape == (4, 2, 7)
+    nothing = replace(model, bodies=(), allowed_pairs=frozenset())
     empty = Proximity.build(nothing, Scene("open")).distances(
-        *forward_kinematics(kin, np.zeros((2, 3))), np.zeros(3)
-    )  # type: ignore[arg-type]
+        *forward_kinematics(model.kinematics, np.zeros((2, 7))), np.zeros(7)
+    )
     assert empty.clearance.shape == (2, 0)
     assert np.all(empty.self_clearance == FAR_AWAY)

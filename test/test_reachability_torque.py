@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reachability_support import random_box, random_tracking, random_trajectory
 
+from safe_sysid.campaign.arms import draw_motors
 from safe_sysid.errors import ParameterError, PlanError
 from safe_sysid.reachability.attack import attack_torque, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
@@ -25,16 +26,20 @@ SEEDS = st.integers(0, 2**32 - 1)
 ROUNDING = 1e-9
 
 
-def setting(n: int, rng: np.random.Generator) -> tuple:
+def setting(n: int, rng: np.random.Generator, geared: bool = False) -> tuple:
     kin, _, theta = random_arm(n, rng)
+    if geared:  # rotors on moving links; the rest as without them
+        kin = kin._replace(motors=draw_motors(np.random.default_rng(n), n))
     damping, inertia = rng.uniform(20, 200, n), rng.uniform(1, 10, n)
     return kin, theta, damping, inertia, float(rng.choice([0.0, 0.01, 0.1]))
 
 
-@pytest.mark.parametrize("n", range(1, 10))
-def test_nothing_is_found_outside(n: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "geared"), [*((n, False) for n in range(1, 10)), (2, True), (4, True), (7, True)]
+)
+def test_nothing_is_found_outside(n: int, geared: bool) -> None:
     rng = np.random.default_rng(100 + n)
-    kin, theta, damping, inertia, v_c = setting(n, rng)
+    kin, theta, damping, inertia, v_c = setting(n, rng, geared)
     box, trajectory, tracking = random_box(theta, rng), random_trajectory(n, rng), random_tracking(n, rng)
     cells = time_cells(trajectory, 64)
     enclosure = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)

@@ -384,16 +384,16 @@ def test_late_commands_are_counted_as_covered_where_the_arm_was_quiet(
         log.add(stamp, out)
 
     tick(0, 5.0 * a.delay_max)  # nothing was in force before
-    assert (log.covered, log.late) == (0, 0)
+    assert (core.claim.covered, core.claim.late) == (0, 0)
     for k in range(1, 10):
         tick(k, 0.9 * a.delay_max)
-    assert (log.covered, log.late) == (0, 0)
+    assert (core.claim.covered, core.claim.late) == (0, 0)
     longest = gains.longest_covered_gap(quiet, core.uncertainty)
     tick(10, longest - 1e-3 - 1e-5)
     late = longest > a.hold_max  # else nothing late is ever covered
-    assert (log.covered, log.late) == ((1, 0) if late else (0, 1))
+    assert (core.claim.covered, core.claim.late) == ((1, 0) if late else (0, 1))
     tick(11, longest - 1e-3 + 1e-4)
-    assert log.late == (1 if late else 2)
+    assert core.claim.late == (1 if late else 2)
     assert log.period.count == 11
     assert log.missed == 0
     log.save(tmp_path / "controller.npz", {}, "SCHED_FIFO 11")

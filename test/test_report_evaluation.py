@@ -15,7 +15,7 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.demo.run import _success
 from safe_sysid.demo.summarise import not_covered, timing_notes
-from safe_sysid.report.run_logs import BRAKING, RunLogs
+from safe_sysid.report.run_logs import BRAKING, PlanEntry, RunLogs
 from safe_sysid.report.summary import VIOLATION_KINDS
 
 
@@ -35,6 +35,25 @@ def test_nothing_is_invented(seed: int) -> None:
     assert result.gaps == ()
     assert result.ok
     assert result.safety.findings == []
+
+
+def test_a_run_that_has_taught_nothing_is_no_success() -> None:
+    """Every limit kept, every bound true, four of four planned, and the arm stood still: mcy is the prior's."""
+    logs, prior = clean_logs(), rig().model.arm_prior
+    for update in logs.updates:
+        update.lower[2], update.upper[2] = prior.payload_lower[2], prior.payload_upper[2]
+    result = judge(logs)
+    assert result.violations.total == 0
+    assert not result.ok
+    (gap,) = result.gaps
+    assert "identifier: the motion taught nothing about mcy" in gap
+
+
+def test_a_planner_without_a_plan_says_why() -> None:
+    reason = "the only certified plan teaches nothing"
+    failed = PlanEntry(0, "no plan that teaches anything", 0.5, reasons=(reason,))
+    (gap,) = judge(replace(clean_logs(), plans=(failed,))).gaps
+    assert gap == f"planner: not one certified plan: {reason}"
 
 
 def test_evidence_is_counted() -> None:
@@ -315,6 +334,14 @@ def test_timing_that_was_not_kept_is_told() -> None:
         str(_success(3)) == "every bound held, nothing was violated; 3 late commands not covered by the proof"
     )
     assert str(_success(0)) == "every bound held, nothing was violated"
+    # What the controller has said of its claim is not said better afterwards, by whichever record.
+    assert logs.controller is not None
+    lost = replace(logs, controller=replace(logs.controller, claim_lost=("1.5 s: too late",)))
+    for lockstep in (True, False):
+        assert timing_notes(lost, r.gains, lockstep) == [
+            "timing: the tracking bound is not proved since 1.5 s: too late"
+        ]
+        assert not_covered(lost, r.gains, lockstep) == 1
     assert (
         timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True)
         == []

@@ -10,9 +10,11 @@ from test_identification_identifier import proved
 
 from safe_sysid.identification import Identifier, MeasurementErrors, UpdateStatus
 from safe_sysid.identification.bounds.drift import friction_columns
+from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.identification.tare.file import load_tare, read_tare, write_tare
 from safe_sysid.identification.tare.tare import TareError, TareRecorder, drift_of, gained, make_tare
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
 
@@ -119,6 +121,25 @@ def test_identification_starts_tighter_and_the_truth_stays_inside(model, errors,
     # One update has a budget of solver work: a component that it did not get to may be wider for now.
     assert np.median(widths["with"] / widths["without"]) < (0.8 if drift == 0.0 else 1.0)
     assert widths["with"][0] < 0.9 * widths["without"][0]
+
+
+@pytest.mark.parametrize("pounds", [4, 8])
+def test_the_estimate_of_a_run_with_a_tare_is_a_body_inside_its_own_intervals(model, errors, arm, pounds):
+    """The mass printed first lay outside of the interval printed beside it, in two of six runs."""
+    empty, _, _, tare = arm
+    rng = np.random.default_rng(11)
+    now, payload = empty.copy(), dumbbell(pounds)
+    now[LAST] = theta_e_with_payload(model, empty[LAST], payload)
+    identifier = Identifier(model, errors, method="lp", **tare.options())
+    identifier.add(noisy(log_of(model, now, rng, 1.0), 0.05, 0.025, rng))
+    result = identifier.update()
+    assert result.status is UpdateStatus.OK
+    box = result.box
+    alone = payload_bounds(model, box.payload_lower, result.nominal, box.payload_upper)
+    assert alone.possible
+    assert np.all((alone.lower <= alone.nominal) & (alone.nominal <= alone.upper))
+    assert is_consistent(alone.nominal, 1e-9)
+    assert np.all((alone.lower <= payload.theta) & (payload.theta <= alone.upper))
 
 
 def test_drift_far_beyond_the_declared_is_noticed_or_harmless_and_never_told_as_fine_with_a_wrong_box(

@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 780, 500
 #: Pixels per length: a software renderer paints every one of them, all the time.
 COARSE = {"device_scale_factor": 0.3}
 pytestmark = pytest.mark.slow
-BUTTONS = ("Emergency stop", "Stop", "Start control", "Start planner", "Reset bounds")
+BUTTONS = ("Emergency stop", "Reset emergency stop", "Stop", "Start control", "Start planner", "Reset bounds")
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ __all__ = [
     "declare",
     "full_name",
     "installed",
+    "number",
     "of_node",
     "run_directory",
     "seconds",
@@ -72,6 +73,11 @@ _SHARED: dict[str, tuple[str, str, Sequence[str] | None]] = {
     ),
     "log_level": ("info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
     "activate": ("true", "whether to activate planner, identifier and controller", _BOOLEAN),
+    "respawns": (
+        "3",
+        "how often planner and identifier, each, are started again when they die; 0: never",
+        None,
+    ),
     "patience": ("30.0", "for how long a refused activation is tried again, s", None),
 }
 
@@ -162,6 +168,17 @@ def seconds(context: LaunchContext, name: str) -> float:
     if not 0.0 <= found < 1e9:
         raise ConfigError("arguments of the launch", name, text(context, name), "a time in s, 0 or more")
     return found
+
+
+def number(context: LaunchContext, name: str) -> int:
+    """Value of an argument that is a number, 0 or more.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not text(context, name).isdecimal():
+        raise ConfigError("arguments of the launch", name, text(context, name), "a whole number, 0 or more")
+    return int(text(context, name))
 
 
 def full_name(namespace: str, node: str) -> str:

@@ -3,89 +3,77 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import launch.logging
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import OpaqueCoroutine
 from launch.events import IncludeLaunchDescription, Shutdown
+from launch.logging import get_logger
 from launch_ros.ros_adapters import get_ros_node
-from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from std_msgs.msg import String
+from lifecycle_msgs.msg import TransitionEvent
 
-__all__ = ["Managed", "bring_up"]
+from safe_sysid.demo.transitions import Transitions
+
+__all__ = ["bring_up"]
 
 _POLL = 0.05  # s
 _AGAIN = 1.0  # s between two tries of a transition that was refused
 _SILENCE = 30.0  # s
 _PATIENCE = "after an installation code is compiled once, which takes minutes"
-_LATCHED = QoSProfile(
-    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
-_WORDS = {Transition.TRANSITION_CONFIGURE: "configure", Transition.TRANSITION_ACTIVATE: "activate"}
 
 
-class Managed:
-    """A managed node as seen from the launch process."""
+class _Guide:
+    """Leads the nodes of one arm from state to state; launch's own ROS node is spun by launch."""
 
-    def __init__(self, context: LaunchContext, name: str) -> None:
-        """Listen to the reasons of a node (full name), and reach for its service."""
-        node = get_ros_node(context)
-        self.name, self.reason = name, ""
-        self._told = "nothing"
-        self._changes = node.create_client(ChangeState, f"{name}/change_state")
-        self._reasons = node.create_subscription(
-            String, f"{name}/transition_reason", self._on_reason, _LATCHED
-        )
-        self._log = launch.logging.get_logger(name.lstrip("/"))
+    def __init__(self, transitions: Transitions) -> None:
+        self._transitions = transitions
+        self._told: dict[str, str] = {}
 
-    def _on_reason(self, message: String) -> None:
-        self.reason = message.data
+    def reason(self, name: str) -> str:
+        """Why a node did not go."""
+        return self._transitions.reasons[name] or "no reason given, see its log"
 
-    async def change(self, transition: int) -> bool:
+    async def lead(self, name: str, transition: str) -> bool:
         """Ask for a transition and wait for the answer, however long it takes; the node's log has the reasons too."""
-        while not self._changes.service_is_ready():
+        log, loop = get_logger(name), asyncio.get_running_loop()
+        self._transitions.ask(name, transition)
+        told = began = loop.time()
+        while (done := self._transitions.answer(name)) is None:
             await asyncio.sleep(_POLL)
-        before = self.reason
-        future = self._changes.call_async(ChangeState.Request(transition=Transition(id=transition)))
-        told = began = asyncio.get_running_loop().time()
-        while not future.done():
-            await asyncio.sleep(_POLL)
-            now = asyncio.get_running_loop().time()
-            if now - told >= _SILENCE:
-                told = now
-                self._log.info(f"has been asked to {_WORDS[transition]} for {now - began:.0f} s; {_PATIENCE}")
-        result = future.result()
-        done = result is not None and result.success
-        if not done:
-            for _ in range(10):  # the reason may come after the answer
-                if self.reason != before:
-                    break
-                await asyncio.sleep(_POLL)
-            if self.reason != self._told:  # once, however often it is asked again
-                self._told = self.reason
-                self._log.warning(f"does not {_WORDS[transition]}: {self.reason or 'see its log'}")
+            if loop.time() - told >= _SILENCE:
+                told = loop.time()
+                log.info(f"has been asked to {transition} for {told - began:.0f} s; {_PATIENCE}")
+        if not done and self.reason(name) != self._told.get(name):  # once, however often it is asked again
+            self._told[name] = self.reason(name)
+            log.warning(f"does not {transition}: {self.reason(name)}")
         return done
 
-    async def insist(self, transition: int, patience: float) -> bool:
+    async def insist(self, name: str, transition: str, patience: float) -> bool:
         """Ask again, once a second, for as long as ``patience`` (s) lasts."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
-        while not await self.change(transition):
+        while not await self.lead(name, transition):
             if loop.time() >= deadline:
                 return False
             await asyncio.sleep(_AGAIN)
         return True
 
 
+def _keeper(states: dict[str, str], name: str) -> Callable[[TransitionEvent], None]:
+    def keep(event: TransitionEvent) -> None:
+        states[name] = event.goal_state.label
+
+    return keep
+
+
 def bring_up(
     names: Sequence[str],
+    namespace: str,
     *,
     activate: bool,
     patience: float,
+    states: dict[str, str],
     then: Sequence[LaunchDescriptionEntity] = (),
 ) -> OpaqueCoroutine:
     """Configure nodes together, then activate them one after the other.
@@ -94,31 +82,36 @@ def bring_up(
     inactive, for there ``ros2 lifecycle set`` can try again.
 
     Args:
-        names: full names, in the order of their activation.
+        names: in the order of their activation.
+        namespace: of theirs, with its slash; "" for none.
         activate: whether to go beyond ``inactive``.
         patience: for how long a refused activation is tried again, s: measurements have to come first.
+        states: gets the state of each node, by name, whoever leads it there.
         then: started when all are configured, before any is activated.
     """
 
     async def run(context: LaunchContext, *_: Any) -> None:
-        log = launch.logging.get_logger("bring_up")
-        nodes = [Managed(context, name) for name in names]
-        done = await asyncio.gather(*(node.change(Transition.TRANSITION_CONFIGURE) for node in nodes))
+        log, node = get_logger("bring_up"), get_ros_node(context)
+        for name in names:
+            topic = f"{namespace}/{name}/transition_event"
+            node.create_subscription(TransitionEvent, topic, _keeper(states, name), 10)
+        guide = _Guide(Transitions(node, tuple(names), namespace))
+        done = await asyncio.gather(*(guide.lead(name, "configure") for name in names))
         if not all(done):
-            failed = [node for node, good in zip(nodes, done, strict=True) if not good]
-            reason = "; ".join(f"{node.name}: {node.reason or 'no reason given'}" for node in failed)
+            failed = [name for name, good in zip(names, done, strict=True) if not good]
+            reason = "; ".join(f"{namespace}/{name}: {guide.reason(name)}" for name in failed)
             await context.emit_event(Shutdown(reason=reason))
             return
         if then:
             await context.emit_event(IncludeLaunchDescription(LaunchDescription(list(then))))
-        commands = "; ".join(f"ros2 lifecycle set {name} activate" for name in names)
+        commands = "; ".join(f"ros2 lifecycle set {namespace}/{name} activate" for name in names)
         if not activate:
             log.info(f"inactive, as asked; {commands}")
             return
-        for node in nodes:
-            if not await node.insist(Transition.TRANSITION_ACTIVATE, patience):
-                log.error(f"{node.name} stays inactive; when the reason is gone: {commands}")
+        for name in names:
+            if not await guide.insist(name, "activate", patience):
+                log.error(f"{namespace}/{name} stays inactive; when the reason is gone: {commands}")
                 return
-        log.info(f"active: {', '.join(names)}")
+        log.info(f"active: {', '.join(f'{namespace}/{name}' for name in names)}")
 
     return OpaqueCoroutine(coroutine=run)

@@ -24,7 +24,8 @@ __all__ = ["SILENCE", "CommandWatch", "request", "watch"]
 
 #: Shortest silence that is taken for the end of commands, s: this program may stall longer than a drive would wait.
 SILENCE = 0.05
-_PATIENCE = 3.0  # s, at the end
+#: At the end, besides the time for which the controller brakes the arm, s.
+_PATIENCE = 3.0
 
 
 class CommandWatch:
@@ -73,6 +74,7 @@ def watch(
     ending: Callable[[], bool],
     say: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
+    patience: float = _PATIENCE,
 ) -> None:
     """Until the end: wait for a command, and act when there are none any more.
 
@@ -83,13 +85,14 @@ def watch(
         ending: whether the program is to end.
         say: gets what happened.
         clock: s.
+        patience: for so long it goes on when the program is to end, s.
     """
     limit, failed = float("inf"), False
     begun: list[float] = []  # the last two turns, if no command came in them
     while True:
         before = clock()
         if ending():
-            limit = min(limit, before + _PATIENCE)
+            limit = min(limit, before + patience)
             if not state.armed:
                 return
             if before >= limit:
@@ -124,6 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--controller", required=True, help="name of the effort controller")
     parser.add_argument("--manager", required=True, help="name of the controller manager")
     parser.add_argument("--silence", type=float, required=True, help="that is the end of commands, s")
+    parser.add_argument("--braking", type=float, default=0.0, help="so long commands may go on at the end, s")
     end = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
 
@@ -175,6 +179,7 @@ def main(arguments: Sequence[str]) -> int:
         act,
         lambda: bool(asked),
         log.error,
+        patience=options.braking + _PATIENCE,
     )
     node.destroy_node()
     rclpy.try_shutdown()

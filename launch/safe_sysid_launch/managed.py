@@ -1,4 +1,8 @@
-"""Planner, identifier and controller as the launch files start them, and what goes with an arm."""
+"""Planner, identifier and controller as the launch files start them, and what goes with an arm.
+
+Planner and identifier are started again when they die: the controller brakes along its certified tail meanwhile, and
+holds. When the controller or the simulated arm ends, all do; each of the two brings the arm to rest before it ends.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from launch import Event, LaunchContext, LaunchDescriptionEntity
 from launch.actions import ExecuteProcess, LogInfo, SetEnvironmentVariable, Shutdown
+from launch.events.process import ProcessExited
+from launch.logging import get_logger
 from launch_ros.actions import LifecycleNode, Node
 from launch_ros.parameter_descriptions import ParameterValue
-from safe_sysid_launch.arguments import boolean, full_name, installed, run_directory, seconds, text
+from safe_sysid_launch.arguments import boolean, full_name, installed, number, run_directory, seconds, text
 from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
-from safe_sysid.demo.bring_up import MANAGED, ONE_THREAD, REALTIME, transport_without_shared_memory
+from safe_sysid.control.states import longest_braking
+from safe_sysid.demo.bring_up import MANAGED, ONE_THREAD, REALTIME, WRITES, transport_without_shared_memory
 from safe_sysid.errors import ConfigError
+from safe_sysid.parent import LAUNCH
 
 __all__ = [
     "MANAGED",
@@ -44,8 +53,12 @@ __all__ = [
 
 
 def environment(lockstep: bool) -> list[SetEnvironmentVariable]:
-    """Each library computes in one thread; in real time no shared memory, whose locks stall a loop."""
+    """Each library computes in one thread; in real time no shared memory, whose locks stall a loop.
+
+    And nodes know whose end is theirs, too: at SIGTERM launch leaves them alone.
+    """
     values = {key: value for key, value in ONE_THREAD.items() if key not in os.environ}
+    values[LAUNCH] = str(os.getpid())
     transport = transport_without_shared_memory()
     if not lockstep and not any(key in os.environ for key in transport if key.endswith("_PROFILES_FILE")):
         if (
@@ -82,6 +95,7 @@ def command_guard(context: LaunchContext, arm: Arm, topic: str, controller: str)
     words = [
         *("--topic", topic, "--controller", controller, "--manager", text(context, "controller_manager")),
         *("--silence", str(arm.settings.driver.command_timeout_s or 0.0)),
+        *("--braking", str(longest_braking(arm.settings.planner.t_f, lockstep=False))),
         *("--ros-args", "-r", f"__ns:={name.rpartition('/')[0] or '/'}"),
     ]
     program = Path(__file__).with_name("command_guard.py")
@@ -90,6 +104,7 @@ def command_guard(context: LaunchContext, arm: Arm, topic: str, controller: str)
             cmd=[sys.executable, str(program), *words],
             name="command_guard",
             output="screen",
+            **_patience(context, lockstep=False),
             on_exit=lambda _, context: (
                 None
                 if context.is_shutdown
@@ -106,10 +121,10 @@ def node(
     lockstep: bool = False,
     parameters: dict[str, Any] | None = None,
     remappings: Sequence[tuple[str, str]] = (),
-    executable: str | None = None,
     enforced: Mapping[str, Any] | None = None,
+    on_exit: Callable[[Event, LaunchContext], Any] | None = None,
 ) -> Node:
-    """One of this package's nodes; when it ends, all do.
+    """One of this package's nodes; when it ends, all do, unless there is something else to do.
 
     Args:
         context: of the launch.
@@ -117,8 +132,8 @@ def node(
         lockstep: whether simulated time waits for all.
         parameters: besides those that all nodes have.
         remappings: of topics.
-        executable: where it is not called as the node.
         enforced: parameters that go before the parameter file's, too.
+        on_exit: what to do instead.
     """
     namespace, directory, file = (
         text(context, "namespace"),
@@ -145,15 +160,22 @@ def node(
     kind = LifecycleNode if name in MANAGED else Node
     return kind(
         package="safe_sysid",
-        executable=executable or f"{name}_node",
+        executable=f"{name}_node",
         name=name,
         namespace=namespace,
         parameters=[common, *([file] if file else []), *([last] if last else [])],
         remappings=list(remappings),
         ros_arguments=["--log-level", f"{logger}:={text(context, 'log_level')}", *enclave(namespace, name)],
         output="screen",
-        on_exit=_end(f"{full_name(namespace, name)} ended"),
+        on_exit=on_exit or _end(f"{full_name(namespace, name)} ended"),
+        **(_patience(context, lockstep) if name in ("controller", "plant") else {}),
     )
+
+
+def _patience(context: LaunchContext, lockstep: bool) -> dict[str, str]:
+    """How long launch waits for who brings the arm to rest before it ends; then comes SIGTERM, which insists."""
+    longest = longest_braking(arm_of(context).settings.planner.t_f, lockstep) + WRITES
+    return {"sigterm_timeout": f"{longest:.1f}", "sigkill_timeout": "5.0"}
 
 
 def enclave(namespace: str, name: str) -> list[str]:
@@ -192,21 +214,73 @@ def managed_nodes(
         then: started when all are inactive.
         enforced: parameters of all that go before the parameter file's, too.
     """
-    nodes = [
-        node(
+    namespace, states = text(context, "namespace"), dict.fromkeys(MANAGED, "")
+
+    def make(name: str, left: int = 0, **more: Any) -> Node:
+        return node(
             context,
             name,
             lockstep=lockstep,
             parameters=(parameters or {}).get(name),
             remappings=remappings,
-            enforced=enforced,
+            enforced={**(enforced or {}), **more},
+            on_exit=None if name == "controller" else partial(_again, make, states, name, left),
         )
-        for name in MANAGED
+
+    nodes = [make(name, number(context, "respawns")) for name in MANAGED]
+    return [
+        *nodes,
+        bring_up(
+            MANAGED,
+            namespace=full_name(namespace, "").rstrip("/"),
+            activate=boolean(context, "activate"),
+            patience=seconds(context, "patience"),
+            then=then,
+            states=states,
+        ),
     ]
-    names = [full_name(text(context, "namespace"), name) for name in MANAGED]
-    patience = seconds(context, "patience")
-    activate = boolean(context, "activate")
-    return [*nodes, bring_up(names, activate=activate, patience=patience, then=then)]
+
+
+def _again(
+    make: Callable[..., Node],
+    states: Mapping[str, str],
+    name: str,
+    left: int,
+    event: ProcessExited,
+    context: LaunchContext,
+) -> list[Node] | None:
+    """Start a node again that died, in the state that it had; what it wrote stays beside what is written from now on.
+
+    Args:
+        make: the node, from its name, how often it may be started again, and parameters.
+        states: of the lifecycle, by node, as last heard.
+        name: of the node.
+        left: so often it may be started again.
+        event: its end.
+        context: of the launch.
+    """
+    if context.is_shutdown:
+        return None
+    log, full = get_logger(name), full_name(text(context, "namespace"), name)
+    held = "the controller goes on: it brakes along its certified tail and holds"
+    if event.returncode == 0:
+        log.warning(f"{full} was told to end, and is not started again; {held}")
+        return None
+    if not left:
+        log.error(f"{full} died (status {event.returncode}), and is not started again (respawns); {held}")
+        return None
+    was = states[name] or "unconfigured"
+    log.error(f"{full} died (status {event.returncode}) while {was}: started again; {held}")
+    if was != "active":
+        log.warning(f"when it is there: ros2 lifecycle set {full} configure")
+    more: dict[str, Any] = {"autostart": was == "active"}
+    if (directory := run_directory(context)) is not None:
+        count = 1
+        while (again := directory / f"{name}_again_{count}").exists():
+            count += 1
+        again.mkdir()
+        more["run_dir"] = str(again)
+    return [make(name, left - 1, **more)]
 
 
 def picture(

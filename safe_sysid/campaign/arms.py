@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safe_sysid.campaign.payloads import DrawnPayload
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
-from safe_sysid.robot.model import JointLimits, Kinematics, RobotModel
+from safe_sysid.robot.model import JointLimits, Kinematics, Motors, RobotModel
 from safe_sysid.robot.parameters import (
     ParameterBox,
     frozen_array,
@@ -23,7 +23,7 @@ from safe_sysid.robot.parameters import (
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.yaml_file import read_yaml
 
-__all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "prior_around", "with_sliding"]
+__all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "draw_motors", "prior_around", "with_sliding"]
 
 FloatArray = NDArray[np.float64]
 
@@ -102,6 +102,27 @@ def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload
     theta[last] = hand + moved + transform_inertial(*flange, payload.theta)
     opening = np.abs(moved) * rng.choice([1.0, 1.5]) * (1.0 + 1e-12)
     return TrueArm(kinematics, theta, hand, opening, flange, payload, float(rng.choice([0.01, 0.05, 0.1])))
+
+
+def draw_motors(rng: np.random.Generator, n: int) -> Motors:
+    """Rotors that turn in moving links: any link before the joint, any axis, ratios of both signs, 5 to 160.
+
+    Args:
+        rng: generator.
+        n: joints of the arm.
+    """
+    joints = np.flatnonzero(rng.random(n) < 0.8)
+    joints = joints[joints > 0]
+    axis = rng.normal(size=(len(joints), 3))
+    along = rng.random(len(joints)) < 0.3  # a frame's own axis, as most motors have
+    axis[along] = np.eye(3)[rng.integers(0, 3, int(along.sum()))]
+    ratio = rng.choice([-1.0, 1.0], len(joints)) * 5.0 * 32.0 ** rng.random(len(joints))
+    return Motors(
+        joints.astype(np.int64),
+        rng.integers(0, joints, dtype=np.int64) if len(joints) else np.zeros(0, np.int64),
+        1.0 / ratio,
+        axis / np.linalg.norm(axis, axis=1, keepdims=True),
+    )
 
 
 def _kinematics(rng: np.random.Generator, n: int, chain: str) -> Kinematics:

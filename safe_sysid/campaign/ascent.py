@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels, Signs
 from safe_sysid.campaign.plant import Record, pinocchio_model
+from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.identification import MomentumRows
 
 __all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
@@ -71,17 +72,26 @@ class Dynamics:
         for k in range(count):
             rows[k, :, : 10 * n] = pin.computeJointTorqueRegressor(model, data, q[k], v[k], a[k])
         rotor = np.zeros(n) if link else arm.theta[12 * n : 13 * n]
+        for j in arm.kinematics.motors.joint:  # what a torque gains by one more unit of its inertia
+            less, more = (arm.theta + unit * (np.arange(14 * n) == 12 * n + j) for unit in (0.0, 1.0))
+            bodies = [RotorBodies(arm.kinematics, theta) for theta in (less, more)]
+            for k in range(count):
+                parts = [b.parts(q[k], v[k], a[k]) for b in bodies]
+                rows[k, :, 12 * n + j] = sum(parts[1][: 1 if link else 2]) - sum(parts[0][: 1 if link else 2])
         if states:
+            spinning = RotorBodies(arm.kinematics, arm.theta)
             for k in range(count + 1):
                 upper = np.triu(pin.crba(model, data, record.q[k]))
-                inertia[k] = upper + np.triu(upper, 1).T + np.diag(rotor)
+                rigid = upper + np.triu(upper, 1).T
+                inertia[k] = rigid + np.diag(rotor) if link else spinning.inertia(record.q[k])
             for k in range(count):
                 stiffness[k] = pin.computeRNEADerivatives(model, data, q[k], v[k], a[k])[0]
         joint = np.arange(n)
         if not link:
             rows[:, joint, 10 * n + joint] = np.where(np.abs(v) > transition, np.sign(v), 0.0)
             rows[:, joint, 11 * n + joint] = v
-            rows[:, joint, 12 * n + joint] = a
+            resting = np.setdiff1d(joint, arm.kinematics.motors.joint)
+            rows[:, resting, 12 * n + resting] = a[:, resting]
         rows[:, joint, 13 * n + joint] = 1.0
         momentum = np.einsum("kij,kj->ki", inertia, record.qd)
         growth = np.diff(momentum, axis=0) / h + (0.0 if link else arm.theta[11 * n : 12 * n]) * v

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification import Measurements
+from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import transform_inertial
 
 __all__ = ["BREAKS", "Break"]
@@ -23,10 +24,13 @@ BREAKS = {
     "bias": "torque sensors are off by once more the declared error, always to the same side",
     "coulomb": "Coulomb friction is 30 % and 0.3 N m above its true value in the prior's middle",
     "slip": "half-way through, the payload slips by 30 mm in the hand",
+    "exchange": "half-way through, the hand lets go of the payload",
+    "wear": "half-way through, Coulomb friction grows by 30 % and 0.3 N m",
     "acceleration": "accelerations are twice the declared bound",
     "delay": "positions and velocities are one sample older than the torque",
     "gravity": "the base is tilted by 2 degrees",
     "inertia": "rotors are 30 % heavier than the prior allows for",
+    "reaction": "rotors turn in moving links, of which nothing is declared",
 }
 
 
@@ -56,8 +60,10 @@ class Break:
         if name not in BREAKS:
             raise ParameterError(f"break = {name!r}: expected one of {', '.join(BREAKS)}")
         settings: dict[str, Any] = {"simulated": False}
-        if name in ("coulomb", "inertia"):
+        if name in ("coulomb", "inertia", "wear"):
             settings["source"] = "motor"
+        if name == "reaction":
+            settings["geared"] = True
         if name == "acceleration":
             return cls(name, 0.5, settings | {"margin": 1e-9})
         return cls(name, 1.0, settings)
@@ -71,14 +77,26 @@ class Break:
             true[12 * n : 13 * n] *= 1.3
         return true
 
+    def declared(self, arm: TrueArm) -> TrueArm:
+        """What the identifier is told of the arm, as far as this is broken."""
+        if self.name != "reaction":
+            return arm
+        return replace(arm, kinematics=arm.kinematics._replace(motors=NO_MOTORS))
+
     def later(self, arm: TrueArm) -> FloatArray | None:
         """Parameters of the second half, if they differ."""
-        if self.name != "slip":
+        if self.name not in ("slip", "exchange", "wear"):
             return None
+        theta, n = arm.theta.copy(), arm.n
+        if self.name == "exchange":
+            theta[arm.payload_slice] = arm.hand
+            return theta
+        if self.name == "wear":
+            theta[10 * n : 11 * n] = 1.3 * theta[10 * n : 11 * n] + 0.3
+            return theta
         rotation, translation = arm.flange
         shift = np.array([0.03, 0.0, 0.0])
         change = transform_inertial(rotation, translation + shift, arm.payload.theta)
-        theta = arm.theta.copy()
         theta[arm.payload_slice] += change - transform_inertial(rotation, translation, arm.payload.theta)
         return theta
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.campaign.arms import TrueArm, arm_model, draw_arm, prior_around, with_sliding
+from safe_sysid.campaign.arms import TrueArm, arm_model, draw_arm, draw_motors, prior_around, with_sliding
 from safe_sysid.campaign.breaks import Break
 from safe_sysid.campaign.motions import Motion, draw_motion
 from safe_sysid.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
@@ -152,6 +152,9 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     s = replace(s, **broken.settings)
     rng = generator(seed, index, 1)
     arm = draw_arm(rng, s.joints, s.chain, draw_payload(rng, s.payload), s.coulomb)
+    if s.geared:
+        motors = draw_motors(generator(seed, index, 16), s.joints)
+        arm = replace(arm, kinematics=arm.kinematics._replace(motors=motors))
     if s.simulated:  # light rotors make stiff equations
         theta = arm.theta.copy()
         rotors = slice(12 * s.joints, 13 * s.joints)
@@ -198,7 +201,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
         largest = np.maximum(largest, empty_handed[1].acceleration)
     room = 4.0 * levels.position + 2.0 * period * np.abs(record.qd).max(axis=0) + 1e-3
     places = [record.q] if empty_handed is None else [record.q, empty_handed[1].q]
-    arm = with_sliding(arm, sliding, np.vstack(places), room)
+    arm = broken.declared(with_sliding(arm, sliding, np.vstack(places), room))
     declared = broken.acceleration * largest * (1.0 + s.margin) + 1e-9
     rng = generator(seed, index, 4)
     continuous = (rng.random(s.joints) < (0.5 if s.continuous else 0.0)) & ~sliding

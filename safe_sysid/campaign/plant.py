@@ -1,6 +1,7 @@
 """What really happens in a trial: torques of a motion that is known in closed form, by inverse dynamics.
 
-Only Pinocchio's RNEA is used, and quadrature of our own: nothing that the identifier is made of.
+Only Pinocchio's RNEA is used, rotors in moving links being bodies of their own (``rotor_bodies``), and quadrature of
+our own: nothing that the identifier is made of.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.motions import Motion
+from safe_sysid.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["LAWS", "Record", "exact_record", "instants", "pinocchio_model"]
 
@@ -32,10 +34,10 @@ class Record:
     Attributes:
         times: (N+1,) s.
         q, qd: (N+1, n) rad, rad/s.
-        rigid: (N+1, n) of the links' motion and of gravity, without rotors and friction, N m.
+        rigid: (N+1, n) behind the gears: of the links' motion, of rotors that spin in them, and of gravity, N m.
         friction: (N+1, n) all friction and offset, apart from what is stuck, N m.
         stuck: (N+1, n) share of the period in which a joint's Coulomb torque is free, times Fc, N m.
-        rotor: (N+1, n) of the rotors, N m.
+        rotor: (N+1, n) of the joints' own rotors, N m.
         offset: (n,) beta, N m.
         acceleration: (n,) supremum of ``|qdd|``, rad/s^2.
         jerk: (n,) supremum of ``|qddd|`` where qdd is continuous, rad/s^3; None elsewhere.
@@ -104,8 +106,10 @@ def exact_record(
         gravity: (3,) true gravity, m/s^2.
     """
     n = arm.n
-    fc, fv, ia, beta = theta[10 * n :].reshape(4, n)
+    fc, fv, _, beta = theta[10 * n :].reshape(4, n)
     q, qd, _ = motion.state(times)
+    bodies = RotorBodies(arm.kinematics, theta, gravity)
+    spin = np.array([bodies.own_momentum(*state) for state in zip(q, qd, strict=True)])
     h = np.diff(times)[:, None]
     beyond, inside, travel = _friction_shares(motion, times, transition)
     linear = travel / transition if law == "saturated" and transition > 0.0 else np.zeros_like(travel)
@@ -117,16 +121,16 @@ def exact_record(
         times=times,
         q=q,
         qd=qd,
-        rigid=after_first(_mean_rigid(pinocchio_model(arm, theta, gravity), motion, times)),
+        rigid=after_first(_mean_rigid(bodies, motion, times)),
         friction=after_first(fc * (beyond + linear) / h + fv * np.diff(q, axis=0) / h + beta),
         stuck=after_first(fc * inside / h if law == "stick" else np.zeros_like(inside)),
-        rotor=after_first(ia * np.diff(qd, axis=0) / h),
+        rotor=after_first(np.diff(spin, axis=0) / h),
         offset=beta,
         acceleration=motion.largest_acceleration(),
     )
 
 
-def _mean_rigid(model: pin.Model, motion: Motion, times: FloatArray, nodes: int = 0) -> FloatArray:
+def _mean_rigid(bodies: RotorBodies, motion: Motion, times: FloatArray, nodes: int = 0) -> FloatArray:
     """Mean of RNEA over each period by Gauss-Legendre between samples and knots."""
     cuts = np.union1d(times, motion.knots[(motion.knots > times[0]) & (motion.knots < times[-1])])
     span = np.diff(cuts)
@@ -136,8 +140,7 @@ def _mean_rigid(model: pin.Model, motion: Motion, times: FloatArray, nodes: int 
     x, w = np.polynomial.legendre.leggauss(nodes)
     at = (0.5 * (cuts[1:] + cuts[:-1]))[:, None] + 0.5 * span[:, None] * x
     q, qd, qdd = motion.state(at.ravel())
-    data = model.createData()
-    torque = np.array([pin.rnea(model, data, a, b, c) for a, b, c in zip(q, qd, qdd, strict=True)])
+    torque = np.array([bodies.parts(*state)[0] for state in zip(q, qd, qdd, strict=True)])
     integral = np.einsum("k,skj->sj", w, torque.reshape(len(span), nodes, -1)) * (0.5 * span)[:, None]
     first = np.searchsorted(cuts, times[:-1])
     return np.add.reduceat(integral, first, axis=0) / np.diff(times)[:, None]
@@ -186,19 +189,23 @@ def instants(
         gravity: (3,) true gravity, m/s^2.
     """
     fc, fv, ia, beta = theta[10 * arm.n :].reshape(4, arm.n)
-    model = pinocchio_model(arm, theta, gravity)
-    data = model.createData()
+    bodies = RotorBodies(arm.kinematics, theta, gravity)
 
-    def rigid(at: FloatArray) -> FloatArray:
-        return np.array([pin.rnea(model, data, *state) for state in zip(*motion.state(at), strict=True)])
+    def parts(at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Behind the gears, and what the joints' own rotors take."""
+        both = np.array([bodies.parts(*state) for state in zip(*motion.state(at), strict=True)])
+        return both[:, 0], both[:, 1]
 
     q, qd, _ = motion.state(times)
-    _, v, a = motion.state(moved)
+    v = motion.state(moved)[1]
     dense = np.linspace(min(times[0], moved[0]), max(times[-1], moved[-1]), 6 * len(times))
-    steepest = 1.2 * np.abs(np.diff(rigid(dense), axis=0)).max(axis=0) / (dense[1] - dense[0])
-    largest, jerk = motion.largest_acceleration(), motion.largest_jerk()
-    motor = steepest + (fc / transition + fv) * largest + ia * jerk
-    friction = fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
-    return Record(
-        times, q, qd, rigid(moved), friction, np.zeros_like(q), ia * a, beta, largest, jerk, (motor, steepest)
+    behind, own = parts(dense)
+    more = own - ia * motion.state(dense)[2]  # by the rotation of the links that carry the rotors
+    link, seen = (
+        1.2 * np.abs(np.diff(x, axis=0)).max(axis=0) / (dense[1] - dense[0]) for x in (behind, behind + more)
     )
+    largest, jerk = motion.largest_acceleration(), motion.largest_jerk()
+    motor = seen + (fc / transition + fv) * largest + ia * jerk
+    friction = fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
+    behind, own = parts(moved)
+    return Record(times, q, qd, behind, friction, np.zeros_like(q), own, beta, largest, jerk, (motor, link))

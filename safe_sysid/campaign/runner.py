@@ -36,11 +36,17 @@ __all__ = [
 KINDS = {
     "identification": ("safe_sysid.campaign.trial", "run_trial"),
     "reachability": ("safe_sysid.campaign.reachability.trial", "run_trial"),
+    "printed": ("safe_sysid.report.printed_numbers", "run_trial"),
+    "forgeries": ("safe_sysid.forgeries.trial", "forge"),
+    "contradictions": ("safe_sysid.forgeries.trial", "contradict"),
 }
 #: For each kind, the module that sums up: ``is_sound``, ``complaint``, ``summarise``, ``as_json`` and ``table``.
 SUMMARIES = {
     "identification": "safe_sysid.campaign.summary",
     "reachability": "safe_sysid.campaign.reachability.summary",
+    "printed": "safe_sysid.report.printed_numbers",
+    "forgeries": "safe_sysid.forgeries.summary",
+    "contradictions": "safe_sysid.forgeries.summary",
 }
 #: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

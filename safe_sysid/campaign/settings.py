@@ -16,6 +16,7 @@ __all__ = ["TrialSettings", "draw_settings", "generator"]
 
 _RATES = (100.0, 200.0, 500.0, 1000.0)
 _SIMULATED = 0.12  # share of trials by forward dynamics
+_GEARED = 0.4  # share of arms whose rotors turn in moving links
 _EQUATIONS = 1500  # samples times joints of one trial, about: what 10,000 trials can afford
 
 
@@ -35,6 +36,7 @@ class TrialSettings:
         simulated: forward instead of inverse dynamics.
         continuous: whether positions wrap.
         method: "lp" or "sdp". box, density: whether the payload's box and density are told.
+        geared: whether rotors turn in moving links.
         updates: batches that the log is fed in.
         tare: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
         prismatic: chance of each joint to slide instead of to turn.
@@ -69,6 +71,7 @@ class TrialSettings:
     tare: bool
     certified: bool
     prismatic: float
+    geared: bool
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -131,6 +134,7 @@ def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) ->
         "tare": bool(rng.random() < 0.06),
         "certified": bool(rng.random() < 0.03),
         "prismatic": float(generator(seed, index, 13).choice([0.0, 0.4, 1.0], p=[0.8, 0.17, 0.03])),
+        "geared": bool(generator(seed, index, 15).random() < _GEARED),
     }
     if simulated:  # a stable and accurate integration, and errors large against its own
         values |= {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.motions import Motion
-from safe_sysid.campaign.plant import Record, pinocchio_model
+from safe_sysid.campaign.plant import Record
+from safe_sysid.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["simulated_record"]
 
@@ -40,21 +40,19 @@ def simulated_record(
         longest: integration step, s.
     """
     n, count = arm.n, len(switches)
-    fc, fv, ia, beta = theta[10 * n :].reshape(4, n)
-    model = pinocchio_model(arm, theta, gravity)
-    model.armature = np.array(ia)
-    data = model.createData()
+    fc, fv, _, beta = theta[10 * n :].reshape(4, n)
+    bodies = RotorBodies(arm.kinematics, theta, gravity)
 
     def friction(v: FloatArray) -> FloatArray:
         return fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
 
     def acceleration(q: FloatArray, v: FloatArray, torque: FloatArray) -> FloatArray:
-        return np.array(pin.aba(model, data, q, v, torque - friction(v)))
+        return bodies.acceleration(q, v, torque - friction(v))
 
     def command(q: FloatArray, v: FloatArray, at: float) -> FloatArray:
         aim_q, aim_v, aim_a = (x[0] for x in motion.state(np.array([at])))
         wanted = aim_a + 40.0 * (aim_v - v) + 400.0 * (aim_q - q)
-        return np.array(pin.rnea(model, data, q, v, wanted)) + friction(v)
+        return bodies.torque(q, v, wanted) + friction(v)
 
     q, v = np.zeros((count + 1, n)), np.zeros((count + 1, n))
     lost, largest = np.zeros((count + 1, n)), np.zeros(n)
@@ -91,5 +89,6 @@ def simulated_record(
     periods = np.diff(times)[:, None]
     lost[1:] /= periods
     lost[0] = 0.0
-    rotor = np.vstack([np.zeros((1, n)), ia * np.diff(v, axis=0) / periods])
+    spin = np.array([bodies.own_momentum(*state) for state in zip(q, v, strict=True)])
+    rotor = np.vstack([np.zeros((1, n)), np.diff(spin, axis=0) / periods])
     return Record(times, q, v, reported - lost - rotor, lost, np.zeros_like(lost), rotor, beta, largest)

@@ -29,17 +29,33 @@ and obstacles, has everything enclosed and the plan certified, and climbs, from 
 parameters that leave an enclosure or break a margin; what floats cannot decide is computed in 40 digits. Some 95
 enclosures each. Exit status: 0 nothing was violated, 1 something was, 2 wrong arguments, 130 interrupted. With --break:
 0, and the table says in how many trials it was noticed."""
+_PRINTED = """Each trial makes up ten intervals, a payload and margins of random magnitude and width, has the real
+outputs print them (last line and table of `identify`, its page and drawings, payload.urdf, table of a run, view,
+margins), reads every number back and compares it with the float behind it, exactly. Exit status: 0 none was rounded
+inward, 1 some were, 2 wrong arguments, 130 interrupted. With --break: 0, and it says in how many trials it was
+noticed."""
+_FORGERIES = """Each trial takes the run directory of a made-up arm, forges it in one way (a published number, a key
+that is gone or there twice, a bound that is better in every file, a file of another run, more samples than
+certificates, all hashes made right), and asks `verify`. A hundred in a row are of one arm. Exit status: 0 none passed,
+1 one did."""
+_CONTRADICTIONS = """Each trial identifies a log in which the payload slips, is let go of, or friction grows half-way.
+Where no parameters agree with all of it, nothing may be left that passes, nor may what had been certified before, put
+back beside the log. Exit status: 0 nothing passed, 1 something did."""
 #: As in safe_sysid.campaign.noise, .breaks and .reachability.breaks, not imported before they are needed; tests
 #: compare them.
 _NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
 _NOTICED = {
     "identification": "an empty set or the truth outside",
     "reachability": "a violated enclosure or margin",
+    "printed": "a number that says more than was proved",
 }
 _TOLD_WRONGLY = (
     "tracking", "measurement", "actuator", "box", "coulomb", "axis", "gravity", "radius", "payload", "inertia",
+    "gears",
 )  # fmt: skip
-_BREAKS = ("bias", "coulomb", "slip", "acceleration", "delay", "gravity", "inertia")
+_BREAKS = (
+    "bias", "coulomb", "slip", "exchange", "wear", "acceleration", "delay", "gravity", "inertia", "reaction",
+)  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +91,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--break", dest="broken", choices=_TOLD_WRONGLY,
         help="tell the enclosures something wrong, to see whether it is noticed; docs/campaign.md says what",
     )  # fmt: skip
+    printed = actions.add_parser(
+        "printed", help="does any number that people read say more than was proved?", description=_PRINTED
+    )
+    _add_common(printed, trials=1000)
+    printed.add_argument(
+        "--break", dest="broken", choices=("nearest",), help="round to nearest, to see whether it is noticed"
+    )
+
+    for name, help_, description in (
+        ("forgeries", "does a forged run directory pass `verify`?", _FORGERIES),
+        ("contradictions", "does anything of a log that ends in contradiction pass?", _CONTRADICTIONS),
+    ):
+        _add_common(actions.add_parser(name, help=help_, description=description), trials=1000)
 
 
 def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
@@ -111,6 +140,8 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Options of the kind of trial that the command line asks for."""
     settings: dict[str, Any] = {}
+    if options.action in ("forgeries", "contradictions"):
+        return settings
     if options.broken:
         settings["break"] = options.broken
     if options.action != "identification":

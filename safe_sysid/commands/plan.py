@@ -30,7 +30,8 @@ A goal is Q: joint angles in rad, separated by commas, or one of: start, goal (b
 or a pose of the tool frame in the world, X,Y,Z,ROLL,PITCH,YAW in m and rad.
 
 Exit status: 0 the whole motion is certified (and, with --simulate, nothing was violated); 1 no certified way was found,
-or the simulation found a violation; 2 a file or option cannot be used; 130 interrupted.
+no trajectory that teaches anything, or the simulation found a violation; 2 a file or option cannot be used; 130
+interrupted.
 
 examples:
   safe-sysid plan --scene six_boxes --to goal

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safe_sysid.commands.arguments import at_least
+from safe_sysid.decimals import at_most, share_at_most
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -154,7 +155,8 @@ def _gained(tare: Tare) -> list[str]:
     for p in sorted(narrowed, key=lambda p: tare.after[p] / tare.before[p]):
         before, after = 0.5 * tare.before[p], 0.5 * tare.after[p]
         lines.append(
-            f"  {names[p]:<26} {before:10.4g} {after:10.4g} {units[p]}  ({100 * after / before:.0f} %)"
+            f"  {names[p]:<26} {at_most(before, 4):>10} {at_most(after, 4):>10} {units[p]}  "
+            f"({share_at_most(after / before, places=0)})"
         )
     lines.append(f"  {14 * n - len(narrowed)} further parameters alone no better; combinations of them are")
     return lines

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.take_over import TAKE_OVER
+from safe_sysid.decimals import bracketed
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
@@ -114,7 +115,7 @@ def check_static_gravity(
         return []
     reasons = [
         f"{model.joint_names[j]}: effort {effort[j]:.4g} {model.torque_units[j]} at rest, expected within "
-        f"[{lower[j]:.4g}, {upper[j]:.4g}] for the parameters in box {box.identity}"
+        f"{bracketed(lower[j], upper[j], 3)} for the parameters in box {box.identity}"
         for j in np.flatnonzero(bad)
     ]
     found = _explanations(model, box, q, qd, effort, bad)

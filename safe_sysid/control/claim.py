@@ -2,6 +2,9 @@
 
 A plan's certificate proves them along the plan and at the rest after it, for its box. Before the first plan, and once
 bounds are reset, an arm is held where nobody has looked: so S is looked at in every step, and H at the pose.
+
+The theorem begins at a start. Once a command came late and was not covered, its conclusion is not proved any more, for
+all that comes after rests on it: the claim is lost until the next start. Whoever tells of the claim asks here.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.robust import RobustLaw
-from safe_sysid.robot.magnitudes import inertia_floor, inertia_share
+from safe_sysid.decimals import at_least, at_most
+from safe_sysid.robot.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Claim"]
 
 FloatArray = NDArray[np.float64]
+#: Losses of the claim that are remembered for the run's log.
+MOST_LOSSES = 100
 
 
 class Claim:
@@ -27,7 +33,10 @@ class Claim:
 
     Attributes:
         possible: the law is the one that the bound is proved for.
-        why_not: the bound is not claimed; "" if it is.
+        lost: since when the bound is not claimed although law, S and H allow it, and why; "" if it is not lost.
+        losses: the same of late commands, of all starts, the first :data:`MOST_LOSSES`.
+        starts: how many there were.
+        late: commands since the start that came late and were not covered; ``covered``: those that were.
     """
 
     def __init__(self, model: RobotModel, gains: ControllerGains, law: ControlLaw) -> None:
@@ -40,7 +49,57 @@ class Claim:
         """
         self._model, self._gains, self._law, self._pose = model, gains, law, ""
         self.possible = isinstance(law, RobustLaw)
-        self.why_not = "" if self.possible else f"not for the law {law.name}"
+        self._now = "" if self.possible else f"not for the law {law.name}"
+        self.lost, self.late, self.covered = "", 0, 0
+        self.losses: list[str] = []
+        self.starts = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether law, S and H are what the theorem assumes, whatever was late before."""
+        return not self._now
+
+    @property
+    def why_not(self) -> str:
+        """Why the bound is not claimed, "" if it is: since when, where that matters."""
+        return "; ".join(reason for reason in (self.lost, self._now) if reason)
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        if self.lost:
+            return f"not proved since {self.why_not}"
+        return f"not proved: {self._now}" if self._now else "proved"
+
+    def begin(self) -> None:
+        """A start: V was looked at, and no command has been late since."""
+        self.lost, self.late, self.covered = "", 0, 0
+        self.starts += 1
+
+    def note_late(self, stamp: float, covered: bool, what: str) -> None:
+        """A command came late.
+
+        Args:
+            stamp: of the measurement that it answers, or that shows it, s on the controller's clock.
+            covered: whether the theorem covers it.
+            what: came late, for people.
+        """
+        self.covered += covered
+        self.late += not covered
+        if not covered and self.possible and not self.lost:
+            self.lose(stamp, f"{what}, and the state before was not quiet enough for that")
+            if len(self.losses) < MOST_LOSSES:
+                self.losses.append(self.lost)
+
+    def lose(self, stamp: float, why: str) -> None:
+        """Nothing is claimed from now on; what was said first stays.
+
+        Args:
+            stamp: s on the controller's clock; infinite before the first measurement.
+            why: for people.
+        """
+        when = f"{stamp:.3f} s" if np.isfinite(stamp) else "the beginning"
+        self.lost = self.lost or f"{when}: {why}"
 
     def hold(self, box: ParameterBox, q: FloatArray) -> None:
         """A pose is held that no certificate is known for; the law has been evaluated there, or will be.
@@ -50,7 +109,7 @@ class Claim:
             q: (n,) held, rad.
         """
         if self.possible:
-            self._pose = self.why_not = _why_not_at_pose(self._model, self._gains, box, q)
+            self._pose = self._now = _why_not_at_pose(self._model, self._gains, box, q)
 
     def follow(self) -> None:
         """A certified plan begins."""
@@ -61,7 +120,7 @@ class Claim:
         above = ""
         if isinstance(self._law, RobustLaw):
             above = _why_not_now(self._gains, self._law.uncertainty)
-            self.why_not = above or self._pose
+            self._now = above or self._pose
         return bool(above)
 
 
@@ -75,7 +134,7 @@ def _why_not_now(gains: ControllerGains, uncertainty: float) -> str:
     assumed = gains.assumptions.uncertainty
     if uncertainty <= assumed * (1.0 + 1e-9):
         return ""
-    return f"S = {uncertainty:.3g} is above the assumed {assumed:.3g}: the box is too large for this pose"
+    return f"S = {at_most(uncertainty)} is above the assumed {at_least(assumed)}: the box is too large for this pose"
 
 
 def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBox, q: FloatArray) -> str:
@@ -87,7 +146,7 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
         box: that holds the parameters.
         q: (n,) held, rad.
     """
-    n, a, reach = model.n, gains.assumptions, gains.e_bound + gains.assumptions.position_error
+    a, reach = gains.assumptions, gains.e_bound + gains.assumptions.position_error
     # The bounds of the dynamics are those within the travel: the arm must be in it, and the state that the law takes.
     far = gains.e_bound + law_offset(gains)
     for j in np.flatnonzero(model.sliding & ~_within(q - far, q + far, model.kinematics.travel)):
@@ -96,18 +155,20 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
             f"{model.joint_names[j]} is held at {q[j]:.4f} m and the control law may take a position {far[j]:.4g} m "
             f"away: expected it within the travel [{low:.4f}, {high:.4f}] m that bounds of the dynamics rest on"
         )
-    spare = a.inertia_upper - box.upper[12 * n : 13 * n]
+    spare = a.inertia_upper - rotor_ceiling(model.kinematics, box)
     share = np.inf
     if np.all(spare > 0.0):
         share = float(inertia_share(model.kinematics, box, spare, q[None], reach[None])[0])
     if share > 1.0:
-        return f"inertia may be {share:.3g} times what is assumed at this pose (controller.inertia_ratio)"
-    if np.all(box.lower[12 * n : 13 * n] >= gains.inertia_lower):
+        return (
+            f"inertia may be {at_most(share)} times what is assumed at this pose (controller.inertia_ratio)"
+        )
+    if np.all(rotor_floor(model.kinematics, box) >= gains.inertia_lower):
         return ""
     floor = float(inertia_floor(model.kinematics, box, gains.inertia_lower, q[None], reach[None])[0])
     if floor >= 1.0:
         return ""
-    return f"inertia may be below controller.inertia_lower at this pose ({floor:.3g} of it)"
+    return f"inertia may be below controller.inertia_lower at this pose ({at_least(floor)} of it)"
 
 
 def _within(lower: FloatArray, upper: FloatArray, travel: FloatArray) -> NDArray[np.bool_]:

@@ -26,6 +26,7 @@ from safe_sysid.control.start_checks import judge_rest, tracking_energy
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -37,6 +38,8 @@ __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 FloatArray = NDArray[np.float64]
 STOPPED = "stopped: no plan is taken before ~/start"
 _TOLERANCE = 1e-9  # s
+#: The tracking theorem looks back at the command in force and at the one before it: a command counts for two holds.
+_RAMP_HOLDS = 2
 
 
 class Controller:
@@ -73,6 +76,7 @@ class Controller:
         self._watch, self._sent = MeasurementWatch(model), CommandWatch(model)
         rate = per_joint(model.settings.controller.torque_rate, n)
         self._rate = TorqueRate(rate, gains.assumptions.hold_max)
+        self._ramp_stamp = -np.inf  # of the last measurement whose command is not the law's but a ramp's, s
         self.followed = Coverage(gains)
         self._output = ControllerOutput(None, self._hold)
         self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -148,6 +152,7 @@ class Controller:
         self._hold[:] = 0.0
         self._hold[0] = q
         self.law.reset(stamp, q, qd)
+        self.claim.begin()
         self.claim.hold(self.box, q)
         if effort is None:
             self._rate.release()
@@ -160,7 +165,7 @@ class Controller:
                 return [reason]
             self._rate.take_over(duration, np.clip(effort, -limit, limit))
         self._plan = self._next = None
-        self._broken, self.stopped = "", False
+        self._broken, self.stopped, self._ramp_stamp = "", False, -np.inf
         self._watch.begin(stamp, q)
         self.followed.begin(stamp, np.abs(qd) + self._r_noise)
         self._sent.clear()
@@ -204,6 +209,7 @@ class Controller:
             reason: for people.
         """
         self._end(ControllerState.FAULT, reason)
+        self.claim.lose(self._watch.stamp, f"fault: {reason}")
         self.counts["fault"] += 1
 
     def release(self, reason: str) -> None:
@@ -291,8 +297,29 @@ class Controller:
             expected, state = self._plan.hand_over_time, self._plan.trajectory.state(self._plan.t_plan)
             return why_not_connected(plan, now, expected, state, self.model.joint_names)
         if self.state is ControllerState.HOLDING:
-            return why_not_connected(plan, now, None, self._hold, self.model.joint_names)
+            reason = why_not_connected(plan, now, None, self._hold, self.model.joint_names)
+            return reason or self._why_not_before_ramp_ends(plan, now)
         return f"state is {self.state.value}: a plan is taken only while holding or tracking"
+
+    def rests_until(self, now: float) -> float:
+        """Time, s, before which no plan may begin while the arm is held.
+
+        The proof of a take-over needs rest to be desired until no command of its ramp counts any longer.
+
+        Args:
+            now: s.
+        """
+        ramp = now + self._rate.left if self.taking_over else self._ramp_stamp
+        return ramp + _RAMP_HOLDS * self.gains.assumptions.hold_max
+
+    def _why_not_before_ramp_ends(self, plan: Plan, now: float) -> str | None:
+        rests = self.rests_until(now)
+        if plan.start_time >= rests - _TOLERANCE:
+            return None
+        return (
+            f"plan starts at {plan.start_time:.4f} s, while control is still taken over: expected a start after "
+            f"{rests:.4f} s"
+        )
 
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
         """Take a tighter box and blend to it; returns the reason of a refusal, None if taken.
@@ -342,8 +369,8 @@ class Controller:
         if not self._is_usable(stamp, q, qd):
             return out
         q, elapsed = self._watch.q, self._watch.elapsed
-        if not self.followed.is_in_time(elapsed, self._watch.stamp, self.proved):
-            self.counts["late, not covered"] += 1
+        if not self.followed.is_in_time(elapsed, self._watch.stamp, self.claim.holds):
+            self.note_late(False, f"no measurement came for {1e3 * elapsed:.3g} ms")
         if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
             self.brake(f"no measurement for {elapsed:.3f} s")
@@ -365,7 +392,7 @@ class Controller:
         )
         if out.energy > g.V_max and self.claim.possible:
             self.fault(
-                f"V is at least {out.energy:.3g} J, above V_max = {g.V_max:.3g} J: an assumption is false"
+                f"V is at least {at_least(out.energy)} J, above V_max = {at_most(g.V_max)} J: an assumption is false"
             )
             return out
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
@@ -373,6 +400,15 @@ class Controller:
             self.counts["S above assumed"] += 1
         self._command(torque, stamp, elapsed, out)
         return out
+
+    def note_late(self, covered: bool, what: str) -> None:
+        """A command came later than declared.
+
+        Args:
+            covered: whether the theorem covers it.
+            what: came late, for people.
+        """
+        self.claim.note_late(self._watch.stamp, covered, what)
 
     def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:
         """Judge a measurement; one that is not used is one that is missing."""
@@ -401,6 +437,9 @@ class Controller:
         if clipped:
             self.counts["saturation"] += 1
         j = self._rate.next(torque, elapsed)
+        # What the rate cuts is a mix with the command before.
+        if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
+            self._ramp_stamp = stamp
         if j < 0:
             known = np.inf if self._rate.taking_over else self.uncertainty
             self.followed.note(stamp, np.abs(self._r) + self._r_noise, known)
@@ -426,6 +465,11 @@ class Controller:
     def _advance_plan(self, stamp: float) -> None:
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
         if self._next is not None and takes and stamp >= self._next.start_time - _TOLERANCE:
+            if self.state is ControllerState.HOLDING and self._why_not_before_ramp_ends(self._next, stamp):
+                self._next = None  # ticks that were late have prolonged the ramp
+                self.counts["plan refused"] += 1
+                self.reason = "at rest: the plan would have begun while control was taken over"
+                return
             self._plan, self._next = self._next, None
             self.claim.follow()
             self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import inertia_share
+from safe_sysid.robot.magnitudes import inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.regressors import slotine_li_regressor
@@ -85,8 +85,8 @@ def configured_demands(model: RobotModel) -> MotionDemands:
 
 def _declared_lower(model: RobotModel, box: ParameterBox) -> FloatArray:
     """L (n,): declared, or the rotors' of a box."""
-    declared, n = model.settings.controller.inertia_lower, model.n
-    return box.lower[12 * n : 13 * n].copy() if declared is None else per_joint(declared, n)
+    declared = model.settings.controller.inertia_lower
+    return rotor_floor(model.kinematics, box) if declared is None else per_joint(declared, model.n)
 
 
 def demands_of(
@@ -196,10 +196,10 @@ def _inertia_upper(
 ) -> FloatArray:
     """``diag(rotor) + diag(spare)`` with the configuration's proportions, scaled until it covers H along q (N, n)."""
     n = model.n
-    lower, upper = _declared_lower(model, box), box.upper[12 * n : 13 * n]
+    lower, upper = _declared_lower(model, box), rotor_ceiling(model.kinematics, box)
     prior = model.arm_prior
     declared = per_joint(model.settings.controller.inertia_ratio, n) * _declared_lower(model, prior)
-    spare = np.maximum(declared - prior.upper[12 * n : 13 * n], 0.05 * lower)
+    spare = np.maximum(declared - rotor_ceiling(model.kinematics, prior), 0.05 * lower)
     half = np.broadcast_to(e, q.shape) + np.abs(np.diff(q, axis=0, append=q[-1:]))
     share = float(np.max(inertia_share(model.kinematics, box, spare, q, half)))
     return np.asarray(upper + headroom * share * spare)

@@ -10,6 +10,7 @@ from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.synthesis import synthesise
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.magnitudes import rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -80,7 +81,7 @@ def design_gains(
         model.kinematics,
         box,
         assume,
-        box.lower[12 * n : 13 * n] if lower is None else lower,
+        rotor_floor(model.kinematics, box) if lower is None else lower,
         np.broadcast_to(np.asarray(s.controller.K_r if K_r is None else K_r, float), (n,)),
         s.controller.kappa if kappa is None else float(kappa),
         model.friction_transition_velocity,

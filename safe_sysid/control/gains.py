@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.robot.magnitudes import inertia_floor, inertia_share
+from safe_sysid.robot.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -159,7 +159,7 @@ def tracking_margins(
         rotors alone do not prove ``H >= diag(inertia_lower)``.
     """
     a = gains.assumptions
-    spare = a.inertia_upper - box.upper[12 * box.n : 13 * box.n]
+    spare = a.inertia_upper - rotor_ceiling(kin, box)
     possible = bool(np.all(spare > 0.0))
     share = inertia_share(kin, box, spare, q_mid, q_half) if possible else np.full(len(q_mid), np.inf)
     margins = {
@@ -169,6 +169,6 @@ def tracking_margins(
         "uncertainty": 1.0 - uncertainty / a.uncertainty,
         "inertia": 1.0 - share,
     }
-    if not np.all(box.lower[12 * box.n : 13 * box.n] >= gains.inertia_lower):
+    if not np.all(rotor_floor(kin, box) >= gains.inertia_lower):
         margins["inertia below"] = inertia_floor(kin, box, gains.inertia_lower, q_mid, q_half) - 1.0
     return margins

@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["judge_rest", "tracking_energy"]
@@ -61,7 +62,7 @@ def judge_rest(
         worst = int(np.argmax(np.abs(qd)))
         unit = model.position_units[worst]
         reasons.append(
-            f"arm not at rest: V(0) may be {energy:.2g} J, expected at most {gains.V_start:.2g} J "
+            f"arm not at rest: V(0) may be {at_most(energy)} J, expected at most {at_least(gains.V_start)} J "
             f"({model.joint_names[worst]} moves at {qd[worst]:.3g} {unit}/s)"
         )
     for j, name in enumerate(model.joint_names):

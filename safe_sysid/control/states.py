@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ControllerOutput", "ControllerState"]
+__all__ = ["ControllerOutput", "ControllerState", "longest_braking"]
 
 FloatArray = NDArray[np.float64]
 
@@ -28,6 +28,16 @@ class ControllerState(Enum):
     def commands(self) -> bool:
         """Whether torque is commanded; otherwise the arm's own brakes hold."""
         return self not in (ControllerState.IDLE, ControllerState.FAULT)
+
+
+def longest_braking(rest: float, lockstep: bool) -> float:
+    """For so long, on the wall clock, a process that was asked to end may go on to bring the arm to rest, s.
+
+    Args:
+        rest: of the plan under way, s; at most ``planner.t_f``.
+        lockstep: simulated time, which may pass slowly on a busy machine.
+    """
+    return (5.0 if lockstep else 1.0) * rest + 1.0
 
 
 @dataclass

@@ -1,22 +1,9 @@
-r"""How long a take-over may last so that the tracking bound holds from the first command on.
+"""How long a take-over may last so that the tracking bound holds from the first command on.
 
 The arm rests and its drives hold it; ``tau_0``, the measured effort, is their torque. While control is taken over the
-command is ``tau_0 + s (tau_law - tau_0)`` with ``s`` in [0, 1] (:mod:`safe_sysid.control.torque_rate`), so
-
-``dV/dt = s r^T (W_s theta - tau_law) + (1 - s) r^T (W_s theta - tau_0)``, less viscous damping.
-
-In the second part ``W_s theta`` is gravity, friction and ``H K_r de`` (nothing is desired but rest): with ``tau_0``
-equal to gravity and friction at rest but for ``delta``, ``r^T (W_s theta - tau_0)`` is at most
-``nu |delta|_* + nu sqrt(mu) k_max |de|``, ``nu = sqrt(2 V_max)``, ``H <= mu Lambda``, ``|x|^2 = x^T Lambda x``; and
-``|de| <= |r| + k_max |e| <= nu (1 + k_max / k_min)``, for ``d|e|/dt <= |r| - k_min |e|``. Let ``O nu`` be this power.
-
-The first part is the tracking theorem's, at most ``s D``, D its demand, but that r has moved since the measurement with
-``dr = H^-1 (s (..) + (1 - s') (W_s theta - tau_0))``, s' that of the command in force then: by ``a (1 - s') O`` more at
-an age of a. That movement meets ``U <= 2 S``, ``|K_d r|_* <= mu_d nu``, ``H K_r r`` and Delta' (``by_r``; steps 5 to 7
-of the proof), so it costs ``s (1 - s') E`` on average, ``E = O (h + d) / 2 (2 S + nu (mu_d + mu k + by_r))``. While
-``O <= 2 S + R1`` the crude bounds of ``|dr|`` stand, and the factors of s only make the theorem's terms smaller. Since
-s grows by at most ``h / T`` per hold, all ``s (1 - s') h`` add up to at most ``T / 4 + 2 h``. So after T seconds
-``V <= V(0) + T (P + E / 4) + 2 h E``, P the larger of D and ``O nu``: V stays below ``V_start``.
+command is ``tau_0 + s (tau_law - tau_0)``, s from 0 to 1 (:mod:`safe_sysid.control.torque_rate`), and nothing but rest
+is desired: the controller takes no plan that begins before. Statement, assumptions and proof: "Taking over" in
+docs/guarantees.md; the names here are the names there.
 """
 
 from __future__ import annotations
@@ -26,12 +13,13 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.demand import Loop
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["TAKE_OVER", "choose_take_over", "longest_take_over"]
+__all__ = ["TAKE_OVER", "choose_take_over", "effort_error", "longest_take_over"]
 
 FloatArray = NDArray[np.float64]
 #: Duration of a take-over where the tracking bound allows it, s; and over the shortest that the rate allows, at least:
@@ -42,17 +30,14 @@ _LONGEST = 0.05
 _ROUND = 1.0 + 1e-9
 
 
-def longest_take_over(
-    model: RobotModel, gains: ControllerGains, box: ParameterBox, effort: FloatArray, energy: float
-) -> float:
-    """Longest ramp from the measured effort at rest to the law's torque, s.
+def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, effort: FloatArray) -> float:
+    """O: bound of ``|W_s theta - tau_0|_*`` while nothing but rest is desired, sqrt(W/s).
 
     Args:
         model: of the arm.
         gains: of its controller.
         box: that holds the parameters.
         effort: (n,) measured at rest, N m.
-        energy: V at the start, at most, J.
     """
     n, a, lam = model.n, gains.assumptions, gains.inertia_lower
     nu = float(np.sqrt(2.0 * gains.V_max))
@@ -73,7 +58,23 @@ def longest_take_over(
     )
     delta = delta + sensitivity.q @ moved + sensitivity.qd_a @ speed
     delta = delta + box.upper[11 * n : 12 * n] * gains.K_r * moved
-    other = float(np.linalg.norm(delta / np.sqrt(lam))) + k_max * np.sqrt(mu) * (1.0 + k_max / k_min) * nu
+    return float(np.linalg.norm(delta / np.sqrt(lam)) + k_max * np.sqrt(mu) * (1.0 + k_max / k_min) * nu)
+
+
+def longest_take_over(
+    model: RobotModel, gains: ControllerGains, box: ParameterBox, effort: FloatArray, energy: float
+) -> float:
+    """Longest ramp from the measured effort at rest to the law's torque, s.
+
+    Args:
+        model: of the arm.
+        gains: of its controller.
+        box: that holds the parameters.
+        effort: (n,) measured at rest, N m.
+        energy: V at the start, at most, J.
+    """
+    a, lam, nu = gains.assumptions, gains.inertia_lower, float(np.sqrt(2.0 * gains.V_max))
+    other = effort_error(model, gains, box, effort)
     kin, transition = model.kinematics, model.friction_transition_velocity
     loop = Loop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition)
     crude = loop.crude(nu, a.hold_max, gains.lead)
@@ -109,7 +110,8 @@ def choose_take_over(
     allowed = longest_take_over(model, gains, box, effort, energy)
     if needs > allowed:
         return needs, (
-            f"taking over takes {needs:.4f} s, the tracking bound allows {allowed:.4f} s: "
+            f"taking over takes {at_most(needs, places=4)} s, the tracking bound allows "
+            f"{at_least(allowed, places=4)} s: "
             "expected a higher controller.torque_rate, or a smaller uncertainty"
         )
     return max(needs, min(TAKE_OVER, allowed)), ""

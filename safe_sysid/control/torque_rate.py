@@ -69,6 +69,11 @@ class TorqueRate:
         self._from[:] = self._last
         self.taking_over, self._time, self._duration = not self._free, 0.0, duration
 
+    @property
+    def left(self) -> float:
+        """How long the ramp still takes, s; 0.0 without one. A tick longer than what it may count for prolongs it."""
+        return max(self._duration - self._time, 0.0) if self.taking_over else 0.0
+
     def release(self) -> None:
         """Nothing is commanded any more, and what is in force is not known."""
         self.taking_over, self._free = False, True

@@ -11,6 +11,7 @@ from safe_sysid.demo.check_parameters import check_parameters, is_parameter_file
 from safe_sysid.demo.check_robot import judge
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.scene import SECTIONS, Scene, config_path, count_obstacles, load_scene
 from safe_sysid.robot.suspicious import suspicions
 from safe_sysid.robot.yaml_file import read_yaml
@@ -44,6 +45,8 @@ def check_file(file: str, robot: str, say: Callable[[str], None]) -> list[str]:
             for name, turns in zip(model.joint_names, model.continuous, strict=True)
         )
         say(f"robot {model.name}: {model.n} joints ({joints}), {len(model.bodies)} bodies")
+        for line in unchecked(model):
+            say(f"assumed: {line}")
         for doubt in suspicions(model, path):
             say(f"warning: {doubt}")
     return judge(model, scene, say)

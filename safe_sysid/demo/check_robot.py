@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import ControllerGains, design_gains
+from safe_sysid.decimals import at_most
 from safe_sysid.demo.options import start_reasons, why_no_plans
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
@@ -26,7 +27,7 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     """
     gains = design_gains(model)
     units = [f" {unit}" if model.sliding.any() else "" for unit in model.position_units]
-    bounds = (f"{bound:.4f}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))
+    bounds = (f"{at_most(bound, places=4)}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))
     where = "" if model.sliding.any() else " (rad)"
     say(f"proved tracking error{where}: " + " ".join(bounds))
     if told := why_no_plans(model):

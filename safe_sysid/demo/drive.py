@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from safe_sysid.decimals import at_least
 from safe_sysid.demo.episode_logs import logs_of_episode
 from safe_sysid.demo.evaluation import evaluate
 from safe_sysid.episode import Episode
@@ -51,7 +52,7 @@ def drive(
     held = payload_in_hand(model, payload)
     say(f"the simulated hand holds: {held.name}")
     plant = build_plant(model, held, motion.scene, seed, q0=motion.start)
-    known = None if box is None else replace(box, seq=1)
+    known = None if box is None else replace(box, epoch=0, seq=1)
     if known is not None and not known.contains(plant.theta_true):
         part = plant.theta_true[known.payload_slice]
         out = np.flatnonzero((part < known.payload_lower) | (part > known.payload_upper))
@@ -100,4 +101,6 @@ def drive(
     }
     nearest = judged.safety.clearance
     if nearest.smallest_m is not None:
-        say(f"judged: smallest true distance {nearest.smallest_m:.4f} m ({' - '.join(nearest.pair)})")
+        say(
+            f"judged: smallest true distance {at_least(nearest.smallest_m, places=4)} m ({' - '.join(nearest.pair)})"
+        )

@@ -15,6 +15,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.demo.judge_clearance import CLEARANCE_STRIDE, Oracle, certified_clearance, judge_clearance
 from safe_sysid.demo.judge_tracking import judge_tracking
 from safe_sysid.demo.sheet import Sheet
+from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.report.run_logs import PlantLog, RunLogs, UpdateEntry
 from safe_sysid.report.summary import Clearance, Evidence, Safety, Tracking, Use, Violations
 from safe_sysid.robot.model import RobotModel
@@ -103,7 +104,8 @@ def evaluate(
         sheet.gaps.append("plant.npz: not written")
     planned = sum(plan.planned for plan in logs.plans)
     if not planned:
-        sheet.gaps.append("planner: not one certified plan")
+        why = "; ".join(logs.plans[-1].reasons) if logs.plans else ""
+        sheet.gaps.append("planner: not one certified plan" + (f": {why}" if why else ""))
     evidence = Evidence(
         ticks=0 if plant is None else plant.time.size,
         tracking_ticks=shares[0].size,
@@ -209,11 +211,20 @@ def _bounds(sheet: Sheet, theta: FloatArray, updates: tuple[UpdateEntry, ...], m
         if not (np.all(holds) and np.all(nested)):
             bad += 1
             i = int(np.argmin(holds)) if not np.all(holds) else int(np.argmin(nested))
-            what = f"truth {truth[i]:.6g}" if not holds[i] else f"before [{lower[i]:.6g}, {upper[i]:.6g}]"
+            what = (
+                f"truth {float(truth[i])!r}"
+                if not holds[i]
+                else f"before [{float(lower[i])!r}, {float(upper[i])!r}]"
+            )
             first = first or (
-                f"{name}: {PAYLOAD_NAMES[i]} in [{update.lower[i]:.6g}, {update.upper[i]:.6g}] "
+                f"{name}: {PAYLOAD_NAMES[i]} in [{float(update.lower[i])!r}, {float(update.upper[i])!r}] "
                 f"{PAYLOAD_UNITS[i]}, {what}"
             )
         lower, upper = update.lower, update.upper
+    # Standing still breaks no limit either: a run that has taught nothing is no success.
+    if updates and (nothing := why_taught_nothing(model, lower, upper)):
+        sheet.gaps.append(
+            f"identifier: {nothing}; the last of {len(updates)} updates was at {updates[-1].time:.1f} s"
+        )
     if bad:
         sheet.add("bounds", bad, first + (f"; {bad} updates in all" if bad > 1 else ""))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.demo.sheet import Sheet
 from safe_sysid.report.run_logs import PlanEntry, PlantLog
 from safe_sysid.report.summary import Clearance
@@ -90,11 +91,14 @@ def judge_clearance(
         where = np.flatnonzero(bad)
         if where.size:
             worst = int(where[np.argmin(distance[where])])
-            promised = f", certified {promise[worst]:.4f} m" if np.isfinite(promise[worst]) else ""
+            promised = (
+                f", certified {at_least(promise[worst], places=4)} m" if np.isfinite(promise[worst]) else ""
+            )
             sheet.add(
                 "clearance",
                 where.size,
-                f"{what}: {_pair(measured[worst][1])} at {distance[worst]:.4f} m{promised}, {time[worst]:.3f} s, "
+                f"{what}: {_pair(measured[worst][1])} at {at_most(distance[worst], places=4)} m{promised}, "
+                f"{time[worst]:.3f} s, "
                 f"{where.size} samples, first at {time[where[0]]:.3f} s",
             )
     k = int(np.argmin(distance))

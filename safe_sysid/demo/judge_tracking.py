@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.demo.sheet import Sheet
 from safe_sysid.report.run_logs import BRAKING, ControllerLog, PlantLog
 from safe_sysid.report.summary import Tracking
@@ -84,7 +85,8 @@ def judge_tracking(
         sheet.add(
             "tracking",
             int(np.count_nonzero(bad)),
-            f"{worst.joint} off by {worst.value:.4g} {worst.unit} at {worst.time_s:.3f} s, bound {worst.bound:.4g}; "
+            f"{worst.joint} off by {at_least(worst.value, 4)} {worst.unit} at {worst.time_s:.3f} s, "
+            f"bound {at_most(worst.bound, 4)}; "
             f"{np.count_nonzero(bad)} ticks, first at {time[first]:.3f} s",
         )
     return result, (time, position, velocity, share)

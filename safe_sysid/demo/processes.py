@@ -14,6 +14,7 @@ from pathlib import Path
 from safe_sysid.demo.child import PARENT
 from safe_sysid.demo.shared_memory import mapped_segments, port_segments, remove_leftovers
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.parent import SAME
 
 __all__ = ["NodeProcess", "ProcessDiedError", "ProcessGroup"]
 
@@ -30,10 +31,15 @@ class NodeProcess:
     """One node, its output in a file."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        braking: float = 0.0,
     ) -> None:
-        """Start it."""
-        self.name, self.log = name, log
+        """Start it; ``braking``: so long it may take to bring the arm to rest before it ends, s."""
+        self.name, self.log, self.braking = name, log, braking
         self.ready = False
         self._read = 0
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -96,10 +102,15 @@ class ProcessGroup:
         self.stop()
 
     def start(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        braking: float = 0.0,
     ) -> NodeProcess:
-        """Start one more."""
-        process = NodeProcess(name, arguments, environment, log)
+        """Start one more, see :class:`NodeProcess`."""
+        process = NodeProcess(name, arguments, environment, log, braking)
         self.processes.append(process)
         return process
 
@@ -125,8 +136,8 @@ class ProcessGroup:
     def stop(self) -> list[str]:
         """End all: ask, insist, kill; each with a bounded wait. Returns the names of those that had to be killed.
 
-        A further Ctrl-C meanwhile goes to the next step at once; so does whatever else interrupts, which is raised when
-        nobody is left.
+        Who moves the arm brakes it first. A further Ctrl-C meanwhile goes to the next step at once; so does whatever
+        else interrupts, which is raised when nobody is left.
         """
         killed: list[str] = []
         interrupted: BaseException | None = None
@@ -137,14 +148,16 @@ class ProcessGroup:
                 break
             if number == signal.SIGKILL:
                 killed = [process.name for process in alive]
+            asked = time.monotonic()
             for process in alive:
                 process.send(number)
             try:
-                _wait(alive, patience)
+                _wait(alive, patience, brakes=number == signal.SIGINT)
             except KeyboardInterrupt:
-                pass
+                _be_another(asked)
             except BaseException as signalled:  # SIGTERM, a terminal that was closed
                 interrupted = signalled
+                _be_another(asked)
         for process in self.processes:
             process.send(signal.SIGKILL)  # anything that a node may have started itself
         remove_leftovers(self._segments | port_segments())
@@ -154,7 +167,18 @@ class ProcessGroup:
         return killed
 
 
-def _wait(processes: list[NodeProcess], patience: float) -> None:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline and any(process.process.poll() is None for process in processes):
+def _wait(processes: list[NodeProcess], patience: float, brakes: bool = False) -> None:
+    """Until all have ended, or those that have not have had their time."""
+    began = time.monotonic()
+    while any(
+        process.process.poll() is None
+        and time.monotonic() - began < patience + (process.braking if brakes else 0.0)
+        for process in processes
+    ):
         time.sleep(0.02)
+
+
+def _be_another(asked: float) -> None:
+    """Nodes take a signal soon after the first for the same: wait until the next one is another."""
+    with suppress(BaseException):
+        time.sleep(max(asked + SAME + 0.1 - time.monotonic(), 0.0))

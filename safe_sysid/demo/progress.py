@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from fractions import Fraction
 from types import TracebackType
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.decimals import at_least, at_most, bracketed, share_at_most, width_share
 from safe_sysid.demo.state import BoxSeen, NodeStatus, RunState
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 
@@ -122,8 +124,10 @@ class Progress:
     def _shares(self, box: BoxSeen) -> str:
         """Widths in percent of the prior's."""
         share = _width_shares(box, self._prior)
-        mass = f"m in [{box.lower[0]:.3f}, {box.upper[0]:.3f}] kg"
-        parts = " ".join(f"{name} {100.0 * s:.0f}%" for name, s in zip(PAYLOAD_NAMES, share, strict=True))
+        mass = f"m in {bracketed(box.lower[0], box.upper[0])} kg"
+        parts = " ".join(
+            f"{name} {share_at_most(s, places=0)}" for name, s in zip(PAYLOAD_NAMES, share, strict=True)
+        )
         return f"{mass}; widths of prior: {parts}"
 
     def _panel(self) -> Group:
@@ -148,10 +152,10 @@ class Progress:
         for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
             table.add_row(
                 f"{name} [{unit}]".replace("[", r"\["),
-                f"{box.lower[i]:.4f}",
+                at_least(box.lower[i], places=4),
                 _bar(box, self._prior, i),
-                f"{box.upper[i]:.4f}",
-                f"{100.0 * share[i]:.1f} %",
+                at_most(box.upper[i], places=4),
+                share_at_most(share[i], places=1),
             )
         return Group(*lines, table)
 
@@ -162,9 +166,9 @@ def _as_seen(prior: ParameterBox) -> BoxSeen:
     )
 
 
-def _width_shares(box: BoxSeen, prior: ParameterBox) -> np.ndarray:
-    width = prior.payload_upper - prior.payload_lower
-    return np.where(width > 0.0, (box.upper - box.lower) / np.where(width > 0.0, width, 1.0), 1.0)
+def _width_shares(box: BoxSeen, prior: ParameterBox) -> list[Fraction]:
+    ends = zip(box.lower, box.upper, prior.payload_lower, prior.payload_upper, strict=True)
+    return [width_share(*four) for four in ends]
 
 
 def _bar(box: BoxSeen, prior: ParameterBox, i: int) -> Text:

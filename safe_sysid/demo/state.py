@@ -13,7 +13,7 @@ from safe_sysid.robot.config import Settings
 __all__ = ["BoxSeen", "NodeStatus", "PlanSeen", "RunState"]
 
 FloatArray = NDArray[np.float64]
-_SETTLE = 5.0  # s, how long after it is due the last update is waited for in real time
+_SETTLE = 10.0  # s, how long after it is due the last update is waited for in real time: it may be behind
 #: So often a start may be refused: the controller tries every half second of its own time, so for 5 s.
 _STARTS = 10
 
@@ -136,8 +136,8 @@ class RunState:
             return False
         update, take_after = self.settings.identification.update_s, self.settings.identification.take_after_s
         last_batch = math.ceil(end / update - 1e-9)
+        # A batch ends when its number says, or later: bounds that come after the motion may be of data before it.
+        seen = max((box.batch for box in self.boxes if box.batch is not None), default=-1)
         if lockstep:
-            seen = max((box.batch for box in self.boxes if box.batch is not None), default=-1)
             return seen >= last_batch or self.time >= last_batch * update + take_after + 0.1
-        later = [box for box in self.boxes if box.time >= end]
-        return len(later) >= 2 or self.time >= end + update + _SETTLE
+        return seen >= last_batch or self.time >= end + update + _SETTLE

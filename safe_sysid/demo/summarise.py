@@ -27,6 +27,7 @@ from safe_sysid.report.summary import (
     TimeHistogram,
     Timing,
 )
+from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
@@ -52,7 +53,9 @@ def summarise(
         violations=evaluation.violations,
         plans=[_plan(plan) for plan in logs.plans],
         timing=_timing(logs, clock, options.lockstep, setup.model.settings.timing.period_s),
-        safety=evaluation.safety,
+        safety=evaluation.safety.model_copy(
+            update={"not_checked": list(unchecked(setup.model, setup.scene))}
+        ),
         robot=setup.model.name,
         scene=setup.scene.name,
         payload=setup.payload_name,
@@ -166,9 +169,10 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Ti
 def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[str]:
     """What the tracking bound assumes about timing and this run did not keep: where it was observed, not proved."""
     plant, assume = logs.plant, gains.assumptions
+    lost = () if logs.controller is None else logs.controller.claim_lost
+    notes = [f"timing: the tracking bound is not proved since {loss}" for loss in lost]
     if lockstep or plant is None or not plant.delay.size:
-        return []
-    notes = []
+        return notes
     for what, values, bound, name in (
         ("commands came", plant.delay, assume.delay_max, "delay_max_s"),
         ("torques acted", plant.age, assume.hold_max, "hold_max_s"),
@@ -189,7 +193,15 @@ def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[
 
 
 def not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:
-    """How many commands were late and, as far as is known, outside the tracking theorem."""
+    """How many commands were late and, as far as is known, outside the tracking theorem.
+
+    At least one where the controller says that it has lost its claim: the console must not say less than /diagnostics.
+    """
+    lost = 0 if logs.controller is None else len(logs.controller.claim_lost)
+    return max(lost, _not_covered(logs, gains, lockstep))
+
+
+def _not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:
     if lockstep or logs.plant is None or not logs.plant.delay.size:
         return 0
     late = _late(logs, gains)

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from safe_sysid.control.states import longest_braking
 from safe_sysid.demo.bring_up import MANAGED, REALTIME
 from safe_sysid.demo.domain import environment_of, ros_environment
 from safe_sysid.demo.kernels import CompilationNotice
@@ -90,7 +91,11 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
                 file.parent.mkdir(exist_ok=True)
                 file.write_text(yaml.safe_dump({"/**": {"ros__parameters": node_parameters(setup, name)}}))
                 arguments = ("--ros-args", "--params-file", str(file))
-                group.start(name, arguments, environment, setup.run_dir / "log" / f"{name}.log")
+                moves = name in ("controller", "plant")
+                braking = (
+                    longest_braking(setup.model.settings.planner.t_f, options.lockstep) if moves else 0.0
+                )
+                group.start(name, arguments, environment, setup.run_dir / "log" / f"{name}.log", braking)
 
         progress.say(
             f"starting {', '.join(NODES[:-1])} in ROS domain {domain}; look at them with "

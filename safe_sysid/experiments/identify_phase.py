@@ -140,7 +140,7 @@ def plan_and_identify(
     if last is not None:
         nominal = np.clip(last.nominal, box.payload_lower, box.payload_upper)
     rest = result.reference[-1, 0] if len(result.reference) else ready
-    failure = "; ".join(result.refusals)
+    failure = "; ".join([*result.refusals, *([result.failure] if result.failure else [])])
     notes = {**_told(result.updates), **_plans_told(result), "condition": tap.condition(model)}
     return Learned(box, nominal, rest, failure and f"identification: {failure}", notes)
 

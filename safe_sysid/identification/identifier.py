@@ -30,6 +30,11 @@ __all__ = ["METHODS", "Identifier", "UpdateResult", "UpdateStatus"]
 FloatArray = NDArray[np.float64]
 #: Linear programs alone; and with physical consistency of the payload.
 METHODS = ("lp", "sdp")
+#: An update that narrows no interval by this share is none; one by the second share was worth the programs: if it is
+#: less, the next update waits, twice as long each time, up to so many updates.
+_LEAST, _WORTH, _LONGEST_WAIT = 1e-3, 0.01, 16
+#: News, in slacks and over those of the last programs, that do not wait: what contradicts is far outside.
+_LOUD = 2.0
 _CUT_WORDS = {
     "semidefinite": "that the payload is a real body",
     "box": "the declared box of the payload",
@@ -41,7 +46,7 @@ class UpdateStatus(Enum):
     """What became of an update."""
 
     OK = "bounds updated"
-    NO_DATA = "no new equation since the last update"
+    NO_DATA = "nothing new since the last update"
     EMPTY_SET = "no parameters agree with all measurements: a declared assumption is false"
     SOLVER_FAILED = "the solver gave no usable answer; the last bounds stand"
 
@@ -141,6 +146,7 @@ class Identifier:
             self._estimate.add(enlarged(self._tare_rows, self._drift))
         self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(prior))
         self._fresh = 0
+        self._wait, self._waited, self._usual, self._news = 0, 0, 1.0, 0.0
         self._empty: str | None = None
         self._row_seconds = 0.0
 
@@ -153,6 +159,11 @@ class Identifier:
     def rows(self) -> MomentumRows:
         """Equations kept, those of a tare included: what bounds rest on."""
         return self._set.rows
+
+    @property
+    def has_fresh_rows(self) -> bool:
+        """Whether an update would look at anything."""
+        return bool(self._fresh) and self._empty is None
 
     @property
     def method(self) -> str:
@@ -198,6 +209,12 @@ class Identifier:
         payload = self.box.payload_slice
         start = time.perf_counter()
         last = self.box
+        self._news = news = max(self._news, self._set.news())  # and what was left waiting, or was not solved
+        if not self._is_worth_programs(news):
+            self._fresh = 0
+            self._set.prune()
+            timings["prune"] = time.perf_counter() - start
+            return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
         bounds = self._set.bound(np.arange(payload.start, payload.stop), self._polytope_box(last))
         timings["programs"] = time.perf_counter() - start
         if bounds.empty:
@@ -205,7 +222,15 @@ class Identifier:
             return self._result(UpdateStatus.EMPTY_SET, self._empty, timings)
         if not bounds.solved:
             return self._result(UpdateStatus.SOLVER_FAILED, UpdateStatus.SOLVER_FAILED.value, timings)
-        self._fresh = 0
+        self._fresh = self._waited = 0
+        width = last.payload_upper - last.payload_lower
+        gain = width - (bounds.upper - bounds.lower)
+        share = float(np.max(gain / np.where(width > 0.0, width, 1.0)))
+        self._wait = 0 if share >= _WORTH else min(max(2 * self._wait, 1), _LONGEST_WAIT)
+        self._usual, self._news = news if np.isfinite(news) else 1.0, 0.0
+        if share < _LEAST:
+            self._set.prune()
+            return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
         self.box = last.with_payload(bounds.lower, bounds.upper, last.seq + 1)
         proof = self._proof(bounds, last)
         start = time.perf_counter()
@@ -216,6 +241,15 @@ class Identifier:
         timings["prune"] = time.perf_counter() - start
         message = f"{UpdateStatus.OK.value}: {bounds.solved} programs solved, {len(self._set)} equations kept"
         return self._result(UpdateStatus.OK, message, timings, proof)
+
+    def _is_worth_programs(self, news: float) -> bool:
+        """Whether what came since the last programs may tell something: at once while they do, else now and then."""
+        if news <= 0.0:
+            return False
+        if self._waited < self._wait and news < _LOUD * max(self._usual, 1.0):
+            self._waited += 1
+            return False
+        return True
 
     def _proof(self, bounds: LinearBounds, last: ParameterBox) -> UpdateProof:
         nothing = np.zeros((20, 0))

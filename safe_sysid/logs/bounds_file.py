@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,21 +12,24 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from safe_sysid.decimals import bracketed
 from safe_sysid.errors import ConfigError
 from safe_sysid.logs.log import LogError
 from safe_sysid.robot.fields import StrictModel, problem
+from safe_sysid.robot.identity import differences, digest, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox, frozen_array
 from safe_sysid.robot.yaml_file import read_yaml, validate
 from safe_sysid.whole_files import write_text
 
-__all__ = ["SCHEMA", "Bounds", "bounds_box", "prior_digest", "read_bounds", "write_bounds"]
+__all__ = ["SCHEMA", "Bounds", "bounds_box", "bounds_of", "bounds_text", "read_bounds", "write_bounds"]
 
 FloatArray = NDArray[np.float64]
-SCHEMA = 1
+SCHEMA = 2
 _HEAD = """# Bounds of the inertial parameters of the last link with hand and payload, in the frame of {joint}.
 # Inertia about its origin. `safe-sysid identify` wrote them; nodes load them as `bounds_file` (docs/identify.md).
 """
+_ASSUMED = "# Declared when they were found: they hold under this, and are refused where anything else is declared.\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +38,10 @@ class Bounds:
 
     Attributes:
         robot: name of the robot.
-        prior: digest of the prior box that they start from, :func:`prior_digest`.
+        identity: digest of all of the robot that they rest on, scope ``bounds`` of :mod:`safe_sysid.robot.identity`.
+        assumed: what was declared about it, of the same.
         joint: name of the last joint, whose frame they are in.
-        epoch, seq: identity of the box that they come from.
+        epoch, seq: identity of the box that they come from; box 0 of an epoch is the prior.
         lower, upper, nominal: (10,), order of ``PAYLOAD_NAMES``.
         method: how they were found.
         guaranteed: whether the method proves them.
@@ -45,7 +49,7 @@ class Bounds:
     """
 
     robot: str
-    prior: str
+    identity: str
     joint: str
     epoch: int
     seq: int
@@ -55,6 +59,7 @@ class Bounds:
     method: str
     guaranteed: bool
     certificate: str = ""
+    assumed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -82,7 +87,7 @@ class _Entry(StrictModel):
 class _File(StrictModel):
     schema_version: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
     robot: str
-    prior: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    identity: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     joint: str
     epoch: Annotated[int, Field(ge=0)]
     seq: Annotated[int, Field(ge=0)]
@@ -90,6 +95,7 @@ class _File(StrictModel):
     guaranteed: bool
     certificate: str = ""
     bounds: dict[str, _Entry]
+    assumed: dict[str, Any]
 
     @model_validator(mode="after")
     def _ten(self) -> _File:
@@ -105,27 +111,48 @@ class _File(StrictModel):
         return self
 
 
-def prior_digest(model: RobotModel) -> str:
-    """SHA-256 over what bounds depend on: joint names, kinematics and prior box; bounds fit only the same arm."""
-    digest = hashlib.sha256("\n".join(model.joint_names).encode())
-    box, kin = model.arm_prior, model.kinematics
-    travel = (kin.travel,) if np.any(kin.sliding) else ()
-    for array in (kin.rotation, kin.translation, kin.axis, kin.gravity, *travel, box.lower, box.upper):
-        digest.update(np.ascontiguousarray(array, "<f8").tobytes())
-    return digest.hexdigest()
-
-
-def write_bounds(path: str | Path, bounds: Bounds) -> None:
-    """Write a bounds file, whole or not at all; every number is written so that it reads back the same.
+def bounds_of(
+    model: RobotModel,
+    values: tuple[FloatArray, FloatArray, FloatArray],
+    box: tuple[int, int],
+    method: str,
+    guaranteed: bool,
+    certificate: str,
+) -> Bounds:
+    """Contents of the bounds file of a robot: what it is of, and under which assumptions, follows from the robot.
 
     Args:
-        path: of the YAML file.
-        bounds: its contents.
-
-    Raises:
-        LogError: it cannot be written.
+        model: the arm, overrides applied.
+        values: lower, nominal, upper, each (10,).
+        box: epoch and sequence number of the box that they come from.
+        method: how they were found.
+        guaranteed: whether the method proves them.
+        certificate: name of the last certificate; empty if there is none.
     """
-    path = Path(path)
+    content = identity(model, "bounds")
+    lower, nominal, upper = values
+    return Bounds(
+        robot=model.name,
+        identity=digest(content),
+        joint=model.joint_names[-1],
+        epoch=box[0],
+        seq=box[1],
+        lower=lower,
+        upper=upper,
+        nominal=nominal,
+        method=method,
+        guaranteed=guaranteed,
+        certificate=certificate,
+        assumed=content["declared"],
+    )
+
+
+def bounds_text(bounds: Bounds) -> str:
+    """The whole text of a bounds file; every number is written so that it reads back the same.
+
+    Args:
+        bounds: its contents.
+    """
     entries = {
         name: {
             "unit": unit,
@@ -136,12 +163,28 @@ def write_bounds(path: str | Path, bounds: Bounds) -> None:
         for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
     }
     data: dict[str, Any] = {"schema": SCHEMA}
-    for name in ("robot", "prior", "joint", "epoch", "seq", "method", "guaranteed", "certificate"):
+    for name in ("robot", "identity", "joint", "epoch", "seq", "method", "guaranteed", "certificate"):
         data[name] = getattr(bounds, name)
-    data["bounds"] = entries
-    text = _HEAD.format(joint=bounds.joint) + yaml.safe_dump(data, sort_keys=False, width=120)
+    head = _HEAD.format(joint=bounds.joint) + yaml.safe_dump(
+        data | {"bounds": entries}, sort_keys=False, width=120
+    )
+    assumed = yaml.safe_dump({"assumed": dict(bounds.assumed)}, sort_keys=False, width=120)
+    return head + _ASSUMED + assumed
+
+
+def write_bounds(path: str | Path, bounds: Bounds) -> None:
+    """Write a bounds file, whole or not at all.
+
+    Args:
+        path: of the YAML file.
+        bounds: its contents.
+
+    Raises:
+        LogError: it cannot be written.
+    """
+    path = Path(path)
     try:
-        write_text(path, text)
+        write_text(path, bounds_text(bounds))
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -159,7 +202,7 @@ def read_bounds(path: str | Path) -> Bounds:
     rows = [file.bounds[name] for name in PAYLOAD_NAMES]
     return Bounds(
         file.robot,
-        file.prior,
+        file.identity,
         file.joint,
         file.epoch,
         file.seq,
@@ -169,31 +212,43 @@ def read_bounds(path: str | Path) -> Bounds:
         file.method,
         file.guaranteed,
         file.certificate,
+        file.assumed,
     )
 
 
-def bounds_box(bounds: Bounds, model: RobotModel, file: str, epoch: int = 0) -> ParameterBox:
-    """The box that a run with the same payload may start with: the prior, cut by the bounds.
+def bounds_box(bounds: Bounds, model: RobotModel, file: str) -> ParameterBox:
+    """The box that a run with the same payload may start with: the prior, cut by the bounds; of the file's identity.
 
     Args:
         bounds: read from a file.
         model: the arm.
         file: for messages.
-        epoch: of the box.
 
     Raises:
-        ConfigError: they are for another robot or prior, are not guaranteed, or contradict the prior.
+        ConfigError: they are for another robot or under other assumptions, are not guaranteed, say that they are the
+            prior (box 0 of an epoch), or contradict the prior.
     """
     if bounds.robot != model.name or bounds.joint != model.joint_names[-1]:
         raise ConfigError(
             file, "robot", bounds.robot, f"{model.name}, with last joint {model.joint_names[-1]}"
         )
-    if bounds.prior != prior_digest(model):
+    content = identity(model, "bounds")
+    for key, theirs, ours in differences(dict(bounds.assumed), content["declared"]):
         raise ConfigError(
-            file, "prior", bounds.prior[:12], f"{prior_digest(model)[:12]}, the prior of this arm"
+            file,
+            f"assumed.{key}",
+            theirs,
+            f"{ours!r}, as {model.name} declares here: bounds hold under what they were identified with (give the "
+            "same settings, as --set or robot_settings)",
+        )
+    if bounds.identity != (ours := digest(content)):
+        raise ConfigError(
+            file, "identity", bounds.identity[:12], f"{ours[:12]}, that of this arm's kinematics and prior"
         )
     if not bounds.guaranteed:
         raise ConfigError(file, "guaranteed", False, "bounds that are proved (method lp or sdp)")
+    if bounds.seq == 0:
+        raise ConfigError(file, "seq", 0, "at least 1: box 0 of an epoch is the robot's prior")
     prior = model.arm_prior
     lower = np.maximum(bounds.lower, prior.payload_lower)
     upper = np.minimum(bounds.upper, prior.payload_upper)
@@ -202,6 +257,7 @@ def bounds_box(bounds: Bounds, model: RobotModel, file: str, epoch: int = 0) -> 
             file,
             f"bounds.{PAYLOAD_NAMES[i]}",
             [float(bounds.lower[i]), float(bounds.upper[i])],
-            f"an interval that meets the prior [{prior.payload_lower[i]:g}, {prior.payload_upper[i]:g}]",
+            f"an interval that meets the prior {bracketed(prior.payload_lower[i], prior.payload_upper[i], 3)}",
         )
-    return ParameterBox(prior.lower, prior.upper, epoch, 0).with_payload(lower, upper, 0)
+    box = ParameterBox(prior.lower, prior.upper, bounds.epoch, 0)
+    return box.with_payload(lower, upper, bounds.seq)

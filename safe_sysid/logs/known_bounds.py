@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.decimals import bracketed
 from safe_sysid.identification import UpdateResult, UpdateStatus
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.robot.model import RobotModel
@@ -36,7 +37,7 @@ class KnownBounds:
         """
         self.path: Path | str = path
         self.epoch = epoch
-        box = bounds_box(read_bounds(path), model, str(path), epoch)
+        box = bounds_box(read_bounds(path), model, str(path))
         self.first = ParameterBox(box.lower, box.upper, epoch, 1)
         self._latest = self.first
 
@@ -56,9 +57,9 @@ class KnownBounds:
             i = int(empty[0])
             status = UpdateStatus.EMPTY_SET
             message = (
-                f"{status.value}; {self.path} says {PAYLOAD_NAMES[i]} in [{self.first.payload_lower[i]:g}, "
-                f"{self.first.payload_upper[i]:g}], the measurements [{result.box.payload_lower[i]:g}, "
-                f"{result.box.payload_upper[i]:g}]: is the payload another one?"
+                f"{status.value}; {self.path} says {PAYLOAD_NAMES[i]} in "
+                f"{bracketed(self.first.payload_lower[i], self.first.payload_upper[i], 3)}, the measurements "
+                f"{bracketed(result.box.payload_lower[i], result.box.payload_upper[i], 3)}: is the payload another one?"
             )
         else:
             box = self._latest.with_payload(

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification import Measurements, UpdateResult
+from safe_sysid.identification import Measurements, UpdateResult, UpdateStatus
 from safe_sysid.logs.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.journal import JournalEntry, bounds_digest, file_digest, samples_digest
 from safe_sysid.logs.log import LogError
 from safe_sysid.logs.session import IdentifierSession
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ReplayOptions", "ReplayedUpdate", "Replayer"]
 
@@ -117,7 +118,7 @@ class Replayer:
         self._latest_stamp = 0
         self._newest = 0  # stamp of the bag's last joint state, ns
         self._utc: datetime | None = None
-        self._broken = False
+        self._broken = self._contradiction = False
 
     def add_samples(self, stamps: NDArray[np.int64], values: FloatArray) -> None:
         """Joint states of the bag, in order of arrival.
@@ -248,6 +249,8 @@ class Replayer:
             self._session = None
             self._stop(f"the session cannot be begun: {error}")
             return
+        # What an identifier that has learnt nothing yet answers in lock-step.
+        self._expect(self.model.arm_prior)
         if self._session.known is not None:
             self._publish(self._session.standing(), None, sure=False)
 
@@ -320,7 +323,11 @@ class Replayer:
                 f"entry {entry.number}: update of batch {content['batch']}: box {result.box.identity}, "
                 f"{result.status.name}: expected {content['box']}, {content['status']}, the same bit for bit"
             )
-        self._publish(result, content["batch"])
+        # In real time an update that found nothing new is not told, nor a contradiction that was told before.
+        again = result.status is UpdateStatus.EMPTY_SET and self._contradiction
+        self._contradiction = result.status is UpdateStatus.EMPTY_SET
+        if result.status is not UpdateStatus.NO_DATA and not again:
+            self._publish(result, content["batch"])
         time = 1e-9 * (self._latest_stamp - (self._first_stamp or 0))
         self.updates.append(
             ReplayedUpdate(
@@ -331,6 +338,7 @@ class Replayer:
 
     def _do_reset(self, entry: JournalEntry, session: IdentifierSession) -> None:
         session.reset(entry.content["epoch"])
+        self._contradiction = False
         self._publish(session.standing(), None)
 
     def _do_resume(self, entry: JournalEntry, session: IdentifierSession) -> None:
@@ -343,6 +351,8 @@ class Replayer:
             self._stop(f"entry {entry.number}: {box.size} parameters: expected {self.model.arm_prior.size}")
         elif not session.resume(box):
             self.tell(f"entry {entry.number}: box {box.identity} is not newer: expected it to be")
+        else:
+            self._expect(box)
 
     def _do_start(self, entry: JournalEntry, session: IdentifierSession) -> None:
         session.start()
@@ -358,6 +368,11 @@ class Replayer:
 
     def _do_end(self, entry: JournalEntry, session: IdentifierSession) -> None:
         self.ended = True
+
+    def _expect(self, box: ParameterBox) -> None:
+        """A box that may be told, with its centre, without an update of this session's."""
+        values = np.stack([box.lower, box.mid, box.upper])
+        self.published.append(PublishedBounds(box.identity, None, values, sure=False))
 
     def _publish(self, result: UpdateResult, batch: int | None, sure: bool = True) -> None:
         box = result.box

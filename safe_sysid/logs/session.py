@@ -26,6 +26,7 @@ from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.journal import Journal
 from safe_sysid.logs.known_bounds import AnnouncedBounds, KnownBounds
 from safe_sysid.logs.npz import write_log
+from safe_sysid.logs.rest_gate import RestGate
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -53,6 +54,8 @@ class IdentifierSession:
         bounds_file: Path | None = None,
         tell: Callable[[str], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        rest_s: float | None = None,
+        log_s: float | None = None,
     ) -> None:
         """Start with the prior, or with what a tare or earlier bounds say.
 
@@ -66,6 +69,8 @@ class IdentifierSession:
             bounds_file: proved bounds of the payload that is in the hand at the start, None if there are none.
             tell: is given every entry of the journal, one text each; None for no journal.
             clock: UTC, which says how old a tare is.
+            rest_s: of an arm that rests :meth:`take` takes so much in, s; None: everything.
+            log_s: with a ``log_directory`` no epoch takes in more, s: its certificates name all samples; None: no end.
 
         Raises:
             TareError: a tare that cannot be read or must not be used.
@@ -85,6 +90,9 @@ class IdentifierSession:
         self.known: KnownBounds | None = None if bounds_file is None else KnownBounds(bounds_file, model)
         self._last_seq = 0  # of what was published in this epoch
         self._recorder: TareRecorder | None = None
+        self._gate = None if rest_s is None else RestGate(model, self.errors, rest_s)
+        rate = model.settings.measurement.rate_hz
+        self._most_samples = None if log_s is None or log_directory is None else int(log_s * rate)
         self._parts: list[Measurements] = []
         self.lines: list[str] = []
         self.slack, self._velocity = SlackWatch(model, self.errors), ""
@@ -111,8 +119,31 @@ class IdentifierSession:
         self._parts, self.samples = [], 0
         self.lines, self._velocity, self._explained = [], "", False
         self.slack.reset()
+        if self._gate is not None:
+            self._gate.forget()
 
     # -- identification ---------------------------------------------------------------------------------------------
+
+    def take(self, measurements: Measurements, origin_ns: int = 0) -> None:
+        """Take samples in, unless they are of a rest that has told all it has to tell, or the epoch's log is full.
+
+        What is left out here is nowhere: neither in the journal nor in the log, so no proof rests on it.
+
+        Args:
+            measurements: in order of arrival.
+            origin_ns: what stamp zero is on the clock of the messages, for the journal.
+        """
+        if self.state == IDENTIFYING and self._gate is not None:
+            if self.log_is_full or not self._gate.is_new(measurements):
+                return
+        elif self.state == WAITING:
+            return
+        self.add(measurements, origin_ns)
+
+    @property
+    def log_is_full(self) -> bool:
+        """Whether this epoch takes in nothing more."""
+        return self._most_samples is not None and self.samples >= self._most_samples
 
     def add(self, measurements: Measurements, origin_ns: int = 0) -> None:
         """Take samples in, for whatever is going on.
@@ -137,7 +168,7 @@ class IdentifierSession:
             self._velocity = contradictions[0]
 
     def update(self, batch: int | None = None) -> UpdateResult:
-        """Bounds from all samples so far; their certificate, if there is one to write.
+        """Bounds from all samples so far; their certificate, if there is one to write, or is to be taken back.
 
         Args:
             batch: its number, for the journal.
@@ -145,12 +176,18 @@ class IdentifierSession:
         Raises:
             CertificateError: it cannot be written; the bounds stand.
         """
+        fresh = self.core.has_fresh_rows
         result = self.core.update()
         published = self.narrowed(result)
-        self._journal.update(batch, published)
-        if self._writer is not None and result.status is UpdateStatus.OK:
-            self._writer.write(result)
+        if fresh:  # else it changed nothing, and a replay can do without it
+            self._journal.update(batch, published)
+        self._certify(result, published)
         return published
+
+    def _certify(self, result: UpdateResult, published: UpdateResult) -> None:
+        """What the identifier proved; or nothing any more, if that contradicts what else is known of the payload."""
+        if self._writer is not None:
+            self._writer.write(published if published.status is UpdateStatus.EMPTY_SET else result)
 
     def standing(self) -> UpdateResult:
         """What stands without anything new."""
@@ -284,10 +321,14 @@ class IdentifierSession:
         self._end_epoch()
 
     def _end_epoch(self) -> None:
-        self._save_log()
+        """Nothing of the log is left that no certificate covers: what came after the last update may contradict it."""
         if self._writer is not None:
             with contextlib.suppress(CertificateError):  # said when it was to be written first
                 self._writer.flush()
+                if self.samples:
+                    result = self.core.update()
+                    self._certify(result, self.narrowed(result))
+        self._save_log()
 
     def _save_log(self) -> None:
         if self._log_directory is None or not self._parts:

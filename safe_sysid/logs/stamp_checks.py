@@ -15,6 +15,8 @@ __all__ = ["GAP", "check_stamps", "good_steps"]
 
 #: A step longer than this many periods leaves part of the torque unknown, as in the identifier's stream.
 GAP = 1.5
+#: Median step over the declared one below which the rate is declared too low.
+_SLOWEST = 0.9
 _PLACES = 5
 _NEGLIGIBLE = 1e-12  # s; at 1000 rad/s the rounding of a position
 _ENOUGH = 20  # samples, for digits that are missing in all stamps to be no chance
@@ -217,9 +219,28 @@ def _rate(stamps: NDArray[np.float64], rate_hz: float, column: str) -> list[Find
             )
         ]
     out = []
-    if not 0.9 < ratio < 1.1:
+    if not _SLOWEST < ratio < 1.1:
         out.append(Finding("warning", "rate", column, found, expected, "correct rate_hz, or say --rate"))
-    gaps = step > GAP / rate_hz
+    # A rate that is declared too low would make a lost message look like a usual step.
+    period = median if ratio < _SLOWEST else 1.0 / rate_hz
+    gaps = step > GAP * period
+    hidden = gaps & (step <= GAP / rate_hz)
+    if np.any(hidden):
+        count = int(np.sum(hidden))
+        return [
+            *out,
+            Finding(
+                "error",
+                "hidden_gaps",
+                column,
+                f"{count} steps longer than {GAP:g} times the median step of {median:.6g} s"
+                f"{_places(stamps[:-1][hidden])}",
+                f"none that {expected} would pass for a step without a lost message",
+                f"declare the log's own rate: --rate {1.0 / median:.6g}",
+                float(stamps[:-1][hidden][0]),
+                count,
+            ),
+        ]
     if np.any(gaps):
         count = int(np.sum(gaps))
         longest = float(np.max(step))
@@ -229,7 +250,7 @@ def _rate(stamps: NDArray[np.float64], rate_hz: float, column: str) -> list[Find
                 "gaps",
                 column,
                 f"{count} gaps, the longest {longest:.4g} s{_places(stamps[:-1][gaps])}",
-                f"steps of at most {GAP / rate_hz:g} s",
+                f"steps of at most {GAP * period:g} s",
                 "no window spans a gap; many gaps leave few equations",
                 float(stamps[:-1][gaps][0]),
                 count,

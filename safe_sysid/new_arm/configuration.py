@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import design_gains
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import ConfigError, ParameterError, SafeSysIdError
 from safe_sysid.new_arm.arm_facts import look_at
 from safe_sysid.new_arm.draft import Draft, check_name, check_out, urdf_for
@@ -20,7 +21,7 @@ from safe_sysid.new_arm.drives import guess_drives
 from safe_sysid.new_arm.home import never_apart, payload_capacity, propose_home
 from safe_sysid.new_arm.hypotheses import Motion, eigenvalue_bounds, find_hypotheses, load_inertia
 from safe_sysid.new_arm.payload import PayloadGuess, prior_of
-from safe_sysid.new_arm.shapes import fit_meshes
+from safe_sysid.new_arm.shapes import fit_meshes, uncovered_links
 from safe_sysid.new_arm.text import configuration_text
 from safe_sysid.planning.certificate import start_check
 from safe_sysid.planning.planner import Planner
@@ -84,12 +85,14 @@ def write_configuration(
     facts = look_at(urdf, tool_frame, joints, locked, package_dirs)
     say(f"{len(facts.chain.joints)} joints: " + ", ".join(joint.name for joint in facts.chain.joints))
     remarks = list(facts.remarks)
-    draft = Draft(
-        name,
-        urdf_for(out, urdf, facts.urdf),
-        facts,
-        fit_meshes(facts.chain, package_dirs, say),
-    )
+    bare = uncovered_links(facts.chain)
+    remarks += [
+        f"geometry.{link}: [] is a guess: the link has mass and no collision geometry, and nothing covers it unless "
+        "another link's shapes do; give its hulls, or plans may hit with it"
+        for link in bare
+    ]
+    geometry = fit_meshes(facts.chain, package_dirs, say) | dict.fromkeys(bare, ())
+    draft = Draft(name, urdf_for(out, urdf, facts.urdf), facts, geometry)
     model = draft.model()
     _check_links(model, str(facts.urdf))
     if payload_kg is None:
@@ -221,7 +224,7 @@ def _sentences(draft: Draft, model: RobotModel) -> dict[str, str]:
     h, drives = draft.hypotheses, draft.drives
     home = np.asarray(draft.home)
     everywhere, near, links = eigenvalue_bounds(model, home, _CELL)
-    bare = "not proved positive" if links <= 0.0 else f"{links:.3g}"
+    bare = "not proved positive" if links <= 0.0 else at_least(links)
     return {
         "source": f"written by `safe-sysid config init` from {draft.facts.urdf.name}",
         "drives": (
@@ -240,16 +243,18 @@ def _sentences(draft: Draft, model: RobotModel) -> dict[str, str]:
         ),
         "inertia": (
             "Smallest eigenvalue of the inertia matrix H, rigorous lower bounds (kg m^2): in every pose "
-            f"{everywhere:.3g} (the rotors alone, so `inertia_lower` needs no entry); within {_CELL:g} rad of home "
-            f"{near:.3g}; there without rotors {bare}."
+            f"{at_least(everywhere)} (the rotors alone, so `inertia_lower` needs no entry); "
+            f"within {_CELL:g} rad of home {at_least(near)}; there without rotors {bare}."
         ),
         "gains": (
-            f"Proved tracking error with them: {float(np.max(h.gains.e_bound)) if h else np.nan:.3f} rad (real time)."
+            f"Proved tracking error with them: "
+            f"{at_most(float(np.max(h.gains.e_bound)) if h else np.nan)} rad (real time)."
         ),
         "geometry": (
             "Convex hulls of points (link frame, m) inflated by a radius, fitted around the collision "
             "meshes of these links: "
-            "each contains its meshes. Links with primitives (box, cylinder, sphere) are covered by themselves."
+            "each contains its meshes. Links with primitives (box, cylinder, sphere) are covered by themselves; an "
+            "empty list says that another link's shapes hold the link, or that there is nothing to hit."
             if draft.geometry
             else "Replaces the URDF's collision geometry of a link by hulls (docs/scenes.md); its primitives are used."
         ),

@@ -103,7 +103,7 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
 
 
 def never_apart(model: RobotModel, seed: int = 0) -> tuple[tuple[str, str], ...]:
-    """Pairs of links with one link between them that are close in every pose: to be allowed.
+    """Pairs of links that are close in every pose, and that no proof exempts: to be allowed.
 
     The joints between them keep them apart, or nothing would: bodies that cover them may overlap where they do not.
 
@@ -120,9 +120,7 @@ def never_apart(model: RobotModel, seed: int = 0) -> tuple[tuple[str, str], ...]
     return tuple(
         (a, b)
         for (a, b), distance in zip(pairs.names, largest, strict=True)
-        if distance < _NEVER
-        and abs(body[a].joint - body[b].joint) == 2
-        and {body[a].kind, body[b].kind} <= {"arm", "base"}
+        if distance < _NEVER and {body[a].kind, body[b].kind} <= {"arm", "base"}
     )
 
 

@@ -16,7 +16,7 @@ from safe_sysid.robot.obstacles import rotation_from_rpy
 from safe_sysid.robot.packages import is_package_uri, package_file
 from safe_sysid.robot.urdf import UrdfChain
 
-__all__ = ["FittedHull", "fit_meshes", "rounded_hull"]
+__all__ = ["FittedHull", "fit_meshes", "rounded_hull", "uncovered_links"]
 
 FloatArray = NDArray[np.float64]
 FittedHull = tuple[tuple[tuple[float, ...], ...], float]
@@ -51,6 +51,11 @@ def fit_meshes(
         found[name] = tuple(hulls)
         say(f"geometry of {name}: " + ", ".join(_in_words(hull) for hull in hulls))
     return found
+
+
+def uncovered_links(chain: UrdfChain) -> tuple[str, ...]:
+    """Links with mass that the URDF gives no collision geometry."""
+    return tuple(link for link in chain.link_joint if chain.masses[link] > 0.0 and not chain.collisions[link])
 
 
 def rounded_hull(points: FloatArray, radius: float) -> FittedHull:

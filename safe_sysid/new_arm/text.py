@@ -191,6 +191,11 @@ def _payload(t: _Text, told: Mapping[str, str]) -> None:
         "  ",
     )
     t.lines.append("  # hand_opening: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]")
+    t.say(
+        "And its shapes: locked joints that open it, with the ends of their travel; {} if its shapes hold all.",
+        "  ",
+    )
+    t.lines.append("  # hand_joints: {finger_joint: [0.0, 0.04]}")
     t.gap()
 
 
@@ -278,18 +283,17 @@ def _rest(t: _Text, data: Mapping[str, Any], told: Mapping[str, str]) -> None:
     if data["geometry"]:
         t.lines.append("geometry:")
         for link, hulls in data["geometry"].items():
-            t.lines.append(f"  {_scalar(link)}:")
+            t.lines.append(f"  {_scalar(link)}:" + ("" if hulls else " []"))
             for hull in hulls:
                 t.lines += _hull_lines(hull)
     else:
         t.lines.append("geometry: {}")
     t.gap()
     t.say(
-        "Pairs of bodies whose overlap is harmless, besides those that are always allowed (same joint, "
-        "neighbouring joints, "
-        "axes that meet in both). Proposed here are pairs with one link between them that are less than 2 "
-        "cm apart in "
-        "every pose: shapes that contain them may overlap where they do not. Check them."
+        "Pairs of bodies that are not checked because their overlap is harmless, besides those that never are (moved "
+        "by one joint; overlapping in every pose, of the two links that a joint joins). Proposed here are pairs that "
+        "are less than 2 cm apart in every pose: shapes that contain them may overlap where they do not. Check them: "
+        "verdicts name them."
     )
     if data["allowed_pairs"]:
         t.lines.append("allowed_pairs:")

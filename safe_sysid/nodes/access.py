@@ -85,11 +85,16 @@ NODES: dict[str, Access] = {
     ),
     "identifier": _node(
         "identifier",
-        ("bounds", "payload", "markers", "identifier/journal"),
+        ("bounds", "payload", "last_link_with_payload", "markers", "identifier/journal"),
         ("bounds_active", "joint_states"),
         ("start", "stop", "tare_start", "tare_finish"),
     ),
-    "plant": _node("plant", ("joint_states", "/clock"), ("effort_command",), ("attach", "release")),
+    "plant": _node(
+        "plant",
+        ("joint_states", "/clock"),
+        ("effort_command", "plan", "bounds_active"),
+        ("attach", "release"),
+    ),
 }
 #: What a node has in some modes only: with ``use_sim_time``.
 OPTIONAL = frozenset({"/clock"})

@@ -20,6 +20,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
 from safe_sysid.nodes.doors import Doors, decode
+from safe_sysid.nodes.log_pauses import LogPauses
 from safe_sysid.nodes.loop import Loop
 from safe_sysid.nodes.messages import RefusedError, printable
 from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
@@ -30,9 +31,9 @@ from safe_sysid.robot.model import RobotModel
 __all__ = [
     "COMMAND",
     "ERROR",
-    "HISTORY",
     "JOURNAL",
     "LATCHED",
+    "LATCHED_INPUT",
     "OK",
     "STREAM",
     "WARN",
@@ -41,17 +42,18 @@ __all__ = [
 ]
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
+#: Whoever comes later gets the newest message, and none before it.
 LATCHED = QoSProfile(
+    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+)
+#: The same, heard: what comes faster than it is read waits.
+LATCHED_INPUT = QoSProfile(
     depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
 #: Real time: only the newest command counts.
 COMMAND = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 STREAM = QoSProfile(depth=20_000, reliability=ReliabilityPolicy.RELIABLE)
-#: A stream that a node which starts later sees from its beginning: what lock-step needs.
-HISTORY = QoSProfile(
-    depth=500, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
-#: What happened, entry by entry, also for a recorder that starts some minutes late.
+#: What happened, entry by entry, also for a recorder that starts some minutes late: a topic of its own.
 JOURNAL = QoSProfile(
     depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
@@ -95,10 +97,10 @@ class BaseNode(Node):
         self.lock = threading.RLock()
         self.loop: Loop | None = None
         self.scheduling = Scheduling(RealtimeOptions(), self.get_logger().warning)
-        self._untold: deque[tuple[bool, str]] = deque(maxlen=1000)
+        self._untold: deque[tuple[bytes, str]] = deque(maxlen=1000)
         self.refusals: Counter[str] = Counter()
         self._last_refusal, self._last_refusal_time = "", -1e9
-        self._logged: dict[str, float] = {}
+        self._log_pauses = LogPauses()
         self.doors, self.rivals, self._turns = Doors(self, self.refuse), Rivals(self), 0
         self.doors.limit_inherited()
         self._changed, self._published = False, 0.0
@@ -128,6 +130,10 @@ class BaseNode(Node):
     def overview(self) -> tuple[bytes, str, dict[str, Any]]:
         """The same, whatever state the node is in."""
         return self.status()
+
+    def may_end(self) -> bool:
+        """The process was asked to end: whether it may, now. Asked again and again; must not raise, and not last."""
+        return True
 
     def close(self) -> None:
         """Stop work and write logs; called once, whatever happened before."""
@@ -245,23 +251,22 @@ class BaseNode(Node):
     # -- telling ------------------------------------------------------------------------------------------------
 
     def refuse(self, source: str, reason: str, text: str) -> None:
-        """Count something that is not used; tell the log (each kind once a second at most) and /diagnostics."""
+        """Count something that is not used; tell /diagnostics and, ever more rarely while it goes on, the log."""
         key, now = f"{source}: {reason}", time.monotonic()
         with self.lock:
             self.refusals[key] += 1
         self._last_refusal, self._last_refusal_time, self._changed = f"{source}: {text}", now, True
-        if now - self._logged.get(key, -1e9) >= 1.0:
-            self._logged[key] = now
-            self._tell(True, f"{source}: {text} ({self.refusals[key]} so far)")
+        if self._log_pauses.is_due(key, now):
+            self._tell(WARN, f"{source}: {text} ({self.refusals[key]} so far)")
 
-    def say(self, text: str) -> None:
-        """One line for people; /diagnostics follow."""
-        self._tell(False, text)
+    def say(self, text: str, level: bytes = OK) -> None:
+        """One line for people, as an error or a warning if ``level`` is that; /diagnostics follow."""
+        self._tell(level, text)
         self._changed = True
 
-    def _tell(self, warning: bool, text: str) -> None:
+    def _tell(self, level: bytes, text: str) -> None:
         """To the log; from a loop's thread a little later, for a line costs as much as a tick."""
-        self._untold.append((warning, text))
+        self._untold.append((level, text))
         if self.loop is None or threading.get_ident() != self.loop.ident:
             self.tell_rest()
 
@@ -269,13 +274,17 @@ class BaseNode(Node):
         """Log what the loop's thread has left to be told."""
         while True:
             try:
-                warning, text = self._untold.popleft()
+                level, text = self._untold.popleft()
             except IndexError:
                 return
-            if warning:
-                self.get_logger().warning(text)
+            logger = self.get_logger()
+            # Each on a line of its own: rclpy remembers the level of a place in the code.
+            if level == ERROR:
+                logger.error(text)
+            elif level == WARN:
+                logger.warning(text)
             else:
-                self.get_logger().info(text)
+                logger.info(text)
 
     def _turn(self) -> None:
         """What needs no hurry."""

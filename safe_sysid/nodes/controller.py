@@ -16,12 +16,14 @@ from safe_sysid.control.controller import Controller, ControllerOutput, Controll
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.states import longest_braking
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import (
     COMMAND,
     ERROR,
-    HISTORY,
     LATCHED,
+    LATCHED_INPUT,
     OK,
     STREAM,
     WARN,
@@ -40,9 +42,9 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["ControllerNode", "main"]
 
-_EMERGENCY = (
-    "emergency stop: expected ~/reset_emergency_stop (or ~/start of an active node) before anything moves"
-)
+_EMERGENCY = "emergency stop: expected ~/reset_emergency_stop before anything moves"
+#: Lock-step: while somebody is waited for the last reference is told again so often, s.
+_AGAIN = 0.5
 
 
 class ControllerNode(ManagedNode):
@@ -56,6 +58,7 @@ class ControllerNode(ManagedNode):
 
     def __init__(self) -> None:
         self._emergency = False  # an emergency stop that nobody has taken back; outlives every transition
+        self._brakes_until: float | None = None  # monotonic, since the process was asked to end, s
         super().__init__("controller")
 
     def configure(self) -> None:
@@ -98,10 +101,15 @@ class ControllerNode(ManagedNode):
         self._doubts = ""  # what activation saw and let pass
         self._started, self._was_active = 0, False  # stamp of the measurement that activation began with
         self._has_commanded = False
+        self._referred: tuple[int, np.ndarray, np.ndarray] | None = (
+            None  # lock-step: what the last reference said
+        )
+        self._told_again = 0.0
         self._described: Plan | str | None = ""  # what the last reference belongs to: a plan, rest, or ""
         self._state, self._announced = self._core.state, ""
         self._period_ns = to_ns(settings.timing.period_s)
-        self._log = TickLog(self._core, options.lockstep, self.now_ns)
+        rows = to_ns(options.log_s) // self._period_ns
+        self._log = TickLog(self._core, options.lockstep, self.now_ns, rows)
         self._topics()
 
     def _make_law(self) -> ControlLaw:
@@ -116,11 +124,11 @@ class ControllerNode(ManagedNode):
         self._commands = self.create_publisher(
             Float64MultiArray, "effort_command", STREAM if lockstep else COMMAND
         )
-        self._references = self.create_publisher(JointState, "reference", HISTORY)
+        self._references = self.create_publisher(JointState, "reference", STREAM)
         self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
         self._announce()
-        self.listen(JointTrajectory, "plan", self._on_plan, LATCHED)
-        self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED)
+        self.listen(JointTrajectory, "plan", self._on_plan, LATCHED_INPUT)
+        self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED_INPUT)
         for topic in ("plan", "bounds", "effort_command", "bounds_active"):
             self.rivals.watch(topic)
         self.rivals.watch("joint_states", shared=True)
@@ -229,6 +237,43 @@ class ControllerNode(ManagedNode):
         if sample is not None:
             self._look_on(sample)
 
+    @property
+    def _moves(self) -> bool:
+        return self.active and self._core.state in (ControllerState.TRACKING, ControllerState.BRAKING)
+
+    def why_not_shutdown(self) -> str:
+        """The end of commands is for an arm at rest, as at a deactivation."""
+        with self.lock:
+            return "; ".join(self.deactivate()) if self._moves else ""
+
+    def may_end(self) -> bool:
+        """Brake along the certified tail first, for as long as that takes and measurements come."""
+        with self.lock:
+            if self.active and self._core.state.commands and self._brakes_until is None:
+                self._brake_to_end()
+            if not self._moves:
+                return True
+            alone = not self.count_publishers("joint_states")
+            if alone or self._brakes_until is None or time.monotonic() > self._brakes_until:
+                self.say(
+                    f"ends in motion: {'no measurements' if alone else 'not at rest in time'}; its drives brake"
+                )
+                return True
+            return False
+
+    def _brake_to_end(self) -> None:
+        core, now = self._core, self._time.seconds(self._last_stamp)
+        rest = 0.0 if core.plan is None else max(core.plan.end_time - now, 0.0)
+        self._brakes_until = time.monotonic() + longest_braking(rest, self.options.lockstep)
+        core.stop()
+        self._tell_state()
+        if self._moves:
+            self.say(
+                f"told to end: braking along the certified tail for {rest:.2f} s first; once more: at once"
+            )
+        self._gate.await_nobody()  # the others end, too
+        self._go_on()
+
     # -- inputs -------------------------------------------------------------------------------------------------
 
     def _on_measurement(self, msg: JointState | bytes) -> None:
@@ -333,11 +378,14 @@ class ControllerNode(ManagedNode):
         self._tick(sample, now)
 
     def _check_patience(self) -> None:
-        if (
-            self._waiting is None
-            or not self.active
-            or time.monotonic() - self._started_waiting < self.options.patience
-        ):
+        """Lock-step: whoever is waited for may not have been here yet when the last reference was told."""
+        if self._waiting is None or not self.active:
+            return
+        now = time.monotonic()
+        if self._referred is not None and now - self._told_again > _AGAIN:
+            self._told_again = now
+            self._publish_reference(*self._referred)
+        if now - self._started_waiting < self.options.patience:
             return
         missing = " and ".join(self._gate.missing(self._waiting.stamp_ns))
         self.refuse(
@@ -400,7 +448,9 @@ class ControllerNode(ManagedNode):
             # Whoever plans must see where each motion begins and ends, however rarely it is told in between.
             plan = core.plan
             if plan is not self._described or sample.stamp_ns // self._period_ns % self._reference_every == 0:
-                self._publish_reference(sample.stamp_ns, out, out.torque)
+                self._publish_reference(sample.stamp_ns, out.reference, out.torque)
+                if self.options.lockstep:
+                    self._referred = sample.stamp_ns, out.reference.copy(), out.torque.copy()
             self._described = plan
             self._log.add(sample.stamp_ns, out)
         else:
@@ -409,7 +459,8 @@ class ControllerNode(ManagedNode):
     def _tell_state(self) -> None:
         core = self._core
         if core.state is not self._state:
-            self.say(f"{self._state.value} -> {core.state.value}: {core.reason}")
+            level = ERROR if core.state is ControllerState.FAULT else OK
+            self.say(f"{self._state.value} -> {core.state.value}: {core.reason}", level)
             self._state = core.state
 
     def _try_start(self, now: float, sample: JointSample, effort: np.ndarray | None) -> bool:
@@ -431,8 +482,8 @@ class ControllerNode(ManagedNode):
         self._gate.begin_anew(sample.stamp_ns, plans=not self._has_commanded)
         return True
 
-    def _publish_reference(self, stamp_ns: int, out: ControllerOutput, torque: np.ndarray) -> None:
-        q, qd = out.reference[:2]
+    def _publish_reference(self, stamp_ns: int, reference: np.ndarray, torque: np.ndarray) -> None:
+        q, qd = reference[:2]
         self._references.publish(self._reference.fill(stamp_ns, q, qd, torque, self._core.box.identity))
 
     # -- services and telling -----------------------------------------------------------------------------------
@@ -466,6 +517,8 @@ class ControllerNode(ManagedNode):
         core = self._core
         if core.state.commands and not core.stopped:
             return f"state is {core.state.value}: expected idle or fault, or a stop to take back"
+        if self._emergency:
+            return _EMERGENCY
         if reasons := self._distrusted():
             return "; ".join(reasons)
         if core.state.commands:
@@ -473,7 +526,6 @@ class ControllerNode(ManagedNode):
             self.say("the stop is taken back: plans are taken again")
             return None
         self._start_wanted, self._start_tried, self._judged = True, -1e9, None  # soon
-        self._emergency = False  # whoever starts an active controller has seen the arm
         return None
 
     def _serve_stop(self) -> str | None:
@@ -496,6 +548,7 @@ class ControllerNode(ManagedNode):
         self._go_on()
 
     def _serve_reset_emergency_stop(self) -> str | None:
+        """Nothing moves because of it: that takes an activation, or ~/start."""
         if not self._emergency:
             return "there was no emergency stop: expected one"
         self._emergency = False
@@ -521,20 +574,17 @@ class ControllerNode(ManagedNode):
             and not self.options.lockstep
         ):
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
-        if self._log.late > 0.01 * self._log.ticks:
-            level = max(level, WARN)
-            text += f"; {self._log.late} commands too late for the tracking bound to cover them"
         if core.state.commands and not core.proved:
             level = max(level, WARN)
-            text += f"; tracking bound not proved: {core.claim.why_not}"
+            text += f"; tracking bound {core.claim.text}"
         if self._waiting is not None:
             text += "; waiting for " + " and ".join(self._gate.missing(self._waiting.stamp_ns))
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
         values |= {"box": core.box.identity, "blending": core.blending, "plans taken": self._plans}
-        values |= {"V at least / V_max": f"{self._energy:.3g} / {self.gains.V_max:.3g} J"}
+        values |= {"V at least / V_max": f"{at_least(self._energy)} / {at_most(self.gains.V_max)} J"}
         values |= {
             "law": core.law.name,
-            "tracking bound": "proved" if core.proved else f"not proved: {core.claim.why_not}",
+            "tracking bound": core.claim.text,
         }
         if self._doubts:
             values["seen at activation"] = self._doubts

@@ -22,7 +22,7 @@ from safe_sysid.nodes.solver_link import SolverLink
 from safe_sysid.nodes.time_base import TimeBase, to_ns
 from safe_sysid.planning.jobs import Step
 from safe_sysid.planning.process import Event
-from safe_sysid.planning.results import hand_over_state
+from safe_sysid.planning.results import PlannerResult, PlanStatus, hand_over_state
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Horizon"]
@@ -30,12 +30,15 @@ __all__ = ["Horizon"]
 FloatArray = NDArray[np.float64]
 #: Real time: the solver is to be done so long before its answer is published, s; more where it once took longer.
 _RESERVE, _MOST_RESERVE = 0.05, 0.5
-#: Real time: how long a search may take while the arm rests, s; nothing waits for it.
+#: Real time: how long a search may take while the arm rests, s; nothing waits for it. And how long it may take when
+#: that was too little, once each: a machine that is busy now may take so much longer, for ever nobody waits.
 _AT_REST = 6.0
+_LONGER = (_AT_REST, 2.0 * _AT_REST, 4.0 * _AT_REST)
 #: Too little time to ask once more, s.
 _HURRY = 0.2
-#: A solver that is cancelled, or late, is killed after this, s.
-_GRACE = 1.0
+#: A solver that is cancelled, or late, is killed after this, s. At rest nobody waits for it: it may be compiling, which
+#: cannot be interrupted, and whoever kills it then makes the next one begin anew.
+_GRACE, _GRACE_AT_REST = 1.0, 15.0
 #: Lock-step: share of the controller's patience after which a silent solver counts as hanging; it is asked twice.
 _IMPATIENCE = 0.4
 #: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
@@ -48,6 +51,8 @@ _SILENT, _UNHEARD = 0.2, 1.0
 _BACK = 0.2
 #: So many failures to plan in a run: real time, and lock-step, where the same question has the same answer.
 _ATTEMPTS, _ATTEMPTS_LOCKSTEP = 4, 1
+#: Of a task, whose planner itself counts what it looks at and says when that is enough: searches that pause, too.
+_TASK_ATTEMPTS = 60
 
 
 class Horizon:
@@ -57,6 +62,7 @@ class Horizon:
         mission: what is being done, if anything.
         text: what was done last, for people.
         outcome: of the last task.
+        failure: why the last exciting trajectories were given up; "" if they were not.
         sequence: number of the next plan.
         active: whether anything may be planned at all.
     """
@@ -72,6 +78,7 @@ class Horizon:
         self._settings, self._outlet, self._link, self._time = settings, outlet, link, time_base
         self.mission: Mission | None = None
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
+        self.failure = ""
         self._boxes: dict[str, ParameterBox] = {}
         self._asked: Asked | None = None
         self._offered: Offer | None = None  # the last one
@@ -123,9 +130,23 @@ class Horizon:
         self._latest = sample
         if self.mission is None or self._lost(sample):
             return
-        if self._trigger is None and self._asked is None and self._is_time(sample):
+        if (
+            self._asked is None
+            and self._is_time(sample)
+            and (self._trigger is None or self._outdated(sample))
+        ):
             self._trigger = sample
         self._consider()
+
+    def _outdated(self, sample: JointSample) -> bool:
+        """Whether the reference that waits for its box waits in vain: who came late hears of the newest box alone.
+
+        In lock-step only the same one, told again, may take its place: which one begins a plan is no matter of chance.
+        """
+        trigger = self._trigger
+        if trigger is None or trigger.frame_id in self._boxes:
+            return False
+        return not self._settings.lockstep or sample.stamp_ns == trigger.stamp_ns
 
     def _note_time(self, sample: JointSample) -> None:
         """Time that went back: another simulation, or a clock that was set. No plan of before has a time any more."""
@@ -189,6 +210,9 @@ class Horizon:
         ):  # no answer of the solver's: it is worth another try
             self._losses, mission.attempts = self._losses + 1, mission.attempts + 1
         self._go_on_at_rest(mission, start, identity, "the controller did not follow")
+        if isinstance(self.mission, Excitation) and self._latest is not None:
+            # It may wait for the successor of another planner's plan, one that died: none comes. It brakes.
+            self._tell_none(self._latest.stamp_ns - 1, identity, self._latest.stamp_ns)
 
     def _consider(self) -> None:
         """Ask for a plan if it is time and the box in force is known."""
@@ -233,7 +257,7 @@ class Horizon:
         # A solver that hangs must not look like a dead planner.
         limit = time.monotonic() + _IMPATIENCE * self._settings.patience
         if asked.due is not None:
-            limit = asked.due + _GRACE
+            limit = asked.due + _grace(asked)
         self.text = f"planning {asked.situation.sequence} for {asked.situation.start_time:.3f} s"
         self._asked = asked
         self._link.submit(mission.job(asked.situation), partial(self._on_step, asked), limit)
@@ -266,13 +290,13 @@ class Horizon:
         if now < asked.due:
             return
         self._reserve = min(self._reserve + _RESERVE, _MOST_RESERVE)
-        self._link.process.cancel(_GRACE)  # before anything else is asked
+        self._link.process.cancel(_grace(asked))  # before anything else is asked
         self._conclude(asked, asked.best or failure("nothing certified by the deadline"), mission)
 
     def _conclude(self, asked: Asked, step: Step, mission: Mission) -> None:
         self._asked, result, box = None, step.result, asked.situation.box
         start = asked.start_ns
-        if result.plan is None and mission.refused(step) and self._ask_again(asked, mission):
+        if result.plan is None and mission.refused(step) and self._ask_again(asked, result, mission):
             return
         if start is None:  # the same motion, whenever it begins
             start = self._outlet.now_ns() + to_ns(self._settings.margin)
@@ -287,15 +311,18 @@ class Horizon:
             self._finish(mission, start, box.identity, "arrived")
         else:
             self._outlet.note_failure(start, box, result, mission.purpose)
-            self._no_plan(start, box, "; ".join((result.status.value, *result.reasons)), mission)
+            self._no_plan(asked, start, step, mission)
 
-    def _ask_again(self, asked: Asked, mission: Mission) -> bool:
+    def _ask_again(self, asked: Asked, result: PlannerResult, mission: Mission) -> bool:
         """From rest another way may be found, if there is time; in motion the arm has to brake first."""
-        if asked.start_ns is None and not asked.longer:
-            due = time.monotonic() + _AT_REST
+        longer = _LONGER[:1] if mission.patient else _LONGER
+        if asked.start_ns is None and asked.longer < len(longer):
+            due = time.monotonic() + longer[asked.longer]
             situation = replace(asked.situation, deadline=due - self._reserve)
-            asked = Asked(situation, None, due, longer=True)
-            self._ask(asked, mission)
+            if not mission.patient:
+                told = f"{'; '.join(result.reasons)}: the arm rests, searching for {longer[asked.longer]:g} s"
+                self._outlet.refuse("planning", "searched for longer", told)
+            self._ask(Asked(situation, None, due, longer=asked.longer + 1), mission)
             return True
         late = asked.due is not None and time.monotonic() > asked.due - _HURRY
         if asked.situation.previous is not None or late or not asked.tries or not mission.patient:
@@ -346,11 +373,17 @@ class Horizon:
         self._begin_task(settings.then_goal[None])
         return self._rest_until(origin + batches * settings.update_ns + settings.digest_ns)
 
-    def _no_plan(self, start: int, box: ParameterBox, reason: str, mission: Mission) -> None:
+    def _no_plan(self, asked: Asked, start: int, step: Step, mission: Mission) -> None:
+        box, reason = asked.situation.box, "; ".join((step.result.status.value, *step.result.reasons))
         self.text = f"no plan for {self._time.seconds(start):.3f} s: {reason}"
         self._outlet.refuse("planning", "no plan", self.text)
+        hurried = isinstance(mission, Excitation) and mission.refused(step)
+        hurried = hurried and (not self._settings.lockstep or step.result.status is PlanStatus.NO_LESSON)
+        if hurried:
+            # In motion there was a deadline: at rest there is none. There it was given all the time that it gets.
+            mission.attempts = 1 if asked.situation.previous is None else mission.attempts + 1
         self._go_on_at_rest(mission, start, box.identity, reason)
-        if isinstance(self.mission, Excitation):
+        if isinstance(self.mission, Excitation) and not hurried:
             self._hopeless = box.identity  # once at rest, with a smaller box, it may work
 
     def _go_on_at_rest(self, mission: Mission, start: int, identity: str, reason: str) -> None:
@@ -371,6 +404,11 @@ class Horizon:
         given_up = mission.over((), next(iter(self._boxes.values()))) if isinstance(mission, Task) else ""
         if mission.attempts > 0 and not given_up:
             return True
+        if isinstance(mission, Excitation):
+            self.failure = self.text = (
+                f"excitation failed after {self.sequence} plans, {mission.left} more were wanted: {reason}"
+            )
+            self._outlet.say(self.text)
         self._end(mission, self.text, given_up or reason)
         mission.answer(False, given_up or reason)
         return False
@@ -378,7 +416,7 @@ class Horizon:
     def _begin_task(self, waypoints: FloatArray, answer: Answer | None = None) -> None:
         self._tasks, self._losses = self._tasks + 1, 0
         self.outcome, self._hopeless = "", ""
-        self.mission = Task(self._tasks, waypoints, _ATTEMPTS, self._settings.seed, answer)
+        self.mission = Task(self._tasks, waypoints, _TASK_ATTEMPTS, self._settings.seed, answer)
 
     # -- what people ask for ------------------------------------------------------------------------------------
 
@@ -441,7 +479,7 @@ class Horizon:
         if self.mission is not None:
             return "planning already"
         self._heard, self._interval = None, 0  # the controller may begin later
-        self.mission = self._excitation()
+        self.mission, self.failure = self._excitation(), ""
         self._rest_until(0 if self._latest is None else self._latest.stamp_ns)
         # In lock-step the first plan of all begins when the controller awaits it.
         self._next_start = self._settings.first_ns if self._latest is None else 0
@@ -476,3 +514,8 @@ class Horizon:
             self._tell_none(offered.start_ns + self._settings.t_p_ns, identity)
         elif self._next_start:
             self._tell_none(self._next_start, identity)  # announced, and not asked for yet
+
+
+def _grace(asked: Asked) -> float:
+    """How long after its time a solver may answer, or end what it is at, before it is killed; s."""
+    return _GRACE_AT_REST if asked.start_ns is None else _GRACE

@@ -93,7 +93,7 @@ class Asked:
         best: the best certified plan so far.
         lives: so often it may be asked again if the solver dies of it.
         tries: so often if it finds nothing.
-        longer: it was given more time already.
+        longer: so often it was given more time already.
     """
 
     situation: Situation
@@ -102,7 +102,7 @@ class Asked:
     best: Step | None = None
     lives: int = 1
     tries: int = 10
-    longer: bool = False
+    longer: int = 0
 
 
 def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:

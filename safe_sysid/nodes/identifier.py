@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,20 +18,21 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from visualization_msgs.msg import MarkerArray
 
+from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
 from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.logs.session import IdentifierSession
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, JOURNAL, LATCHED, OK, WARN, measurement_qos
+from safe_sysid.nodes.base import ERROR, JOURNAL, LATCHED, LATCHED_INPUT, OK, WARN, measurement_qos
 from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.messages import JointSample, RefusedError
 from safe_sysid.nodes.payload_markers import no_payload_markers, payload_markers
-from safe_sysid.nodes.payload_message import payload_message
+from safe_sysid.nodes.payload_message import last_link_message, payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
-from safe_sysid.robot.inertia_shapes import payload_shapes
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
 
 __all__ = ["IdentifierNode", "main"]
@@ -39,6 +41,10 @@ FloatArray = NDArray[np.float64]
 
 #: Samples go to the worker in pieces of this length, so that little is left to do when a batch ends, ns.
 _PIECE = 250_000_000
+#: Updates that ``identifier.json`` has at most: the last ones.
+_MOST_UPDATES = 2000
+#: Real time: an update that a later one follows is left out, unless there was none for so long, s.
+_WITHOUT = 10.0
 #: Lock-step: further than this no two measurements are apart, s.
 _LONGEST_JUMP = 60.0
 #: Lock-step: for no longer simulated time can have gone on when an identifier hears of it first, s.
@@ -64,18 +70,21 @@ class IdentifierNode(ManagedNode):
         self._update_ns = to_ns(self.model.settings.identification.update_s)
         self._take_ns = to_ns(self.model.settings.identification.take_after_s)
         self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
+        # Batch that is to be updated last, and when the last update was done.
+        self._newest, self._updated = 0, -1e9
         self._was_active = False
-        self._updates: list[dict[str, Any]] = []
+        self._updates: deque[dict[str, Any]] = deque(maxlen=_MOST_UPDATES)
         self._latest: UpdateResult | None = None
         self._epoch, self._tare_wanted = 0, False
         self._worker = Worker(lambda text: self.refuse("update", "failed", text))
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
+        self._last_link = self.create_publisher(InertiaStamped, "last_link_with_payload", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         prior = self.model.arm_prior
         self._standing = prior, prior.mid[prior.payload_slice]  # what was told, or taken over, last
         self._draw(*self._standing)
-        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
+        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
         self.listen(JointState, "joint_states", self._on_measurement, qos)
@@ -102,6 +111,8 @@ class IdentifierNode(ManagedNode):
             values["temperature"],
             path("bounds_file"),
             tell=self._tell_journal,
+            rest_s=values["rest_s"],
+            log_s=self.options.log_s,
         )
 
     def _tell_journal(self, entry: str) -> None:
@@ -217,6 +228,7 @@ class IdentifierNode(ManagedNode):
         self._submit(partial(self._add, samples))
         self._piece_end = now + _PIECE
         while now >= self._batch_end:
+            self._newest = self._batch
             self._submit(partial(self._update, self._batch, now))
             self._batch, self._batch_end = self._batch + 1, self._batch_end + self._update_ns
             if not self.options.lockstep and self._batch_end <= now:
@@ -240,7 +252,7 @@ class IdentifierNode(ManagedNode):
             self._submit(partial(self._resume, box))
 
     def _run(self, running: bool) -> str | None:
-        self._running, self._samples = running, []
+        self._running, self._samples, self._updated = running, [], time.monotonic()
         self._begin_batch()
         if running:
             self._submit(self._session.start)
@@ -281,9 +293,23 @@ class IdentifierNode(ManagedNode):
             return
         stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples], dtype=float)
         q, qd, effort = (np.array([sample[i] for sample in samples], dtype=float) for i in (1, 2, 3))
-        self._session.add(Measurements(stamps, q, qd, effort), self._time.origin_ns)
+        full = self._session.log_is_full
+        self._session.take(Measurements(stamps, q, qd, effort), self._time.origin_ns)
+        if self._session.log_is_full and not full:
+            self.say(_full(self.options.log_s), WARN)
+
+    def _is_overtaken(self, batch: int) -> bool:
+        """Whether another update waits already, of more data: its bounds say all that those of this one would.
+
+        On a busy machine an update takes longer than a batch. Were each of them done, all would be later and later, and
+        the first bounds of a motion would come after those of all the rest before it. In lock-step time waits for each.
+        """
+        late = time.monotonic() - self._updated > _WITHOUT
+        return not self.options.lockstep and batch < self._newest and not late
 
     def _update(self, batch: int, stamp_ns: int) -> None:
+        if self._is_overtaken(batch):
+            return
         began, session = time.monotonic(), self._session
         try:
             result = session.update(batch)
@@ -295,9 +321,20 @@ class IdentifierNode(ManagedNode):
             raise
         if session is not self._session:
             return  # it took so long that the node was cleaned up, and is another one now
+        if result.status is UpdateStatus.NO_DATA or (self._empty and result.status is UpdateStatus.EMPTY_SET):
+            if self.options.lockstep:  # it is waited for
+                self._stand(batch)
+            return
         self._publish(result, batch, stamp_ns, time.monotonic() - began)
-        session.explain(result)
+        self._updated = time.monotonic()
+        if not self._is_overtaken(batch):
+            session.explain(result)
         self._changed = True
+
+    @property
+    def _empty(self) -> bool:
+        """Whether a contradiction was told already."""
+        return self._latest is not None and self._latest.status is UpdateStatus.EMPTY_SET
 
     def _stand(self, batch: int) -> None:
         """The answer to a batch that nothing was learnt from."""
@@ -317,9 +354,11 @@ class IdentifierNode(ManagedNode):
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
         box, self._standing = result.box, (result.box, result.nominal)
         self._tell_bounds(box, result.nominal, batch)
-        payload = payload_message(self.model, result.nominal, stamp_ns or self.get_clock().now().nanoseconds)
-        if payload is not None:
-            self._payload.publish(payload)
+        stamp = stamp_ns or self.get_clock().now().nanoseconds
+        alone = payload_message(self.model, box, result.nominal, stamp)
+        if alone is not None:
+            self._payload.publish(alone)
+        self._last_link.publish(last_link_message(self.model, result.nominal, stamp))
         self._draw(box, result.nominal, result.status is UpdateStatus.EMPTY_SET)
         self._latest = result
         self._updates.append(
@@ -330,7 +369,8 @@ class IdentifierNode(ManagedNode):
                 "timings": dict(result.timings), "seconds": seconds,
             }
         )  # fmt: skip
-        self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}")
+        level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
+        self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}", level)
 
     def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
         nominal = box.mid.copy()
@@ -359,7 +399,7 @@ class IdentifierNode(ManagedNode):
             return OK, "collecting" if self._running else "stopped", {"batch": self._batch, **more}
         lower, upper = result.box.payload_lower, result.box.payload_upper
         values: dict[str, object] = {
-            name: f"{nominal:.4g} in [{low:.4g}, {high:.4g}] {unit}"
+            name: estimate_in(low, nominal, high, unit)
             for name, unit, low, nominal, high in zip(
                 PAYLOAD_NAMES, PAYLOAD_UNITS, lower, result.nominal, upper, strict=True
             )
@@ -369,6 +409,8 @@ class IdentifierNode(ManagedNode):
         values |= {**more, "slack": session.slack.text()}
         values |= {f"diagnosis {i + 1}": line for i, line in enumerate(session.lines)}
         level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
+        if level == OK and session.log_is_full:
+            return WARN, f"{_mass(result)}; {_full(self.options.log_s)}", values
         if level == OK and session.slack.falling:
             return WARN, f"{_mass(result)}; {session.slack.text()}", values
         return level, _mass(result) if level == OK else result.message, values
@@ -386,7 +428,7 @@ class IdentifierNode(ManagedNode):
         record: dict[str, Any] = {
             "payload_names": PAYLOAD_NAMES,
             "payload_units": PAYLOAD_UNITS,
-            "updates": self._updates,
+            "updates": list(self._updates),
         }
         record |= {"prior_lower": self.model.arm_prior.payload_lower.tolist()}
         record |= {"prior_upper": self.model.arm_prior.payload_upper.tolist()}
@@ -394,9 +436,15 @@ class IdentifierNode(ManagedNode):
         (self.options.run_dir / "identifier.json").write_text(json.dumps(record, indent=1))
 
 
+def _full(log_s: float) -> str:
+    return (
+        f"the log holds {log_s:g} s (log_s), nothing more is taken in: the bounds stand until they are reset"
+    )
+
+
 def _mass(result: UpdateResult) -> str:
     lower, upper = result.box.payload_lower[0], result.box.payload_upper[0]
-    return f"mass {result.nominal[0]:.3f} in [{lower:.3f}, {upper:.3f}] kg"
+    return f"mass {estimate_in(lower, result.nominal[0], upper, 'kg')}"
 
 
 def main(args: list[str] | None = None) -> int:

@@ -83,7 +83,8 @@ class LockstepGate:
         return out
 
     def _has(self, batch: int) -> bool:
-        return any(answer.batch == batch for answer in self._bounds)
+        """Or one of a later batch: answers come in order, so that who is here late gets none before it any more."""
+        return any(answer.batch is not None and answer.batch >= batch for answer in self._bounds)
 
     def forget_plans(self, stamp: int) -> None:
         """Wait no more for plans if one is missing at this tick."""
@@ -102,6 +103,10 @@ class LockstepGate:
             self._hand_over = None
         if self._batch is not None:
             self._batch = max(self._batch, (stamp - self._take_after) // self._update + 1)
+
+    def await_nobody(self) -> None:
+        """From now on no tick waits for anything."""
+        self._hand_over = self._batch = None
 
     def give_up(self, stamp: int) -> None:
         """Wait no more for those that are missing at this tick."""

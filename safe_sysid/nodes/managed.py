@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rclpy.lifecycle import LifecycleNodeMixin, LifecycleState, TransitionCallbackReturn
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import String
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.nodes.base import ERROR, OK, WARN, BaseNode
+from safe_sysid.nodes.base import ERROR, LATCHED, OK, WARN, BaseNode
 from safe_sysid.nodes.configuration import configuration_text
 from safe_sysid.nodes.digest import configuration_digest, difference
 from safe_sysid.nodes.messages import RefusedError
@@ -29,12 +29,21 @@ from safe_sysid.robot.scene import Scene
 
 __all__ = ["ManagedNode"]
 
-_NEWEST = QoSProfile(
-    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
 #: How often a node with ``autostart`` tries to become active, s.
 _AGAIN = 0.5
 UNCONFIGURED, INACTIVE, ACTIVE, FINALIZED = "unconfigured", "inactive", "active", "finalized"
+
+
+_SHUTDOWNS = (
+    Transition.TRANSITION_UNCONFIGURED_SHUTDOWN,
+    Transition.TRANSITION_INACTIVE_SHUTDOWN,
+    Transition.TRANSITION_ACTIVE_SHUTDOWN,
+)
+
+
+def _is_shutdown(request: ChangeState.Request) -> bool:
+    asked = request.transition
+    return asked.label.endswith("shutdown") or asked.id in _SHUTDOWNS
 
 
 def _nothing() -> None:
@@ -67,7 +76,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._configuration: Any = None
         self._tried, self._by_itself = -1e9, False
         BaseNode.__init__(self, name)
-        self._reasons = self.create_publisher(String, "~/transition_reason", _NEWEST)
+        self._reasons = self.create_publisher(String, "~/transition_reason", LATCHED)
         LifecycleNodeMixin.__init__(self)
         self._survive_requests()
         self.doors.limit_inherited()
@@ -89,7 +98,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             self.scene = scene
         self.digest = configuration_digest(self.model, self.options.lockstep, scene)
         self.parameters.declare_settings(self.model)
-        self._configuration = self.create_publisher(String, "~/configuration", _NEWEST)
+        self._configuration = self.create_publisher(String, "~/configuration", LATCHED)
         self._tell_configuration()
 
     def _tell_configuration(self, *_: Any) -> None:
@@ -130,6 +139,10 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
 
     def cleanup(self) -> None:
         """Take away what :meth:`configure` built, if that was half of it; logs are written. Also called at the end."""
+
+    def why_not_shutdown(self) -> str:
+        """Why the process must not end now; "" if it may."""
+        return ""
 
     def activated(self) -> None:
         """The node is active now. The lock is held."""
@@ -203,7 +216,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             self._release()
             return TransitionCallbackReturn.SUCCESS
         except Exception:
-            self._tell_reason(f"error: {traceback.format_exc(limit=-4)}", True)
+            self._tell_reason(f"error: {traceback.format_exc(limit=-4)}", ERROR)
             self.lifecycle = FINALIZED
             return TransitionCallbackReturn.FAILURE
 
@@ -226,7 +239,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
                     then()
         except Exception as error:
             self._failed, self._refused = f"{name} failed: {type(error).__name__}: {error}", ""
-            self._tell_reason(f"{self._failed}\n{traceback.format_exc(limit=-6)}", True)
+            self._tell_reason(f"{self._failed}\n{traceback.format_exc(limit=-6)}", ERROR)
             return TransitionCallbackReturn.ERROR
         self._failed = ""
         if reasons:
@@ -240,7 +253,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         """Tell; of what is tried again and again by itself only what is new."""
         if text != self._refused or not self._by_itself:
             self._refused = text
-            self._tell_reason(text, True)
+            self._tell_reason(text, WARN)
 
     def _configure(self) -> list[str]:
         try:
@@ -296,16 +309,23 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
                 return
 
     def _survive_requests(self) -> None:
-        """A transition that there is not, or not now, would end the executor: rclpy raises where it should refuse."""
+        """A transition that there is not, or not now, would end the executor: rclpy raises where it should refuse.
+
+        Nor can a shutdown be refused by its callback: whatever that returns, the node is finalized.
+        """
         service = self._service_change_state
         handle = service.callback
 
         def answer(request: ChangeState.Request, response: ChangeState.Response) -> ChangeState.Response:
             try:
+                if _is_shutdown(request) and (reason := self.why_not_shutdown()):
+                    self._refuse_transition(f"shutdown refused: {reason}")
+                    response.success = False
+                    return response
                 return handle(request, response)
             except Exception as error:
                 asked = request.transition.label or request.transition.id
-                self._tell_reason(f"transition {asked} refused: the node is {self.lifecycle} ({error})", True)
+                self._tell_reason(f"transition {asked} refused: the node is {self.lifecycle} ({error})", WARN)
             except BaseException:  # a signal, in the middle of a transition: the process ends, and knows it
                 pass
             response.success = False
@@ -344,9 +364,9 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
 
     # -- telling ------------------------------------------------------------------------------------------------
 
-    def _tell_reason(self, text: str, bad: bool = False) -> None:
+    def _tell_reason(self, text: str, level: bytes = OK) -> None:
         self._reasons.publish(String(data=text))
-        self._tell(bad, text)
+        self._tell(level, text)
         self._changed = True
 
     def overview(self) -> tuple[bytes, str, dict[str, Any]]:

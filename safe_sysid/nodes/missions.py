@@ -96,7 +96,7 @@ class Excitation:
 
     def __init__(self, plans: int, attempts: int) -> None:
         """``plans`` to make, with at most so many failures."""
-        self.left, self.attempts = plans, attempts
+        self.left, self.attempts, self._from_rest = plans, attempts, True
         self._information = np.zeros((10, 10))
         self._calibration: Calibration | None = None
         self._last: FloatArray | None = None
@@ -105,7 +105,7 @@ class Excitation:
     def over(self, boxes: Iterable[ParameterBox], active: ParameterBox) -> str:
         """All are made, or the last boxes hardly shrank: more of the same motion teaches nothing.
 
-        Only boxes since it began count: whoever begins again wants to see motion.
+        Only boxes since the arm began to move count: one that rests, however long a plan takes to find, shows nothing.
         """
         if not self.left:
             return "all trajectories are planned"
@@ -128,7 +128,7 @@ class Excitation:
         """Plan the next one."""
         if situation.previous is not None and self._last is not None:
             self._information = self._information + self._last  # it is driven: what it tells counts now
-        self._last = None
+        self._last, self._from_rest = None, situation.previous is None
         more = {"information": self._information, "last": self.left == 1, "calibration": self._calibration}
         return partial(jobs.plan, request=_request(situation, **more))
 
@@ -136,14 +136,17 @@ class Excitation:
         """One less to make."""
         self.left, self._calibration = self.left - 1, step.result.calibration
         self._last = step.result.information
+        if self._from_rest:
+            self._begin = None
 
     def refused(self, step: Step) -> bool:
-        """Only out of time: the same question has the same answer."""
-        return step.result.status is PlanStatus.STOPPED
+        """Only out of time, or where there was time for nothing that teaches: else the answer would be the same."""
+        return step.result.status in (PlanStatus.STOPPED, PlanStatus.NO_LESSON)
 
     def lost(self) -> None:
         """What was not driven to its hand-over does not count as made."""
         self.left, self._last = self.left + (self._last is not None), None
+        self._begin = None
 
     def answer(self, success: bool, message: str) -> None:
         """Nobody asked."""
@@ -187,12 +190,13 @@ class Task:
         return "; ".join((standing.status.value, *standing.reasons))
 
     def pauses(self) -> bool:
-        """At waypoints."""
+        """At waypoints, and after each step of the last resort."""
         return self._standing is not None and self._standing.rests
 
     def last_stop(self) -> bool:
         """At the last waypoint."""
-        return self.pauses() and self._current == len(self.waypoints) - 1
+        standing, last = self._standing, len(self.waypoints) - 1
+        return standing is not None and standing.rests and standing.arrives and self._current == last
 
     def job(self, situation: Situation) -> Job:
         """The next step."""

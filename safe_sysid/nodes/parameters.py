@@ -266,6 +266,7 @@ class CommonOptions:
         patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
         run_dir: where logs are written; None for nowhere.
         seed: of every random choice.
+        log_s: time that logs hold at most, s.
         realtime: what the node asks the system's scheduler for.
     """
 
@@ -276,6 +277,7 @@ class CommonOptions:
     patience: float
     run_dir: Path | None
     seed: int
+    log_s: float
     realtime: RealtimeOptions
 
     @classmethod
@@ -300,6 +302,7 @@ class CommonOptions:
             patience=values["lockstep_patience_s"],
             run_dir=None if run_dir is None else Path(run_dir),
             seed=values["seed"],
+            log_s=values["log_s"],
             realtime=parameters.realtime,
         )
 

@@ -13,7 +13,8 @@ from geometry_msgs.msg import Point
 from numpy.typing import NDArray
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.robot.inertia_shapes import PayloadShapes, interval_text
+from safe_sysid.decimals import interval_text
+from safe_sysid.identification.inertia_shapes import PayloadShapes
 from safe_sysid.robot.quaternions import quaternion_wxyz
 
 __all__ = ["NAMESPACE", "no_payload_markers", "payload_markers"]
@@ -71,7 +72,7 @@ def _label(shapes: PayloadShapes, contradiction: bool) -> str:
     elif shapes.bounded and shapes.mass[1] > 0.0:
         parts = []
         for axis, low, high in zip("xyz", shapes.centre_lower, shapes.centre_upper, strict=True):
-            ends = interval_text(1e3 * float(low), 1e3 * float(high))
+            ends = interval_text(float(low), float(high), scale=1000)
             parts.append(f"{axis} {ends[0]} .. {ends[1]}")
         lines.append(f"centre of mass {', '.join(parts)} mm")
     return "\n".join(lines)

@@ -20,7 +20,7 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import ERROR, HISTORY, LATCHED, OK, STREAM, WARN
+from safe_sysid.nodes.base import ERROR, LATCHED, LATCHED_INPUT, OK, STREAM, WARN
 from safe_sysid.nodes.digest import plan_digest
 from safe_sysid.nodes.goal_desk import GoalDesk
 from safe_sysid.nodes.horizon import Horizon
@@ -37,7 +37,7 @@ from safe_sysid.planning import jobs
 from safe_sysid.planning.costs import CostSpec
 from safe_sysid.planning.process import Event, PlannerProcess
 from safe_sysid.planning.results import PlannerOptions, PlannerResult
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.parameters import ParameterBox, zero_box_problem
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -134,18 +134,18 @@ class PlannerNode(ManagedNode):
         )
 
     def _topics(self, scene: Scene, horizon: Horizon) -> None:
-        lockstep = self.options.lockstep
         self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
-        self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
-        # Obstacles are told once: plans must not push them out of what a late listener gets.
-        self._obstacles = self.create_publisher(MarkerArray, "markers", LATCHED)
+        # A publisher for each kind of picture: a late listener gets the newest message of each.
+        self._way, self._swept, self._obstacles = (
+            self.create_publisher(MarkerArray, "markers", LATCHED) for _ in range(3)
+        )
         self._certificates = self.create_publisher(Float64MultiArray, "certificate", LATCHED)
-        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED)
+        self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
         self.listen(
             JointState,
             "reference",
             lambda msg: horizon.on_reference(self._reader.read(msg)),
-            HISTORY if lockstep else STREAM,
+            STREAM,
         )
         self.rivals.watch("bounds_active")
         self.rivals.watch("plan")
@@ -174,11 +174,10 @@ class PlannerNode(ManagedNode):
             self._stop_planning()
             self._horizon.forget_boxes()
             raise
+        reason = zero_box_problem(answer.box, self.model.arm_prior)
+        if reason is not None:  # a plan for it would be taken for one that holds for the prior
+            raise RefusedError("not the prior", reason)
         self._horizon.on_box(answer.box)
-
-    def _draw(self, array: MarkerArray) -> None:
-        if self._draws:
-            self._markers.publish(array)
 
     def _draw_scene(self, array: MarkerArray) -> None:
         if self._draws:
@@ -235,7 +234,7 @@ class PlannerNode(ManagedNode):
         self._answers.append(record)
         self._certificates.publish(certificate_message(plan, certificate, start_ns))
         if self._draws:
-            self._markers.publish(path_markers(self.model, plan))
+            self._way.publish(path_markers(self.model, plan))
             self._link.submit(partial(jobs.sweep, plan=plan), self._on_swept)
         if self.options.run_dir is not None:
             keep = partial(jobs.write_file, plan=plan, certificate=certificate, box=box)
@@ -250,7 +249,8 @@ class PlannerNode(ManagedNode):
         elif event.kind == "done":
             array = swept_markers(event.value, drawn=self._drawn)
             self._drawn = max(self._drawn, len(array.markers))
-            self._draw(array)
+            if self._draws:
+                self._swept.publish(array)
 
     def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
         """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
@@ -280,6 +280,8 @@ class PlannerNode(ManagedNode):
             values["distance"] = f"{mission.distance:.3f} rad"
         if horizon.outcome:
             values["task"] = horizon.outcome
+        if horizon.failure:
+            values["excitation"] = horizon.failure
         if self._early:
             values["published before the hand-over"] = f"{min(self._early):.3f} s at least"
         for answer in self._answers[-3:]:
@@ -290,7 +292,7 @@ class PlannerNode(ManagedNode):
         values["solver"] = f"process {process.pid}, started again {process.restarts} times"
         if process.ready:
             refused = bool(self._answers) and "knots" not in self._answers[-1]
-            return WARN if refused else OK, horizon.text, values
+            return ERROR if horizon.failure else WARN if refused else OK, horizon.text, values
         level = ERROR if process.pid is None else WARN
         return level, f"{horizon.text}; the solver process is not ready", values
 
@@ -302,7 +304,8 @@ class PlannerNode(ManagedNode):
         self._stop_planning("the planner is cleaned up")
         horizon.deactivate()
         if self.options.run_dir is not None:
-            record = {"plans": self._answers, "task": horizon.outcome, "refused": dict(self.refusals)}
+            told = {"task": horizon.outcome, "failure": horizon.failure, "refused": dict(self.refusals)}
+            record = {"plans": self._answers} | told
             (self.options.run_dir / "planner.json").write_text(json.dumps(record, indent=1))
 
     def close(self) -> None:

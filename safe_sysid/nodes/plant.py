@@ -11,7 +11,9 @@ from rclpy.executors import Executor
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.control.states import longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.base import COMMAND, ERROR, OK, WARN, BaseNode, measurement_qos
@@ -30,6 +32,11 @@ __all__ = ["PlantNode", "main"]
 
 #: rad/s; slower is at rest, for a plant that goes on without its controller; and for how long, s.
 _REST, _REST_TIME = 1e-4, 0.5
+#: Lock-step: so long the arm has to rest, s of its own time, before time slows down.
+_CALM = 5.0
+#: At the end: slower is at rest, rad/s, which is looked at so often, s; so long at rest, of its own time, is
+#: enough, s, whoever goes on with commands; and lock-step without a command for so long is without a controller, s.
+_SLOW, _LOOK, _LINGER, _DEAD = 3e-3, 0.1, 1.0, 3.0
 #: Lock-step: a state that was not answered for so long is published again, s.
 _AGAIN = 0.5
 #: Lock-step with a pace: so far ahead of it the plant sleeps, so far behind it the pace begins anew, s.
@@ -50,9 +57,14 @@ class PlantNode(BaseNode):
         self._plant = self._build()
         self._wraps = self.model.continuous & self.model.settings.driver.wraps_continuous
         self._pacer: Pacer | None = None
-        self._paced = (0, time.monotonic())
+        self._paced, self._pace = (0, time.monotonic()), self.values["lockstep_pace"]
         self._commands, self._stamp, self._origin, self._last_answered = 0, 0, 0, 0
         self._answered, self._alone, self._rest_since = time.monotonic(), False, 0.0
+        # Asked to end: when at the latest (s), at rest since, position and time and commands when that was looked at.
+        self._end: float | None = None
+        self._rests_since: float | None = None
+        self._seen: tuple[np.ndarray | None, float] = (None, 0.0)
+        self._heard, self._looked = -1, 0.0
         self._late, self._delay, self._age = Histogram(), Histogram(), Histogram()
         self._skipped, self._missed = 0, 0
         self._timing = Recorder({"delay": 1, "age": 1})
@@ -69,6 +81,9 @@ class PlantNode(BaseNode):
             self.drive(Float64MultiArray, "effort_command", self._on_command, COMMAND, self._step_if_due)
         else:
             self.listen(Float64MultiArray, "effort_command", self._on_command, 10)
+            # Whatever they say, something happens soon: time does not slow down, or does no more.
+            self.listen(JointTrajectory, "plan", self._wake, 10)
+            self.listen(Float64MultiArray, "bounds_active", self._wake, 10)
             self.every(0.25, self._look_around)
             self._advance(None)
             self._publish()
@@ -78,7 +93,8 @@ class PlantNode(BaseNode):
     def _build(self) -> Plant:
         model, options = self.model, self.options
         given = self.values
-        chosen: dict[str, object] = {"watchdog_s": given["watchdog_s"]}
+        rows = to_ns(options.log_s) // self._period
+        chosen: dict[str, object] = {"watchdog_s": given["watchdog_s"], "log_rows": rows}
         start = given["start_q"]
         if start is not None:
             if len(start) != model.n:
@@ -129,9 +145,19 @@ class PlantNode(BaseNode):
         if stamp is None or not self._last_answered <= stamp < self._stamp:
             raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
 
+    def _wake(self, _: object) -> None:
+        self._rest_since = self._plant.time
+
     def _keep_pace(self) -> None:
-        """Lock-step that people look on: no faster than asked for; what a pause has cost is not made up for."""
+        """Lock-step that people look on: no faster than asked for; what a pause has cost is not made up for.
+
+        And an arm that rests for long keeps no processor busy.
+        """
         pace = self.values["lockstep_pace"]
+        if self._is_at_rest(_CALM):
+            pace = min(pace or np.inf, self.values["lockstep_rest_pace"])
+        if pace != self._pace:
+            self._pace, self._paced = pace, (self._stamp, time.monotonic())
         if pace is None:
             return
         ahead = 1e-9 * (self._stamp - self._paced[0]) / pace - (time.monotonic() - self._paced[1])
@@ -194,8 +220,11 @@ class PlantNode(BaseNode):
         """The controller may be waiting itself, for as long as its patience lasts; then it is taken for dead."""
         waited = time.monotonic() - self._answered
         if self._commands and waited > 2.0 * self.options.patience:
-            self.refuse("lock-step", "no command", f"waited {waited:.1f} s; going on alone, the drives brake")
-            self._alone, self._pacer, self._rest_since = True, None, self._plant.time
+            self._go_alone(waited)
+
+    def _go_alone(self, waited: float) -> None:
+        self.refuse("lock-step", "no command", f"waited {waited:.1f} s; going on alone, the drives brake")
+        self._alone, self._pacer, self._rest_since = True, None, self._plant.time
 
     def _step_on_time(self, pacer: Pacer, now: int) -> None:
         """A deadline has come. After a stall only the last state is told: the others are past, to everyone."""
@@ -210,11 +239,42 @@ class PlantNode(BaseNode):
         self._skipped += max((self._stamp - before) // self._period - 1, 0)
         self._publish()
 
-    def _is_at_rest(self) -> bool:
+    def _is_at_rest(self, how_long: float = _REST_TIME) -> bool:
         """Without a controller and at rest there is nothing more to see; lock-step time stands still."""
-        if np.any(np.abs(self._plant.measurement.qd) > _REST):
+        if np.any(np.abs(self._plant.state[1]) > _REST):
             self._rest_since = self._plant.time
-        return self._plant.time - self._rest_since > _REST_TIME
+        return self._plant.time - self._rest_since > how_long
+
+    def may_end(self) -> bool:
+        """An arm does not vanish in motion: it is there until it rests, braked by its controller or by its drives.
+
+        A controller that brakes it is waited for; one that goes on, because nobody told it to end, is not.
+        """
+        with self.lock:
+            now, lockstep, t_f = time.monotonic(), self.options.lockstep, self.model.settings.planner.t_f
+            if self._end is None:
+                self._end = now + longest_braking(t_f, lockstep) + _DEAD
+            elif now - self._looked < _LOOK:
+                return False
+            self._looked = now
+            if lockstep and not self._alone and now - self._answered > _DEAD:
+                self._go_alone(now - self._answered)
+            rests, before = self._has_rested(), self._heard
+            self._heard = self._commands
+            if not rests:
+                self._rests_since = None
+                return now > self._end
+            if self._rests_since is None:
+                self._rests_since = self._plant.time
+            return self._heard == before or self._plant.time - self._rests_since > _LINGER or now > self._end
+
+    def _has_rested(self) -> bool:
+        """Since it was asked last: where it went, for its velocity alone may be noise of the control."""
+        (before, since), (q, qd), now = self._seen, self._plant.state, self._plant.time
+        self._seen = q, now
+        if before is None:
+            return False
+        return bool(np.all(np.abs(q - before) < _SLOW * (now - since) if now > since else np.abs(qd) < _SLOW))
 
     # -- telling ------------------------------------------------------------------------------------------------
 
@@ -228,6 +288,10 @@ class PlantNode(BaseNode):
             level, text = ERROR, f"contact: {sorted(plant.contact_names)}"
         values: dict[str, object] = {"time": f"{plant.time:.3f} s", "commands": self._commands}
         values["payload"] = plant.payload.name
+        if self.options.lockstep:
+            values["pace"] = (
+                "as fast as it goes" if self._pace is None else f"{self._pace:g} of real time at most"
+            )
         values["contact steps"] = plant.contact_steps
         if not self.options.lockstep:
             values |= {"step after its deadline": self._late, "measurement to command": self._delay}

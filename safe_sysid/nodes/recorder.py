@@ -19,10 +19,10 @@ FloatArray = NDArray[np.float64]
 class Recorder:
     """A log: each row is a stamp (ns, exact) and named columns of one or several numbers."""
 
-    def __init__(self, columns: Mapping[str, int]) -> None:
-        """``columns``: name to width, in the order in which rows are given."""
+    def __init__(self, columns: Mapping[str, int], most: int | None = None) -> None:
+        """``columns``: name to width, in the order in which rows are given; ``most``: rows that are kept."""
         self._widths = dict(columns)
-        self._rows = Rows(1 + sum(columns.values()))
+        self._rows = Rows(1 + sum(columns.values()), most)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -33,6 +33,11 @@ class Recorder:
         row = self._rows.new()
         row[:1].view(np.int64)[0] = stamp_ns
         np.concatenate(parts, out=row[1:])
+
+    @property
+    def forgotten(self) -> int:
+        """Oldest rows that are not kept any more."""
+        return self._rows.forgotten
 
     @property
     def stamps(self) -> NDArray[np.int64]:

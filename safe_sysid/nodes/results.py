@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.view.snapshot import Verdict
 from safe_sysid.view.text import plain
 
@@ -43,8 +44,8 @@ def read_verdict(path: Path) -> Verdict | None:
 def _facts(safety: dict[str, Any]) -> Iterator[str]:
     """What was observed; of what was not looked at, such as in a run that never moved, nothing."""
     if (torque := safety["torque"]) is not None:
-        yield f"torque at most {float(torque['percent']):.1f} % of its limit"
+        yield f"torque at most {at_most(float(torque['percent']), places=1)} % of its limit"
     if (tracking := safety["tracking_position"]) is not None:
-        yield f"tracking error {float(tracking['percent']):.1f} % of its bound"
+        yield f"tracking error {at_most(float(tracking['percent']), places=1)} % of its bound"
     if (clearance := safety["clearance"]["smallest_m"]) is not None:
-        yield f"clearance {1e3 * float(clearance):.1f} mm"
+        yield f"clearance {at_least(float(clearance), scale=1000, places=1)} mm"

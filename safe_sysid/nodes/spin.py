@@ -9,6 +9,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from safe_sysid.errors import SafeSysIdError
 from safe_sysid.nodes.base import BaseNode
 from safe_sysid.nodes.managed import ManagedNode
 from safe_sysid.nodes.output import OutputPump
+from safe_sysid.parent import LAUNCH, SAME, end_with_parent
 
 __all__ = ["Worker", "run_node"]
 
@@ -35,12 +37,23 @@ class _StopRequested(BaseException):
 
 
 class _Stop:
-    """SIGINT and SIGTERM: the first asks the loop to end, or ends a start that is still under way."""
+    """SIGINT, SIGTERM, SIGHUP: the first asks the loop to end, or ends a start that is still under way.
+
+    Attributes:
+        requested: there was one.
+        insisted: there was another, later: whatever moves, the process ends now.
+        looping: whether the loop runs, which looks at the two.
+    """
 
     def __init__(self) -> None:
-        self.requested, self.looping = False, False
+        self.requested, self.insisted, self.looping = False, False, False
+        self._first = 0.0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
+        if (
+            signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        ):  # a closed terminal, unless told not to care (nohup)
+            signal.signal(signal.SIGHUP, self._handle)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -54,9 +67,16 @@ class _Stop:
             self.looping = before
 
     def _handle(self, number: int, frame: Any) -> None:
-        self.requested = True
+        now = time.monotonic()
+        if not self.requested:
+            self._first = now
+        self.requested, self.insisted = True, self.insisted or now - self._first > SAME
         if not self.looping:
             raise _StopRequested
+
+    def ends(self, node: BaseNode) -> bool:
+        """Whether the process ends now: asked to, and nothing moves any more that the node moves."""
+        return self.requested and (self.insisted or node.may_end())
 
 
 def run_node(
@@ -66,12 +86,18 @@ def run_node(
 ) -> int:
     """Run a node until it is told to stop; returns the exit status (0: stopped, 2: cannot start).
 
+    A signal asks it to end: it goes on until :meth:`~.BaseNode.may_end` allows it. A second one ends it at once.
+
     One line ``READY <name>`` on stdout says that it works, compiled code included; a managed node says so when it can
     be asked to configure, with ``autostart`` when it has configured itself and tried to become active.
     """
     node, work, status = None, None, 0
     try:
         stop = _Stop()
+        if os.environ.get(LAUNCH) == str(
+            os.getppid()
+        ):  # not so where something like a debugger is in between
+            end_with_parent(os.getppid(), signal.SIGTERM)
         rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()
         executor = executor_type()
@@ -85,11 +111,11 @@ def run_node(
             done = True
         stop.looping = True
         print(f"READY {node.get_name()}", flush=True)
-        while not stop.requested and not (isinstance(node, ManagedNode) and node.finalized):
+        while not stop.ends(node) and not (isinstance(node, ManagedNode) and node.finalized):
             node.spin_some(executor)
             if node.loop is not None:
                 node.loop.raise_error()
-            if isinstance(node, ManagedNode) and not done:
+            if isinstance(node, ManagedNode) and not (done or stop.requested):
                 done = node.go_on()
     except SafeSysIdError as error:
         print(f"{node_type.__name__}: {error}", file=sys.stderr, flush=True)
@@ -170,7 +196,7 @@ def _leave(status: int) -> int:
     if any(thread.daemon and thread.name == Worker.NAME for thread in threading.enumerate()):
         os._exit(status)  # a solver in the middle of a long call would hold the process back
     # All is written: a signal while Python itself ends, which takes a while, must not look as if the node had died.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return status
 

@@ -23,20 +23,28 @@ _INDEX = {state: float(i) for i, state in enumerate(_STATES)}
 class TickLog:
     """Period from arrival to arrival, computing time from arrival to command, latency from stamp to command."""
 
-    def __init__(self, core: Controller, lockstep: bool, now_ns: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        core: Controller,
+        lockstep: bool,
+        now_ns: Callable[[], int] | None = None,
+        most: int | None = None,
+    ) -> None:
         """Nothing has happened yet.
 
         Args:
             core: whose ticks they are.
             lockstep: simulated time waits for answers, there is no latency to speak of.
             now_ns: the clock of stamps, ns; None: the wall clock.
+            most: rows that are kept, the oldest go; None: all.
         """
         self._core, self._lockstep, self._now_ns = core, lockstep, now_ns or time.time_ns
         self.period, self.compute, self.latency = Histogram(), Histogram(), Histogram()
-        self.ticks, self.covered, self.late, self.missed, self.last_arrival = 0, 0, 0, 0, 0
+        self.ticks, self.missed, self.last_arrival = 0, 0, 0
         a = core.gains.assumptions
         self._r_error = np.broadcast_to(a.velocity_error + core.gains.K_r * a.position_error, (core.model.n,))
         self._r_before, self._stamp_before = np.full(core.model.n, np.inf), 0
+        self._start = core.claim.starts
         #: S of the command before the last and of the last; inf counts as the assumed one.
         self._uncertainty, self._proved_before = (np.inf, np.inf), False
         #: Age that the command before the last one reached, s, and by how much the last one is older than its stamp.
@@ -49,7 +57,7 @@ class TickLog:
         scalars = dict.fromkeys(
             ("state", "energy", "uncertainty", "mixed_us", "compute_us", "period_us", "latency_us"), 1
         )
-        self._rows = Recorder(vectors | scalars)
+        self._rows = Recorder(vectors | scalars, most)
 
     def command_sent(self, arrival: int, stamp_ns: int, torque: bool) -> None:
         """Right after the command has gone.
@@ -70,9 +78,9 @@ class TickLog:
             self.missed += period > self._too_long
         if not self._lockstep:
             self.latency.add(latency)
-            if not self._core.state.commands:
-                self._stamp_before = 0
-            elif torque:
+            if not self._core.state.commands or self._start != self._core.claim.starts:
+                self._stamp_before, self._start = 0, self._core.claim.starts  # nothing was in force before
+            if self._core.state.commands and torque:
                 if self._stamp_before:
                     self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
                 else:
@@ -88,9 +96,11 @@ class TickLog:
         oldest = max(before, self._oldest if self._mixed_for else 0.0)
         oldest = oldest if oldest > gains.assumptions.hold_max else 0.0
         longest = gains.longest_covered_gap(self._r_before, max(self._uncertainty), oldest)
-        covered = self._proved_before and self._core.proved and age <= longest
-        self.covered += covered
-        self.late += not covered
+        covered = bool(self._proved_before and self._core.claim.holds and age <= longest)
+        self._core.note_late(
+            covered,
+            f"a command came {1e3 * latency:.3g} ms after its measurement, the one before was {1e3 * age:.3g} ms old",
+        )
 
     def add(self, stamp_ns: int, out: ControllerOutput) -> None:
         """One row; the answered measurement's stamp and what became of it."""
@@ -98,7 +108,7 @@ class TickLog:
             return
         core = self._core
         self._mixed_for, mixed = core.followed.older, core.followed.mixed
-        self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.proved
+        self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.claim.holds
         known = mixed if np.isfinite(mixed) else np.nan
         self._scalars[:4] = _INDEX[core.state], out.energy, known, 1e6 * self._mixed_for
         error, error_rate, r = core.tracking_error
@@ -111,9 +121,10 @@ class TickLog:
     def values(self) -> dict[str, object]:
         """For diagnostics."""
         values: dict[str, object] = {"ticks": self.ticks, "period": self.period, "compute": self.compute}
+        values["commands late, covered"] = self._core.claim.covered
+        values["commands late, not covered"] = self._core.claim.late
         if not self._lockstep:
-            values |= {"latency": self.latency, "commands late, covered": self.covered}
-            values["commands late, not covered"] = self.late
+            values["latency"] = self.latency
             values[f"periods longer than {1e3 * self._too_long:g} ms"] = self.missed
         return values
 
@@ -129,6 +140,7 @@ class TickLog:
             hold_max=g.assumptions.hold_max, delay_max=g.assumptions.delay_max,
             counts=np.array([f"{key}: {count}" for key, count in sorted(core.counts.items())], dtype=str),
             refused=np.array([f"{key}: {count}" for key, count in sorted(refusals.items())], dtype=str),
+            forgotten=self._rows.forgotten, claim_lost=np.array(core.claim.losses, dtype=str),
             scheduling=np.array(scheduling), histogram_bin_us=1e6 * Histogram.BIN,
             period_histogram=self.period.counts, latency_histogram=self.latency.counts,
             compute_histogram=self.compute.counts,

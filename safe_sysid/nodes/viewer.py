@@ -29,13 +29,13 @@ from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
 from safe_sysid.nodes.desk import ServiceDesk
 from safe_sysid.nodes.digest import configuration_digest
 from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.parameters import NodeParameters
 from safe_sysid.nodes.results import read_verdict
 from safe_sysid.nodes.sight import DRAWN, Sight
-from safe_sysid.robot.inertia_shapes import PayloadShapes, payload_shapes
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.view.arm_shapes import arm_shapes
 from safe_sysid.view.guard import open_server

@@ -14,6 +14,7 @@ from safe_sysid.control.gains import ControllerGains, tracking_margins
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
+from safe_sysid.reachability.every_pose import bounds_at_every_pose
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, parameter_names
@@ -106,6 +107,7 @@ class MarginFinder:
         self.trajectory, self.model, self.box, self.scene, self.gains = trajectory, model, box, scene, gains
         self.clearance_margin, self.threads = clearance_margin, threads
         self.labels: dict[str, tuple[str, ...]] = {}
+        self._always = bounds_at_every_pose(model)
         n, assume = model.n, gains.assumptions
         self._true = TrackingSet.of(gains, n)
         self._measured = self._true.enlarged(
@@ -132,7 +134,9 @@ class MarginFinder:
         command = np.abs(torque.torque).max(axis=-1)
         actual = (command * (1.0 + assume.actuator_rel) * _UP + assume.actuator_abs) * _UP
         room = np.minimum(position[..., 0] - limits.position_lower, limits.position_upper - position[..., 1])
-        distance = clearance.bounds - self.clearance_margin * _UP
+        # What holds at every pose holds here, too; of errors in following a motion it knows nothing.
+        always = [self._always.get(pair, -np.inf) for pair in clearance.pairs]
+        distance = np.maximum(clearance.bounds, always) - self.clearance_margin * _UP
         values = {
             "position": np.where(
                 np.isnan(room), np.nan, room - 1e-15 * (1.0 + np.abs(position).max(axis=-1))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.cell_margins import FAMILIES, CellMargins, MarginFinder, thread_count
 from safe_sysid.reachability.cells import time_cells
@@ -25,9 +26,11 @@ from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "Certificate", "FamilyMargin", "start_check", "verify_plan"]
+__all__ = ["FAMILIES", "Certificate", "FamilyMargin", "may_rest", "start_check", "verify_plan"]
 
 FloatArray = NDArray[np.float64]
+#: Between two poses of :func:`may_rest`, s: the motion there is not looked at, and so slow that its jerk is none.
+_PAUSE = 100.0
 _UNITS = dict(zip(FAMILIES, ("rad", "rad/s", "N m", "m", "m", "of the limit"), strict=True))
 
 
@@ -58,7 +61,7 @@ class FamilyMargin:
         """E.g. ``torque 1.3 N m (joint_6, 0.42 s)``."""
         if self.smallest == math.inf:
             return f"{self.family} unconstrained"
-        return f"{self.family} {self.smallest:.4g} {self.unit} ({self.culprit}, {self.time:.2f} s)"
+        return f"{self.family} {at_least(self.smallest, 4)} {self.unit} ({self.culprit}, {self.time:.2f} s)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,23 +209,60 @@ def start_check(
     return reasons
 
 
+def may_rest(
+    model: RobotModel,
+    box: ParameterBox,
+    scene: Scene,
+    gains: ControllerGains,
+    poses: ArrayLike,
+    clearance_margin: float | None = None,
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Which of many poses (N, n) rad the arm may rest at: what :func:`start_check` says, in a fifth of its time.
+
+    Returns:
+        (N,) whether it may, and for each pose the first constraint that speaks against it, as ``clearance of box -
+        payload``; empty where it may.
+    """
+    margin = model.settings.planner.clearance_margin if clearance_margin is None else clearance_margin
+    poses = np.atleast_2d(np.asarray(poses, float))
+    knots = np.zeros((2 * len(poses), 3, poses.shape[1]))
+    knots[:, 0] = np.repeat(poses, 2, axis=0)
+    times = np.repeat((1.0 + _PAUSE) * np.arange(len(poses)), 2) + np.tile([0.0, 1.0], len(poses))
+    find = _finder(QuinticTrajectory(times, knots), model, box, scene, gains, margin, 1)
+    cells = find(times.reshape(-1, 2))
+    free, against = ~cells.failing(), [""] * len(poses)
+    for i in np.flatnonzero(~free):
+        family = next(name for name in FAMILIES if not np.all(cells.values[name][i] >= 0.0))
+        worst = int(np.argmin(cells.values[family][i]))
+        against[i] = f"{family.replace('_', ' ')} of {find.labels[family][worst]}"
+    return free, against
+
+
 def _reason(family: str, index: int, short: float, find: MarginFinder, q: FloatArray) -> str:
     name, limits, margin = find.labels[family][index], find.model.limits, find.clearance_margin
     if family == "position":
         low, high = limits.position_lower[index], limits.position_upper[index]
-        return f"{name}: {q[index]:.4f} rad with its tracking error leaves [{low:.4f}, {high:.4f}] by {-short:.4f} rad"
+        return (
+            f"{name}: {q[index]:.4f} rad with its tracking error leaves [{low:.4f}, {high:.4f}] by at most "
+            f"{at_most(-short, places=4)} rad"
+        )
     if family == "torque":
         low, high = find.torque.torque[0, index]
         spread, limit = find.torque.spread[0, index], limits.torque[index]
         return (
-            f"{name}: holding may need {low:.1f} to {high:.1f} N m ({spread:.1f} N m of it from unknown parameters), "
-            f"with actuator error {-short:.1f} N m beyond the limit of {limit:.1f} N m"
+            f"{name}: holding may need {at_least(low, places=1)} to {at_most(high, places=1)} N m "
+            f"({at_most(spread, places=1)} N m of it from unknown parameters), "
+            f"with actuator error {at_most(-short, places=1)} N m beyond the limit of {limit:.1f} N m"
         )
     if family in ("clearance", "self_clearance"):
         bound = short + margin
-        distance = f"only {bound:.4f} m apart" if bound >= 0.0 else f"overlap (by about {-bound:.4f} m)"
+        distance = (
+            f"only {at_least(bound, places=4)} m apart"
+            if bound >= 0.0
+            else f"overlap (by at most {at_most(-bound, places=4)} m)"
+        )
         return f"{name}: {distance}, {margin:g} m asked for"
-    return f"{family}, {name}: margin {short:.4g} {_UNITS[family]}: expected at least 0"
+    return f"{family}, {name}: margin {at_least(short, 4)} {_UNITS[family]}: expected at least 0"
 
 
 def _finder(

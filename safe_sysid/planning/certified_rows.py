@@ -21,6 +21,7 @@ from safe_sysid.planning.motion_rows import FAR, METRE, RADIAN, rate_rows
 from safe_sysid.planning.motion_sampler import MotionSampler
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
 from safe_sysid.planning.verdicts import verdict_of
+from safe_sysid.robot.magnitudes import rotor_ceiling
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import forward_kinematics
@@ -74,7 +75,7 @@ class CertifiedRows:
     ) -> CertifiedRows:
         """With first guesses of the reserves: what the tracking error may cost, as if joints did not couple."""
         a, g, n = gains.assumptions, gains, model.n
-        rotor = box.upper[12 * n : 13 * n]
+        rotor = rotor_ceiling(model.kinematics, box)
         distances = PairDistances(model, scene)
         limits = MotionLimits.of(
             model, velocity=np.minimum(model.limits.velocity, a.velocity), acceleration=a.acceleration

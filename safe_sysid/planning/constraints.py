@@ -37,6 +37,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.planning.family import Sampler, TrajectoryFamily
 from safe_sysid.planning.proximity import Proximity
+from safe_sysid.robot.magnitudes import rotor_ceiling
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import kinematics_kernel
@@ -102,7 +103,7 @@ class FastConstraints:
             ("scale", self._typical()),
             ("reserve", guess),
             # Links may take what the assumed inertia bound leaves beside the rotors.
-            ("_spare", np.maximum(a.inertia_upper - self.box.upper[12 * n : 13 * n], 1e-9)),
+            ("_spare", np.maximum(a.inertia_upper - rotor_ceiling(self.model.kinematics, self.box), 1e-9)),
             ("_edges", np.linspace(0, self.samples, self.blocks + 1).astype(np.int64)),
             ("_limits", np.stack([lower, upper])),
             ("_last", []),
@@ -113,7 +114,7 @@ class FastConstraints:
     def _first_reserve(self) -> Margins:
         """What the tracking error may cost: K_d r plus the feed-forward's change, as if joints did not couple."""
         g = self.gains
-        rotor = self.box.upper[12 * self.model.n : 13 * self.model.n]
+        rotor = rotor_ceiling(self.model.kinematics, self.box)
         one = np.zeros(1)
         return {
             "position": g.e_bound.copy(),

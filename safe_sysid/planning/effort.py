@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.planning.costs.excitation import regressor_gradient
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import cross, kinematics_kernel, slotine_li_kernel, torque_regressor
 
@@ -25,6 +25,7 @@ def box_effort_kernel(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     qdd: FloatArray,
@@ -49,6 +50,7 @@ def box_effort_kernel(
             axis,
             gravity,
             travel,
+            motors,
             q[one],
             qd[one],
             qd[one],

@@ -16,6 +16,7 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certificate import Certificate, start_check
 from safe_sysid.planning.inverse_kinematics import goal_from_pose
+from safe_sysid.planning.lessons import next_lesson
 from safe_sysid.planning.optimise import Budget
 from safe_sysid.planning.plan_file import file_name, write_plan
 from safe_sysid.planning.planner import Calibration, Planner, PlannerOptions, PlannerResult
@@ -83,7 +84,8 @@ class Standing:
         reasons: why it was given up.
         current: index of the waypoint that is headed for.
         distance: of the step's end from the last waypoint along the way, rad.
-        rests: whether the step ends at the current waypoint, and is driven to its end.
+        rests: whether the step is driven to its end.
+        arrives: whether it ends at the current waypoint.
     """
 
     status: TaskStatus
@@ -91,6 +93,7 @@ class Standing:
     current: int
     distance: float
     rests: bool
+    arrives: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +131,13 @@ def build(
 
 
 def _warm_up(planner: Planner) -> None:
-    """Compile (or load) the kernels with a plan that nobody gets."""
+    """Compile (or load) the kernels with a plan that nobody gets: those of the optimiser too.
+
+    With one certificate only the gentlest would be certified, and the first deadline would be spent on compiling.
+    """
     rest = np.zeros((3, planner.model.n))
     rest[0] = planner.model.settings.home
-    planner.plan_next(rest, 0.0, planner.model.arm_prior, 0, budget=Budget(1, 1))
+    planner.plan_next(rest, 0.0, planner.model.arm_prior, 0, budget=Budget(4, 2))
     _swept(planner, QuinticTrajectory.hold(rest[0]))
 
 
@@ -158,16 +164,17 @@ def set_scene(solver: Solver, scene: Scene) -> None:
 
 
 def plan(solver: Solver, request: PlanRequest) -> Step:
-    """Look for a plan until the deadline, the settings' budget or a cancellation; tell every certified one."""
+    """Look for an exciting plan until the deadline, the budget or a cancellation; tell every certified one."""
     planner = planner_of(solver)
-    result = planner.plan_next(
+    result = next_lesson(
+        planner,
         request.state,
         request.start_time,
         request.box,
         request.sequence,
-        request.previous,
-        request.information,
-        planner.budget(request.deadline, solver.cancelled),
+        previous=request.previous,
+        executed_information=request.information,
+        budget=planner.budget(request.deadline, solver.cancelled),
         last=request.last,
         calibration=request.calibration,
         on_certified=lambda better: solver.tell(Step(better)),
@@ -195,8 +202,12 @@ def task_step(
     _, first, task = known
 
     def step(result: PlannerResult) -> Step:
-        rests = result.plan is not None and task.ends_at_waypoint(result.plan)
-        standing = Standing(task.status, task.reasons, first + task.current, task.distance, rests)
+        plan, now = result.plan, first + task.current
+        rests, arrives = (
+            plan is not None and task.rests_after(plan),
+            plan is not None and task.ends_at_waypoint(plan),
+        )
+        standing = Standing(task.status, task.reasons, now, task.distance, rests, arrives)
         return Step(result, standing)
 
     result = task.next(

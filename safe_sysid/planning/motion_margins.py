@@ -37,7 +37,7 @@ class MotionMargins:
             planner: of the arm, in the scene.
         """
         self.planner, self.reserve = planner, np.zeros(6)
-        self._proximity = Proximity.build(planner.model, planner.scene)
+        self._proximity = Proximity.build(planner.model, planner.scene, planner.settings.clearance_margin)
 
     def poses(self, box: ParameterBox) -> PoseMargins:
         """Quick margins of poses, efforts over this box."""
@@ -74,10 +74,12 @@ class MotionMargins:
         tracking = certificate.margins["tracking"]
         column = {name: i for i, name in enumerate(certificate.labels["tracking"])}
         rates = [i for name, i in column.items() if name not in SPLIT_HYPOTHESES]
+        settled = self._proximity.settled
+        seen = [i for i, pair in enumerate(certificate.labels["self_clearance"]) if pair not in settled]
         worth = np.array(
             [
                 certificate.families["clearance"].smallest,
-                certificate.families["self_clearance"].smallest,
+                np.min(certificate.margins["self_clearance"][:, seen], initial=np.inf),
                 np.min(certificate.margins["torque"] / self.planner.model.limits.torque),
                 np.min(tracking[:, column["uncertainty"]]),
                 np.min(tracking[:, column["inertia"]]),

@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.plan_check import PlanReport
 from safe_sysid.planning.plan_statement import differences
+from safe_sysid.robot.identity import digest, identity
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import zero_box_problem
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["ProvedBounds", "box_problem", "chain_problem", "mixture_problem"]
+__all__ = ["BoxGround", "Proved", "box_ground", "chain_problem", "mixture_problem"]
 
 FloatArray = NDArray[np.float64]
-#: Bounds (lower (10,), upper (10,)) of theta_e that certificates of a run prove, by the identity of the box.
-ProvedBounds = Mapping[str, tuple[FloatArray, FloatArray]]
 #: As the controller asks for when it takes a plan over; of times, what a ROS stamp since 1970 rounds as a float.
 _STATE, _TIME = 1e-9, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """Bounds of theta_e that a certificate proves.
+
+    Attributes:
+        lower, upper: (10,).
+        robot: digest of what they are of, scope ``bounds`` of :mod:`safe_sysid.robot.identity`.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    robot: str
+
+    def within(self, lower: FloatArray, upper: FloatArray) -> bool:
+        """Whether bounds hold these."""
+        return bool(np.all(lower <= self.lower) and np.all(self.upper <= upper))
+
+
+@dataclass(frozen=True)
+class BoxGround:
+    """Why the true parameters should lie in a plan's box.
+
+    Attributes:
+        text: what it rests on; or what speaks against the plan, if it is wrong.
+        proved: it rests on the robot's prior and certificates alone.
+        wrong: certificates say something else.
+    """
+
+    text: str
+    proved: bool = False
+    wrong: bool = False
 
 
 def mixture_problem(reports: Sequence[PlanReport]) -> str | None:
@@ -122,51 +156,64 @@ def _beginning(name: str, plan: Plan) -> str:
     )
 
 
-def box_problem(
-    report: PlanReport, model: RobotModel, proved: ProvedBounds, elsewhere: ProvedBounds | None = None
-) -> tuple[str | None, str | None]:
-    """What speaks against a plan's box (None: nothing), and what has to be assumed of it (None: nothing).
+def box_ground(
+    report: PlanReport,
+    model: RobotModel,
+    proved: Mapping[str, Proved],
+    elsewhere: Mapping[str, Proved] | None = None,
+) -> BoxGround:
+    """What the claim that the true parameters lie in a plan's box rests on.
 
-    A plan holds for the payload if its box contains bounds that are proved, and the arm's own prior.
+    A plan holds for the payload if its box contains bounds that are proved, and the arm's own prior. Bounds are proved
+    for a robot: those of another one, or of the same under other assumptions, prove nothing for this plan.
 
     Args:
-        report: of the plan.
+        report: of a plan that could be read.
         model: trusted.
-        proved: by the certificates of the run.
+        proved: by the certificates of the run, by the identity of the box.
         elsewhere: by certificates of other runs, by what they are to be called.
     """
     if report.file is None:
-        return None, None
+        return BoxGround("cannot be read", wrong=True)
     box, prior = report.file.box, model.arm_prior
+    if (name := zero_box_problem(box, prior)) is not None:
+        return BoxGround(name, wrong=True)
     own = np.ones(box.size, bool)
     own[box.payload_slice] = False
-    short = np.flatnonzero(own & ~((box.lower <= prior.lower) & (prior.upper <= box.upper)))
-    if short.size:
-        return (
-            None,
-            f"the true parameters lie in box {box.identity}, which leaves out a part of the arm's own prior",
+    if np.any(own & ~((box.lower <= prior.lower) & (prior.upper <= box.upper))):
+        return BoxGround(
+            f"the true parameters lie in box {box.identity}, which leaves out a part of the arm's own prior"
         )
     payload = box.payload_slice
     lower, upper = box.lower[payload], box.upper[payload]
     if bool(np.all(lower <= prior.payload_lower) and np.all(prior.payload_upper <= upper)):
-        return None, "the true parameters lie in the prior of the robot's file"
+        return BoxGround("the true parameters lie in the prior of the robot's file", proved=True)
+    robot = digest(identity(model, "bounds"))
     known = proved.get(box.identity)
-    if known is None:
-        for name, (proved_lower, proved_upper) in (elsewhere or {}).items():
-            if np.all(lower <= proved_lower) and np.all(proved_upper <= upper):
-                return (
-                    None,
-                    "the arm's own parameters lie in the prior of the robot's file, and the hand holds what it held "
-                    f"when {name} was identified, whose proved bounds box {box.identity} contains",
-                )
-        return (
-            None,
-            f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan",
+    if known is not None:
+        if known.robot != robot:
+            return BoxGround(
+                f"box {box.identity}: its certificate is of another robot than the plan, or under other assumptions "
+                f"than {model.name} declares: expected bounds of the robot that drives the plan",
+                wrong=True,
+            )
+        if not known.within(lower, upper):
+            return BoxGround(
+                f"box {box.identity}: expected one that holds the bounds that its certificate proves",
+                wrong=True,
+            )
+        return BoxGround(
+            "the arm's own parameters lie in the prior of the robot's file; the boxes' bounds of what the hand holds "
+            "are proved above",
+            proved=True,
         )
-    if not (np.all(lower <= known[0]) and np.all(known[1] <= upper)):
-        return f"box {box.identity}: expected one that holds the bounds that its certificate proves", None
-    return (
-        None,
-        "the arm's own parameters lie in the prior of the robot's file; the boxes' bounds of what the hand holds are "
-        "proved above",
+    for name, bounds in (elsewhere or {}).items():
+        if bounds.robot == robot and bounds.within(lower, upper):
+            return BoxGround(
+                "the arm's own parameters lie in the prior of the robot's file, and the hand holds what it held when "
+                f"{name} was identified, whose proved bounds box {box.identity} contains",
+                proved=True,
+            )
+    return BoxGround(
+        f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan"
     )

@@ -33,6 +33,8 @@ from safe_sysid.planning.plan_statement import (
 )
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.pairs import unchecked
+from safe_sysid.robot.parameters import zero_box_problem
 from safe_sysid.robot.scene import Scene, load_scene
 
 __all__ = ["PlanChecker", "PlanReport", "check_plan_file"]
@@ -50,6 +52,7 @@ class PlanReport:
         gains: that were synthesised; None if it did not come to that.
         scene: that it was checked in; None if it did not come to that.
         assumed: what a PASS rests on, in words.
+        named_scene: the scene is the packaged one that the file names: nobody else has said that it is the right one.
         seconds: it took.
     """
 
@@ -61,6 +64,7 @@ class PlanReport:
     scene: Scene | None = None
     assumed: tuple[str, ...] = ()
     seconds: float = 0.0
+    named_scene: bool = False
 
     @property
     def passed(self) -> bool:
@@ -119,6 +123,7 @@ class PlanChecker:
             scene,
             _assumed(model, scene, self._stated, self._lockstep),
             time.perf_counter() - began,
+            self._scene is None and not self._stated,
         )
 
     def _trusted_robot(self, file: PlanFile) -> RobotModel:
@@ -193,7 +198,7 @@ class PlanChecker:
             return f"scene: another one than {scene.name}: {different[0]}", None, None
         if file.plan.trajectory.n != model.n:
             return f"plan: {file.plan.trajectory.n} joints: expected {model.n}", None, None
-        wrong = _unlike_planner(file, model)
+        wrong = zero_box_problem(file.box, model.arm_prior) or _unlike_planner(file, model)
         if wrong is not None:
             return wrong, None, None
         gains, other = self._gains_for(file, model)
@@ -325,5 +330,7 @@ def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> t
         punctual,
         f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
         "(rigid joints, declared sensors and actuators)",
+        *model.model_assumptions,
         f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
+        *unchecked(model, scene),
     )

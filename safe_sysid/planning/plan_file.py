@@ -23,12 +23,12 @@ from pydantic import Field
 from safe_sysid import __version__
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
-from safe_sysid.input_limits import read_regular
+from safe_sysid.input_limits import parse_json, read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.plan_statement import digest, gains_statement, robot_statement, scene_statement
 from safe_sysid.robot.fields import Name, StrictModel
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.parameters import ParameterBox, zero_box_problem
 from safe_sysid.robot.scene import Scene
 from safe_sysid.robot.yaml_file import validate
 from safe_sysid.trajectories.plan import Plan
@@ -201,6 +201,9 @@ def write_plan(
             f"{path}: box: plan {plan.box_identity}, box {box.identity}, certificate {certificate.box_identity}: "
             "expected them to be the same"
         )
+    wrong = zero_box_problem(box, model.arm_prior)
+    if wrong is not None:
+        raise PlanFileError(f"{path}: {wrong}")
     settings = model.settings.planner
     trajectory = plan.trajectory
     content: dict[str, Any] = {
@@ -337,12 +340,7 @@ def read_content(path: Path) -> dict[str, Any]:
         PlanFileError: anything else.
     """
     try:
-        content = json.loads(
-            read_regular(path, _MAX_BYTES).decode("utf-8"),
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_once,
-        )
+        content = parse_json(read_regular(path, _MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise PlanFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -350,25 +348,6 @@ def read_content(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise PlanFileError(f"{path}: {type(content).__name__}: expected a JSON object")
     return content
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is too large")
-    return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise ValueError(f"key {twice[:40]!r} is given twice")
-    return out
 
 
 def _unpacked(path: Path, part: _WitnessPart) -> FloatArray:

@@ -20,6 +20,8 @@ from pydantic import Field
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.robot.fields import Name, NamePair, StrictModel, Vector3
+from safe_sysid.robot.identity import digest as identity_digest
+from safe_sysid.robot.identity import identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle
 from safe_sysid.robot.scene import Scene
@@ -73,6 +75,8 @@ def digest(content: Any) -> str:
 def robot_statement(model: RobotModel) -> dict[str, Any]:
     """Everything of a robot (URDF and YAML, overrides applied) that the certificate of a plan is computed from.
 
+    And the identity of the robot that bounds in its box are of (:mod:`safe_sysid.robot.identity`).
+
     Args:
         model: the arm.
     """
@@ -81,6 +85,7 @@ def robot_statement(model: RobotModel) -> dict[str, Any]:
         _plain(
             {
                 "name": model.name,
+                "bounds_identity": identity_digest(identity(model, "bounds")),
                 "joint_names": model.joint_names,
                 "kinematics": kin._asdict(),
                 "limits": {f.name: getattr(limits, f.name) for f in dataclasses.fields(limits)},

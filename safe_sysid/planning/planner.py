@@ -105,7 +105,7 @@ class Planner:
         self._given = (certify, check_start)
         self._certify = certify or self._verify
         self._start_refusals = check_start or self._check_start
-        self._proximity = Proximity.build(model, scene)
+        self._proximity = Proximity.build(model, scene, self.settings.clearance_margin)
         frames = {int(joint): i for i, joint in enumerate(self._proximity.frames)}
         self._frame_of = {body.name: frames[body.joint] for body in model.bodies if body.joint in frames}
 
@@ -123,7 +123,7 @@ class Planner:
             intervals=self.settings.intervals,
             clearance_margin=self.settings.clearance_margin,
         )
-        return verdict_of(certificate, self.gains, self._frame_of)
+        return verdict_of(certificate, self.gains, self._frame_of, self._proximity.settled)
 
     def _check_start(self, q: FloatArray, box: ParameterBox) -> Sequence[str]:
         return start_check(self.model, box, self.scene, self.gains, q, self.settings.clearance_margin)
@@ -319,8 +319,10 @@ class Planner:
 
     def _result(self, request: _Request, found: SearchResult, began: float, budget: Budget) -> PlannerResult:
         best, now = found.best, budget.clock()
+        # Where a certificate takes longer than there is time for, none is begun: that is no verdict either.
+        hurried = found.cancelled or not found.attempts
         shared = PlannerResult(
-            PlanStatus.STOPPED if found.cancelled else PlanStatus.NO_CERTIFIED_PLAN,
+            PlanStatus.STOPPED if hurried else PlanStatus.NO_CERTIFIED_PLAN,
             certificate=found.attempts[-1].verdict.certificate if found.attempts else None,
             iterations=found.iterations,
             certificates=len(found.attempts),

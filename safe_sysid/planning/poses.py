@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.effort import inertia_share_kernel
 from safe_sysid.planning.proximity import Proximity
+from safe_sysid.robot.magnitudes import rotor_ceiling
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
@@ -40,8 +41,8 @@ class PoseMargins:
 
     def __post_init__(self) -> None:
         """Precompute what all states share."""
-        g, n = self.gains, self.model.n
-        rotor = self.box.upper[12 * n : 13 * n]
+        g = self.gains
+        rotor = rotor_ceiling(self.model.kinematics, self.box)
         # What the tracking error may cost, as if joints did not couple.
         object.__setattr__(self, "_reserve", (g.K_d + 2.0 * g.K_r * rotor) * g.r_bound)
         object.__setattr__(self, "_spare", np.maximum(g.assumptions.inertia_upper - rotor, 1e-9))

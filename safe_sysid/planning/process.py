@@ -32,6 +32,8 @@ Job = Callable[[Solver], Any]
 
 #: A start includes compiling, the first time on a machine, s.
 _START_LIMIT = 600.0
+#: What waited while the process was set up may take so long at least, s.
+_LEAST = 1.0
 #: Pauses before a process that died without having done anything is started again, s; after the last, only for a job.
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
 #: How often limits are looked at, s.
@@ -97,9 +99,10 @@ class PlannerProcess:
         self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self._changed = threading.Condition()
         self._setup: dict[str, tuple[int, bytes]] = {}
+        # In the order of their work; set-up jobs of a process started again, which nobody waits for, are below 0.
         self._pending: dict[int, _Pending] = {}
         self._outcome: dict[int, str] = {}  # of set-up jobs
-        self._tickets, self._vain, self._unready = 0, 0, 0
+        self._tickets, self._vain, self._cancelled = 0, 0, 0
         self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -120,17 +123,18 @@ class PlannerProcess:
     def ready(self) -> bool:
         """Whether there is a process that has done its set-up jobs."""
         with self._changed:
-            return self._process is not None and not self._unready
+            return self._process is not None and not any(job.setup for job in self._pending.values())
 
     def configure(self, name: str, job: Job) -> int:
         """A job that every new process does before all others; a later one of this name takes its place.
 
-        Returns the ticket of its first time, which :meth:`wait` takes.
+        If the process dies of a job before it, a new one does it. Returns the ticket of its first time, which
+        :meth:`wait` takes.
         """
         data = dumps(job)
         with self._changed:
             self._setup[name] = (self._tickets + 1, data)
-            return self._submit(_Pending(data, None, True))
+            return self._submit(_Pending(data, time.monotonic() + _START_LIMIT, True))
 
     def submit(self, job: Job, limit: float | None = None) -> int:
         """Do it after those before; returns its ticket.
@@ -149,7 +153,8 @@ class PlannerProcess:
             jobs = {ticket: job for ticket, job in self._pending.items() if not job.setup}
             if not jobs:
                 return
-            self._put("cancel", max(jobs))
+            self._cancelled = max(jobs)
+            self._put("cancel", self._cancelled)
             deadline = time.monotonic() + grace
             for job in jobs.values():
                 job.limit = deadline if job.limit is None else min(deadline, job.limit)
@@ -179,15 +184,36 @@ class PlannerProcess:
     def _submit(self, job: _Pending) -> int:
         self._tickets += 1
         self._pending[self._tickets] = job
-        if self._outbox is not None:
-            self._unready += job.setup
-            self._put("job", self._tickets, job.data)
+        self._put("job", self._tickets, job.data)
         self._changed.notify_all()
         return self._tickets
 
     def _put(self, kind: str, ticket: int, data: bytes = b"") -> None:
         if self._outbox is not None:
             self._outbox.put(dumps((kind, ticket, data)))
+
+    def _lose(self, doomed: dict[int, _Pending], reason: str) -> list[int]:
+        """A process has ended; the next one does what this one had not begun of its set-up, all else is lost.
+
+        Args:
+            doomed: what it was to do, the first of which it had begun.
+            reason: for who waits.
+
+        Returns:
+            Tickets of what is lost.
+        """
+        under_way, needed = next(iter(doomed), 0), {ticket for ticket, _ in self._setup.values()}
+        with self._changed:
+            kept = {
+                ticket: job
+                for ticket, job in doomed.items()
+                if job.setup and ticket in needed and ticket != under_way
+            }
+            lost = [ticket for ticket in doomed if ticket not in kept]
+            self._outcome |= {ticket: reason for ticket in lost if doomed[ticket].setup}
+            self._pending = kept | self._pending
+            self._changed.notify_all()
+        return lost
 
     def _hang_up(self) -> None:
         if self._socket is not None:
@@ -200,18 +226,12 @@ class PlannerProcess:
         # Inherited by the process: Ctrl-C, which a terminal sends to everyone, is its owner's business.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while self._wants_process():
-            text = self._run_process()
+            doomed, text = self._run_process()
             if self._closed:
                 return
-            with self._changed:
-                self.restarts += 1
-                lost, self._pending = self._pending, {}
-                for ticket, job in lost.items():
-                    if job.setup:
-                        self._outcome[ticket] = text
-                self._changed.notify_all()
-            for ticket in lost or (0,):
-                self._emit(Event("failed", ticket, text=text))
+            self.restarts += 1
+            for ticket in self._lose(doomed, text) or [0]:
+                self._emit(Event("failed", max(ticket, 0), text=text))
 
     def _wants_process(self) -> bool:
         """Whether to start one (again), after a pause if the last ones did nothing; False when closed."""
@@ -222,8 +242,8 @@ class PlannerProcess:
                 self._changed.wait_for(lambda: self._closed or bool(self._pending))
             return not self._closed
 
-    def _run_process(self) -> str:
-        """Start a process, handle what it says until it has ended; how that came about, in words."""
+    def _run_process(self) -> tuple[dict[int, _Pending], str]:
+        """Start a process, handle what it says until it has ended; what it had not done, and why, in words."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "safe_sysid.planning.solver", str(theirs.fileno()), str(os.getpid())]
         command += self._preload
@@ -234,18 +254,15 @@ class PlannerProcess:
                 )
             except OSError as error:
                 self._vain += 1
-                return f"solver process: cannot be started: {error}"
+                with self._changed:
+                    doomed, self._pending = self._pending, {}
+                return doomed, f"solver process: cannot be started: {error}"
             theirs.close()
             connection, outbox = Connection(ours.detach()), queue.SimpleQueue[bytes | None]()
             with self._changed:
                 self._process, self._outbox = process, outbox
                 self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-                for ticket, data in self._setup.values():
-                    outbox.put(dumps(("job", ticket if ticket in self._pending else 0, data)))
-                for ticket, job in self._pending.items():
-                    if not job.setup:
-                        outbox.put(dumps(("job", ticket, job.data)))
-                self._unready = len(self._setup)
+                self._send_all()
             writer = threading.Thread(target=_write, args=(connection, outbox), daemon=True)
             writer.start()
             self._vain += 1
@@ -254,7 +271,9 @@ class PlannerProcess:
                 self._hang_up()
                 outbox.put(None)
                 self._socket.close()
+                # What comes from now on is not lost with it, however long it takes to be gone.
                 self._process = self._socket = self._outbox = None
+                doomed, self._pending = self._pending, {}
             if reason:
                 process.kill()
             try:
@@ -264,19 +283,29 @@ class PlannerProcess:
                 status = process.wait()
             writer.join(1.0)
             connection.close()
-        return reason or f"solver process: {_how(status)}"
+        return doomed, reason or f"solver process: {_how(status)}"
+
+    def _send_all(self) -> None:
+        """To a new process: its set-up, then what waits."""
+        limit, pending = time.monotonic() + _START_LIMIT, self._pending
+        setup = {}
+        for k, (ticket, data) in enumerate(self._setup.values()):
+            known = pending.get(ticket)
+            setup[-1 - k if known is None else ticket] = known or _Pending(data, None, True)
+        for job in setup.values():
+            job.limit = limit
+        self._pending = setup | {ticket: job for ticket, job in pending.items() if not job.setup}
+        for ticket, job in self._pending.items():
+            self._put("job", ticket, job.data)
+        self._put("cancel", self._cancelled)  # there may have been nobody to tell
 
     def _listen(self, connection: Connection) -> str:
         """Handle what it says until it hangs up; why it has to be killed, "" if it need not."""
-        start_limit = time.monotonic() + _START_LIMIT
         try:
             while not self._closed:
                 if connection.poll(_POLL):
                     self._handle(Event(*loads(connection.recv_bytes())))
-                now = time.monotonic()
-                with self._changed:
-                    limits = [start_limit] if self._unready else [job.limit for job in self._pending.values()]
-                if any(limit is not None and now > limit for limit in limits):
+                if self._hangs(time.monotonic()):
                     return "solver process: no answer in the time given: taken for hanging, and killed"
         except (EOFError, OSError):
             return ""
@@ -284,21 +313,39 @@ class PlannerProcess:
             return f"solver process: said what cannot be read ({type(error).__name__}: {error}): killed"
         return ""
 
+    def _hangs(self, now: float) -> bool:
+        """Whether a limit has passed. What waits for a set-up job, which may take minutes, is given that time, too."""
+        with self._changed:
+            for job in self._pending.values():
+                if job.limit is not None and now > job.limit:
+                    return True
+                if job.setup:
+                    return False
+        return False
+
+    def _grant(self) -> None:
+        """What waited for a set-up job begins only now, whatever its limit was; if it was cancelled it ends at once."""
+        least = time.monotonic() + _LEAST
+        for job in self._pending.values():
+            if not job.setup and job.limit is not None:
+                job.limit = max(job.limit, least)
+
     def _handle(self, event: Event) -> None:
         if event.kind == "progress":
             self._emit(event)
             return
         with self._changed:
             job = self._pending.pop(event.ticket, None)
-            setup = event.ticket == 0 or (job is not None and job.setup)
-            self._unready -= setup
             if event.kind == "done":
                 self._vain = 0
-            if setup and event.ticket:
+            if job is not None and job.setup:
                 self._outcome[event.ticket] = event.text
+                self._grant()
             self._changed.notify_all()
-        if event.ticket or event.kind == "failed":
+        if event.ticket > 0:
             self._emit(event)
+        elif event.kind == "failed":
+            self._emit(Event("failed", 0, text=event.text))
 
     def _emit(self, event: Event) -> None:
         try:

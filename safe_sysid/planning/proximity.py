@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.planning.balls import BallCover, cover
 from safe_sysid.planning.solids import EDGE, FACE, VERTEX, Solids, solid_distance
+from safe_sysid.reachability.every_pose import settled_pairs
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 
@@ -52,19 +53,27 @@ class Proximity:
         frames: (F,) indices of the joint frames that have bodies.
         axis: (n, 3) joint axes.
         balls: that stand for the bodies.
+        settled: pairs of the arm's bodies, named as in certificates (``a - b``), that are left out: no motion changes
+            them, or brings them nearer than is asked for.
     """
 
     frames: IntArray
     axis: FloatArray
     balls: BallCover
+    settled: frozenset[str]
     _around: tuple[FloatArray, ...]
     _solids: Solids
     _allowed: NDArray[np.bool_]
     _pairs: tuple[IntArray, FloatArray, IntArray]
 
     @classmethod
-    def build(cls, model: RobotModel, scene: Scene) -> Proximity:
+    def build(cls, model: RobotModel, scene: Scene, margin: float | None = None) -> Proximity:
         """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles.
+
+        Args:
+            model: the arm.
+            scene: obstacles.
+            margin: smallest distance that certificates will ask for, m; None for the model's setting.
 
         Raises:
             ConfigError: the arm has a prismatic joint.
@@ -83,17 +92,20 @@ class Proximity:
         ).reshape(len(bodies), len(obstacles))
         extent = np.searchsorted(balls.body, np.arange(len(bodies) + 1))
         whole = [_ball_around(balls.centre[a:b], balls.radius[a:b]) for a, b in pairwise(extent)]
+        settled = settled_pairs(model, model.settings.planner.clearance_margin if margin is None else margin)
+        left_out = model.allowed_pairs | {frozenset(pair) for pair in settled}
         pairs = [
             (i, k)
             for i in range(len(bodies))
             for k in range(i)
             if bodies[i].joint != bodies[k].joint
-            and frozenset((bodies[i].name, bodies[k].name)) not in model.allowed_pairs
+            and frozenset((bodies[i].name, bodies[k].name)) not in left_out
         ]
         return cls(
             frames,
             np.array(model.kinematics.axis),
             balls,
+            frozenset(f"{a} - {b}" for a, b in settled),
             (np.array(around, dtype=float).reshape(-1, 4), first.astype(np.int64)),
             Solids.of(obstacles),
             allowed,

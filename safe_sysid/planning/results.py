@@ -27,6 +27,7 @@ class PlanStatus(Enum):
     START_REFUSED = "start refused"
     NO_CERTIFIED_PLAN = "no certified plan"
     STOPPED = "stopped before a certified plan was found"
+    NO_LESSON = "no plan that teaches anything"
 
 
 @dataclass(frozen=True)

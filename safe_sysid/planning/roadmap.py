@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.polyline import polyline_length
+from safe_sysid.robot.model import RobotModel
 
-__all__ = ["Roadmap"]
+__all__ = ["Roadmap", "goals_of_other_turns", "room_to_search"]
 
 FloatArray = NDArray[np.float64]
 #: Margins (N,) of poses (N, n): negative ones are not entered.
 PoseTest = Callable[[FloatArray], FloatArray]
 _STEP = 0.5  # rad, longest joint's part of one extension
+_ROUND = np.pi  # rad, how far beyond start and goal a joint without limits is looked for
+_WORTH_TURNING = 1.5  # rad to go: from here on the other way round may be better
 _RESOLUTION = 0.06  # rad, longest joint's part between two poses that are looked at
-_SHORTCUTS = 120
 
 
 class _Tree:
@@ -64,6 +66,7 @@ class Roadmap:
         lower, upper: (n,) where new poses are drawn from, rad.
         seed: of the draws.
         looks: how many poses may be tested in one search.
+        shortcuts: tried on the way that was found.
     """
 
     test: PoseTest
@@ -71,6 +74,7 @@ class Roadmap:
     upper: FloatArray
     seed: int = 0
     looks: int = 60_000
+    shortcuts: int = 120
     _used: list[int] = field(default_factory=lambda: [0], repr=False)
 
     def is_clear(self, start: FloatArray, end: FloatArray) -> bool:
@@ -168,7 +172,7 @@ class Roadmap:
 
     def _shortened(self, way: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Random shortcuts between points of the polyline, then without corners that are not needed."""
-        for _ in range(_SHORTCUTS):
+        for _ in range(self.shortcuts):
             if len(way) < 3:
                 break
             i, k = sorted(rng.choice(len(way) - 1, 2, replace=False))
@@ -186,3 +190,35 @@ class Roadmap:
             kept.append(way[k])
             i = k
         return np.array(kept)
+
+
+def goals_of_other_turns(model: RobotModel, start: FloatArray, goal: FloatArray) -> FloatArray:
+    """Goals (G, n): the given one first, then with one continuous joint turned the other way, nearest first.
+
+    Args:
+        model: which joints are continuous.
+        start: (n,) rad.
+        goal: (n,) rad.
+    """
+    gap = goal - start
+    long = [j for j in np.argsort(-np.abs(gap)) if model.continuous[j] and abs(gap[j]) > _WORTH_TURNING]
+    others = []
+    for j in long[:3]:
+        other = goal.copy()
+        other[j] -= np.copysign(2.0 * np.pi, gap[j])
+        others.append(other)
+    return np.stack([goal, *others])
+
+
+def room_to_search(model: RobotModel, start: FloatArray, goals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper angles (n,) that poses are drawn between: the limits, or beyond start (n,) and goals (G, n).
+
+    Args:
+        model: its position limits.
+        start: (n,) rad.
+        goals: (G, n) rad.
+    """
+    limits, ends = model.limits, np.vstack([start, goals])
+    lower = np.where(np.isfinite(limits.position_lower), limits.position_lower, ends.min(axis=0) - _ROUND)
+    upper = np.where(np.isfinite(limits.position_upper), limits.position_upper, ends.max(axis=0) + _ROUND)
+    return lower, upper

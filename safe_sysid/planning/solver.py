@@ -6,7 +6,6 @@ job does (:mod:`safe_sysid.planning.jobs`), so that a job that crashes or hangs 
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import importlib
 import os
@@ -18,11 +17,10 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from safe_sysid.parent import end_with_parent
 from safe_sysid.planning.wire import dumps, loads
 
 __all__ = ["Solver", "main"]
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Solver:
@@ -71,20 +69,11 @@ class Solver:
             os._exit(0)  # the parent has gone: nobody wants the answer, whatever is being computed
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to end us with our parent (Linux), should we hang in compiled code and not see it leave."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    except (AttributeError, OSError):
-        return
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def main(arguments: list[str]) -> int:
     """``FD PID MODULE ..``: inherited descriptor of the connection, who started us, and what to import at once."""
     descriptor, parent = map(int, arguments[:2])
-    die_with_parent(parent)
+    if not end_with_parent(parent, signal.SIGKILL):  # should we hang in compiled code and not see it leave
+        os._exit(1)
     faulthandler.enable()  # a crash in compiled code leaves its stack in the log
     for name in arguments[2:]:
         importlib.import_module(name)

@@ -20,6 +20,7 @@ from safe_sysid.errors import PlanError
 from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.certificate import start_check
 from safe_sysid.planning.inverse_kinematics import nearest_turn
+from safe_sysid.planning.last_resort import LastResort
 from safe_sysid.planning.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.polyline import polyline_length, rest_of_polyline
@@ -33,7 +34,8 @@ from safe_sysid.trajectories.plan import Plan
 __all__ = ["TaskPlanner", "TaskStatus", "follow"]
 
 FloatArray = NDArray[np.float64]
-_WAYS_PER_PATIENCE = 4  # ways followed to one waypoint before it is given up
+_WAYS_PER_PATIENCE = 4  # ways followed to one waypoint before the last resort
+_CHECKS = 20  # a pose that is checked as the certificate does it costs as much as so many that are looked at
 #: Poses looked at in one call without a deadline.
 _LOOKS_PER_CALL = 25_000
 
@@ -74,10 +76,11 @@ class TaskPlanner:
             planner: of the arm, in the scene.
             waypoints: (W, n) or (n,) rad, each to be reached at rest; continuous joints turn to them the short way.
             tolerance: largest distance of a joint to a waypoint that counts as reached, rad.
-            patience: so many steps or ways in a row without coming nearer, or four times as many ways in all; then it
-                is refused.
+            patience: so many steps or ways in a row without coming nearer, or four times as many ways in all; then the
+                last resort is tried (:mod:`safe_sysid.planning.last_resort`), and if that finds nothing it is refused.
             seed: of the ways.
-            looks: so many poses looked at without coming nearer; then it is refused. About 0.05 ms each.
+            looks: so many poses looked at without coming nearer, some 0.05 ms each; then the last resort looks at a
+                20th of it, some 1 ms each.
 
         Raises:
             PlanError: waypoints that are no joint angles, or a tolerance, patience or number of looks that is not
@@ -99,8 +102,9 @@ class TaskPlanner:
         self.way = np.zeros((0, n))
         self._tolerance, self._patience = float(tolerance), int(patience)
         self._ways, self._vain, self._nearest = 0, 0, np.inf
-        self._margins = MotionMargins(planner)
-        self._search = WaySearch(self._margins, seed, _LOOKS_PER_CALL, int(looks))
+        self._margins, self._seed, self._looks = MotionMargins(planner), seed, int(looks)
+        self._search = WaySearch(self._margins, seed, _LOOKS_PER_CALL, self._looks)
+        self._last_resort: LastResort | None = None
         self._steps = StepSearch(self._margins)
         self._checked: tuple[int, str] | None = None
         self._last_reasons: tuple[str, ...] = ()
@@ -108,24 +112,37 @@ class TaskPlanner:
     # -- for the caller ---------------------------------------------------------------------------------------------
 
     def ends_at_waypoint(self, plan: Plan) -> bool:
-        """Whether a plan comes to rest at the current waypoint: then it is driven to its end.
+        """Whether a plan comes to rest at the current waypoint.
 
         Args:
             plan: of this task.
         """
         return self._at(plan.trajectory.knots[-1, 0])
 
+    def rests_after(self, plan: Plan) -> bool:
+        """Whether a plan is driven to its end: at the current waypoint, and where the last resort is followed.
+
+        Args:
+            plan: of this task.
+        """
+        return self._last_resort is not None or self.ends_at_waypoint(plan)
+
     def start_of_next(self, plan: Plan) -> tuple[float, FloatArray]:
         """Time (s) and state (3, n) from which the plan after this one starts.
 
-        Its hand-over, or its end if that is at the current waypoint.
+        Its hand-over, or its end where the arm rests after it.
 
         Args:
             plan: under way.
         """
-        if not self.ends_at_waypoint(plan):
+        if not self.rests_after(plan):
             return plan.hand_over_time, hand_over_state(plan)
         return plan.end_time, plan.trajectory.state(plan.trajectory.duration)[:3]
+
+    @property
+    def in_last_resort(self) -> bool:
+        """Whether the last resort is followed to the current waypoint."""
+        return self._last_resort is not None
 
     @property
     def distance(self) -> float:
@@ -186,7 +203,7 @@ class TaskPlanner:
             self._note_progress(result.plan)
             if on_certified is not None:
                 on_certified(result)
-        elif self.status is TaskStatus.MOVING and at_rest and not self._search.paused:
+        elif self.status is TaskStatus.MOVING and at_rest and not (self._search.paused or self._last_resort):
             self._give_up(result.reasons)
         return replace(result, wall_time=budget.clock() - began)
 
@@ -202,6 +219,7 @@ class TaskPlanner:
         self.current += 1
         self.way, self._nearest, self._vain, self._ways = self.way[:0], np.inf, 0, 0
         self._search.restart()
+        self._last_resort = None
         if self.current == len(self.waypoints):
             self.current -= 1
             self.status, self._nearest = TaskStatus.ARRIVED, 0.0
@@ -230,7 +248,12 @@ class TaskPlanner:
         self._vain += 1
         self.way = self.way[:0]
         if self._vain >= self._patience or self._ways >= _WAYS_PER_PATIENCE * self._patience:
-            self._refuse(reasons)
+            self._begin_last_resort(reasons)
+
+    def _begin_last_resort(self, reasons: Sequence[str]) -> None:
+        self._last_reasons, self.way = tuple(reasons), self.way[:0]
+        looks = max(self._looks // _CHECKS, 1)
+        self._last_resort = LastResort(self._margins, self._seed, max(_LOOKS_PER_CALL // _CHECKS, 1), looks)
 
     def _refuse(self, reasons: Sequence[str]) -> None:
         self.status = TaskStatus.REFUSED
@@ -241,6 +264,8 @@ class TaskPlanner:
     # -- one step ---------------------------------------------------------------------------------------------------
 
     def _step(self, asked: StepRequest) -> PlannerResult:
+        if self._last_resort is not None:
+            return self._step_of_last_resort(asked, self._last_resort)
         poses = self._margins.poses(asked.box)
         if not len(self.way) and not self._find_way(asked, poses):
             looked = f"{self._search.looked} poses looked at"
@@ -250,8 +275,9 @@ class TaskPlanner:
                 )
                 return asked.refused(PlanStatus.STOPPED, reason)
             # Other draws rarely find what so many poses did not show.
-            self._refuse((f"no way that looks free was found, {looked}", *self._last_reasons))
-            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
+            reason = f"no way that looks free was found, {looked}"
+            self._begin_last_resort((reason, *self._last_reasons))
+            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, reason)
         result = self._steps.along(asked, self.way, poses)
         if result.plan is None:
             self._last_reasons = result.reasons
@@ -266,7 +292,24 @@ class TaskPlanner:
         gap = np.abs(result.plan.trajectory.knots[-1, 0] - self._goal(asked.rest)).max()
         return replace(result, cost=float(gap))
 
+    def _step_of_last_resort(self, asked: StepRequest, resort: LastResort) -> PlannerResult:
+        if asked.previous is not None or np.any(asked.start[1:]):
+            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, "the last resort begins at rest")
+        result = resort.step(asked, self._goal(asked.rest))
+        self.way = resort.way
+        if resort.reasons:
+            self._refuse((*resort.reasons, *self._last_reasons))
+            return replace(result, reasons=self.reasons)
+        if result.plan is not None:
+            end = result.plan.trajectory.knots[-1, 0]
+            gap = float(np.abs(end - self._goal(asked.rest)).max())
+            self._nearest = polyline_length(rest_of_polyline(self.way, end))
+            result = replace(result, cost=gap)
+        return result
+
     def _note_progress(self, plan: Plan) -> None:
+        if self._last_resort is not None:
+            return
         left = polyline_length(rest_of_polyline(self.way, plan.trajectory.knots[-1, 0]))
         if left < self._nearest - SMALL_STEP or self.ends_at_waypoint(plan):
             self._nearest, self._vain = left, 0
@@ -285,7 +328,7 @@ class TaskPlanner:
 
 
 def follow(
-    task: TaskPlanner, q: ArrayLike, box: ParameterBox, time: float = 0.0, most: int = 200
+    task: TaskPlanner, q: ArrayLike, box: ParameterBox, time: float = 0.0, most: int = 1000
 ) -> Iterator[PlannerResult]:
     """Every answer of a task that is driven without delay from rest at ``q`` until it has ended.
 
@@ -307,7 +350,7 @@ def follow(
             yield answer
             sequence += 1
             time, state = task.start_of_next(answer.plan)
-            previous = None if task.ends_at_waypoint(answer.plan) else answer.plan
+            previous = None if task.rests_after(answer.plan) else answer.plan
             continue
         if task.status is not TaskStatus.ARRIVED:
             yield answer

@@ -78,9 +78,13 @@ class StepSearch:
         """
         certificate: Certificate | None = None
         count, left = 0, self._candidates(asked, way, poses)
+        here = self._still(asked, poses)
         while left and count < _CERTIFICATES and not asked.budget.stopped():
-            liked = (i for i, c in enumerate(left) if np.all(c.quick >= self._margins.reserve))
-            i = next(liked, len(left) - 1)
+            # A margin that is as small where the arm rests, which is certified, speaks against no motion.
+            wanted = np.minimum(self._margins.reserve, here)
+            liked = (i for i, c in enumerate(left) if np.all(c.quick >= wanted))
+            # Where nothing is liked, certificates decide, by halves: first of the nearer half of what is left.
+            i = next(liked, len(left) // 2)
             chosen = left[i]
             plan = Plan(
                 chosen.family.trajectory(chosen.k), asked.time, self._planner.settings.t_p, asked.box.identity,
@@ -101,6 +105,12 @@ class StepSearch:
             certificate=certificate,
             certificates=count,
         )
+
+    def _still(self, asked: StepRequest, poses: PoseMargins) -> FloatArray:
+        """Quick margins (6,) of staying where the arm comes to rest."""
+        rest = np.stack([asked.rest, np.zeros_like(asked.rest), np.zeros_like(asked.rest)])
+        family = TrajectoryFamily(rest, np.ones(len(asked.rest)), self._planner.settings.t_f)
+        return np.asarray(self._margins.quick(family, np.zeros((1, len(asked.rest))), poses)[0])
 
     def _candidates(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_Candidate]:
         """Motions to points of the way, farthest first.

@@ -35,7 +35,10 @@ class Verdict:
 
 
 def verdict_of(
-    certificate: Certificate, gains: ControllerGains, frame_of: Mapping[str, int] | None = None
+    certificate: Certificate,
+    gains: ControllerGains,
+    frame_of: Mapping[str, int] | None = None,
+    settled: frozenset[str] = frozenset(),
 ) -> Verdict:
     """A certificate in the optimiser's terms: worst margin over time per joint, in physical units.
 
@@ -47,6 +50,7 @@ def verdict_of(
         gains: what it assumes.
         frame_of: number of the moving frame (:class:`~safe_sysid.planning.proximity.Proximity`) of each moving body;
             None: one smallest clearance for all.
+        settled: pairs of the arm's bodies that the optimiser does not see.
     """
     margins: Margins = {}
     worst = {
@@ -56,8 +60,9 @@ def verdict_of(
     for name in ("position", "velocity", "torque"):
         if worst.get(name):
             margins[name] = np.array(list(worst[name].values()))
-    if worst.get("self_clearance"):
-        margins["self"] = np.array([min(worst["self_clearance"].values())])
+    own = [margin for pair, margin in worst.get("self_clearance", {}).items() if pair not in settled]
+    if own:
+        margins["self"] = np.array([min(own)])
     if worst.get("clearance"):
         margins["clearance"] = _by_frame(worst["clearance"], frame_of)
     tracking, a = worst.get("tracking", {}), gains.assumptions

@@ -15,8 +15,7 @@ from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.motion_margins import MotionMargins
 from safe_sysid.planning.polyline import polyline_length
 from safe_sysid.planning.poses import PoseMargins
-from safe_sysid.planning.roadmap import Roadmap
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.planning.roadmap import Roadmap, goals_of_other_turns, room_to_search
 
 __all__ = ["WaySearch"]
 
@@ -35,8 +34,6 @@ _OPENING = 0.08
 _WAYS = 2  # looked for per level; the shortest counts
 #: Poses looked at per way, the first level tried with so many, and whether joints may turn the other way round.
 _LOOKS = ((4_000, 0, False), (20_000, 2, True), (60_000, 4, True))
-_ROUND = np.pi  # rad, how far beyond start and goal a joint without limits is looked for
-_WORTH_TURNING = 1.5  # rad to go: from here on the other way round may be better
 _NEAR = 1e-6  # rad: starts that are the same
 
 
@@ -116,11 +113,9 @@ class WaySearch:
     ) -> Generator[int, None, FloatArray | None]:
         """Yields how many poses it looked at, now and then; returns a way, or None if none looks free."""
         planner = self._margins.planner
-        goals = _with_other_turns(planner.model, start, goal)
-        limits = planner.model.limits
+        goals = goals_of_other_turns(planner.model, start, goal)
+        lower, upper = room_to_search(planner.model, start, goals)
         ends = np.vstack([start, goals])
-        lower = np.where(np.isfinite(limits.position_lower), limits.position_lower, ends.min(axis=0) - _ROUND)
-        upper = np.where(np.isfinite(limits.position_upper), limits.position_upper, ends.max(axis=0) + _ROUND)
         self._searches += 1
         if self._searches == 1:
             self._margins.calibrate(goals[0], margins)
@@ -144,18 +139,6 @@ class WaySearch:
                 if ways:
                     return min(ways, key=polyline_length)
         return None
-
-
-def _with_other_turns(model: RobotModel, start: FloatArray, goal: FloatArray) -> FloatArray:
-    """Goals (G, n): the given one first, then with one continuous joint turned the other way, nearest first."""
-    gap = goal - start
-    long = [j for j in np.argsort(-np.abs(gap)) if model.continuous[j] and abs(gap[j]) > _WORTH_TURNING]
-    others = []
-    for j in long[:3]:
-        other = goal.copy()
-        other[j] -= np.copysign(2.0 * np.pi, gap[j])
-        others.append(other)
-    return np.stack([goal, *others])
 
 
 def _pose_test(

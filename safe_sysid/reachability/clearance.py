@@ -26,7 +26,7 @@ from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.obstacles import PLACEMENT
 from safe_sysid.robot.scene import Scene
 
-__all__ = ["Clearance", "clearance_pairs", "coal_core", "enclose_clearance"]
+__all__ = ["NEAR", "Clearance", "clearance_pairs", "coal_core", "enclose_clearance", "verified_bounds"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -121,6 +121,27 @@ def enclose_clearance(
     return Clearance(work.bounds - PLACEMENT, names, is_self, work.directions)
 
 
+def verified_bounds(
+    model: RobotModel,
+    shapes: list[Body],
+    pairs: list[tuple[int, int]],
+    cells: TimeCells,
+    tracking: TrackingSet,
+) -> FloatArray:
+    """Lower bounds (M, P) of the distances of some pairs, m, over cells.
+
+    Args:
+        model: kinematics.
+        shapes: bodies, of the arm and of the world.
+        pairs: indices of shapes, the one nearer to the base first.
+        cells: the desired motion.
+        tracking: bounds of the true errors.
+    """
+    work = _Work(model, shapes, pairs, cells, tracking, NEAR, None, 1)
+    work.search(NEAR)
+    return work.bounds - PLACEMENT
+
+
 class _Work:
     """Bounds (M, P) in the making, and the directions that they rest on."""
 
@@ -141,6 +162,8 @@ class _Work:
         self._shapes = shapes
         self._frames = np.array([s.joint + 1 for s in shapes])
         self._sound = np.all(np.isfinite(cells.forms[:, 0]), axis=(1, 2))
+        # Whether a cell begins where the one before it ends: else one's direction says nothing about the other's.
+        self._meets = np.append(False, cells.borders[1:, 0] == cells.borders[:-1, 1])
         self._poses = self._chunked(
             cells.count, lambda part: relative_poses(model.kinematics, _part_of(cells, part), tracking)
         )
@@ -213,7 +236,7 @@ class _Work:
         close &= self._sound[:, None]  # a broken cell is beyond help, and coal would choke
         columns = np.flatnonzero(close.any(axis=0))  # far pairs cost nothing from here on
         close = close[:, columns]
-        keys = _keys(close)
+        keys = _keys(close, self._meets)
         cell, column = np.nonzero(keys)
         self._ask(cell, columns[column])
         cell, column = np.nonzero(close & ~keys)
@@ -244,12 +267,12 @@ def _part_of(cells: TimeCells, part: slice) -> TimeCells:
     return TimeCells(cells.grid[part.start : part.stop + 1], cells.forms[part])
 
 
-def _keys(close: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of each run of close cells (M, P): its first, its last, and every few between."""
+def _keys(close: NDArray[np.bool_], meets: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of each run of close cells (M, P) that meet (M,): its first, its last, and every few between."""
     count = len(close)
     outside = np.zeros((1, close.shape[1]), dtype=bool)
-    starts = close & ~np.concatenate([outside, close[:-1]])
-    ends = close & ~np.concatenate([close[1:], outside])
+    starts = close & ~(np.concatenate([outside, close[:-1]]) & meets[:, None])
+    ends = close & ~np.concatenate([(close & ~starts)[1:], outside])
     rows = np.arange(count)[:, None]
     began = np.maximum.accumulate(np.where(starts, rows, 0), axis=0)
     return close & (starts | ends | ((rows - began) % _STRIDE == 0))

@@ -17,7 +17,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.reachability.torque_kernel import torque_kernel
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges", "uncertainty_measure"]
@@ -95,7 +95,14 @@ class TorqueTask:
         self.n, self.count, self.want_regressor = n, count, want_regressor
         self.ranges = form_ranges(qd, n), rates, form_ranges(qdd_a, n)
         # Copies of frozen arrays: numba would compile everything once more for read-only ones.
-        self.arm = (*rotation_parts(kin), *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)))
+        motors = kin.motors
+        self.arm = (
+            *rotation_parts(kin),
+            *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)),
+            Motors(
+                np.array(motors.joint), np.array(motors.carrier), np.array(motors.gear), np.array(motors.axis)
+            ),
+        )
         self.motion = (
             *(_own_symbols(x, n) for x in (q, qd, qd_a, qdd_a)),
             _sign_range(rates, friction_transition),

@@ -8,6 +8,10 @@ Per link, in its own joint frame: angular velocities ``w`` (of qd) and ``u`` (of
 
 where ``(Q : I) = (w x I u + u x I w) / 2`` is linear in Q. That is Newton-Euler polarised in (qd, qd_a), which is
 what Christoffel's C needs, without spatial vectors: code and formulas differ from :mod:`safe_sysid.robot.regressors`.
+
+A rotor on a moving link (:class:`~safe_sysid.robot.model.Motors`) adds to the column of its inertia, per unit, the
+moment ``gear (qdd_a z + (qd u x z + qd_a w x z) / 2)`` on the carrier and ``gear z . alpha`` on its own joint; z in
+the carrier's frame, w, u and alpha the carrier's, the rates those of the joint that it drives.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from safe_sysid.reachability.rotations import (
     vector_project,
 )
 from safe_sysid.reachability.turns import apply_matrix, joint_matrix, small_turn
+from safe_sysid.robot.model import Motors
 
 __all__ = ["torque_kernel"]
 
@@ -167,6 +172,7 @@ def torque_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -211,6 +217,7 @@ def torque_kernel(
     turned, rates, reaches = np.zeros((1, 3, size)), np.zeros((2, 5)), np.zeros((n, 14 * n))
     blocks, timed = np.zeros((n, 2, n, n)), np.zeros(n)
     entries = np.zeros((n, 14 * n, size))
+    reaction, carried = np.zeros((1, 3, size)), np.zeros((n, size))
     for m in range(cells):
         wide = spread[m]
         wide[:], nominal[m], blocks[:], timed[:] = 0.0, 0.0, 0.0, 0.0
@@ -317,6 +324,44 @@ def torque_kernel(
                     )
                     if want_regressor:
                         regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
+            for motor in range(motors.joint.shape[0]):
+                if motors.carrier[motor] != link:
+                    continue
+                # The rotor's moment on this link: on the joints up to it, by their screws.
+                driven, z = motors.joint[motor], motors.axis[motor]
+                p, active = 12 * n + driven, driven + 1
+                rates[0], rates[1] = qd_a[m, driven], qd[m, driven]
+                vec[:], reaction[:] = 0.0, 0.0
+                _own_rate(w[link], u[link], z, rates, n, driven, left, right, half, turned, vec)
+                _add_rate(qdd_a[m, driven], z, n, driven, vec)
+                vector_add_scaled(vec, motors.gear[motor], reaction[0])
+                vector_add_scaled(reaction[0], mid[p], own_n[link])
+                vector_project(alpha[link], z, carried[driven])
+                norm, size_total = norm_and_size(reaction[0], n, 0, active, active)
+                for j in range(link + 1):
+                    z_norm, z_total = norm_and_size(screws[j, :3], n, j + 1, link + 1, 0)
+                    z_rho = screws[j, 0, size - 1]
+                    private = min(z_norm + z_rho, longest) * reaction[0, 0, size - 1] + z_rho * norm
+                    reaches[j, p] = inner(
+                        screws,
+                        j,
+                        reaction,
+                        0,
+                        0,
+                        3,
+                        n,
+                        j + 1,
+                        active,
+                        active,
+                        private,
+                        z_total * size_total,
+                        entries,
+                        j,
+                        p,
+                    )
+                    lo, hi = add_magnitude(entries, j, p, reaches[j, p], active, rad[p], timed, blocks, wide)
+                    if want_regressor:
+                        regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
         sum_f[:], sum_n[:] = 0.0, 0.0
         for link in range(n - 1, -1, -1):
             # Nominal: this link's force at theta_mid plus what its child passes down, summed before any rotation.
@@ -345,6 +390,10 @@ def torque_kernel(
                     rate = qd_a[m, j] if kind == 1 else qdd_a[m, j]
                     entry[0], entry[1], entry[size - 1] = rate[0], rate[1], rate[4]
                     entry[2 + j], entry[2 + n + j] = rate[2], rate[3]
+                    if kind == 2:
+                        for motor in range(motors.joint.shape[0]):
+                            if motors.joint[motor] == j:
+                                add_scaled(carried[j], motors.gear[motor], entry)
                 add_scaled(entry, mid[p], nominal[m, j])
                 entries[j, p] = entry
                 reaches[j, p] = reach(entry, n)

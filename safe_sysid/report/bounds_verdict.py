@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.decimals import bracketed, interval_text
 from safe_sysid.identification.certificates.chain import Verdict
 from safe_sysid.identification.certificates.file import Certificate
 from safe_sysid.robot.model import RobotModel
@@ -21,8 +22,9 @@ def print_bounds_verdict(
     certificates: Sequence[Certificate],
     verdicts: Sequence[Verdict],
     wrong: str | None,
+    condition: str | None = None,
 ) -> None:
-    """Print the table, the bounds, what is assumed, and PASS or the first thing that is not proved.
+    """Print the table, the bounds, what is assumed, and PASS, CONDITIONAL, or the first thing that is not proved.
 
     Args:
         console: to print on.
@@ -30,6 +32,7 @@ def print_bounds_verdict(
         certificates: that were checked, in order.
         verdicts: on them; fewer than these if one is not proved.
         wrong: what is published besides and not proved; None: nothing.
+        condition: what was not looked at; None: nothing.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("certificate", "samples", "equations", "cuts", "result", "time, s", "log"):
@@ -51,7 +54,7 @@ def print_bounds_verdict(
     for title in ("parameter", "lower", "upper", "unit"):
         bounds.add_column(title, justify="right" if title in ("lower", "upper") else "left")
     for bound in final.header["bounds"]:
-        bounds.add_row(bound["name"], f"{bound['lower']:.6g}", f"{bound['upper']:.6g}", bound["unit"])
+        bounds.add_row(bound["name"], *interval_text(bound["lower"], bound["upper"], 4), bound["unit"])
     console.print(bounds)
     e = final.header["errors"]
     stated = ", ".join(
@@ -62,9 +65,10 @@ def print_bounds_verdict(
     console.print(f"Declared, not proved (largest of the joints): {stated}", markup=False)
     for line in _assumed(model, verdicts):
         console.print(f"assumed: {line}", markup=False)
+    word, end = ("PASS", "") if condition is None else ("CONDITIONAL", f", unless {condition}")
     console.print(
-        f"PASS: {len(verdicts)} certificate{'s' if len(verdicts) > 1 else ''} of {model.name}: what the logs say and "
-        f"what is declared imply these bounds of the last link with hand and payload",
+        f"{word}: {len(verdicts)} certificate{'s' if len(verdicts) > 1 else ''} of {model.name}: what the logs say and "
+        f"what is declared imply these bounds of the last link with hand and payload{end}",
         markup=False,
     )
 
@@ -76,8 +80,9 @@ def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
     lines = [
         "one payload in one grasp throughout each epoch's log "
         f"({', '.join(dict.fromkeys(v.log for v in verdicts))})",
-        "kinematics, and every parameter of the arm within the prior of the robot's file",
-        f"mass of last link and empty hand in [{low[0]:.6g}, {high[0]:.6g}] kg (and its other nine parameters)",
+        "every parameter of the arm within the prior of the robot's file",
+        *model.model_assumptions,
+        f"mass of last link and empty hand in {bracketed(low[0], high[0], 4)} kg (and its other nine parameters)",
         f"friction constant; its sign known outside of {model.friction_transition_velocity:g} rad/s",
     ]
     opening = [float(x) for x in payload.hand_opening]

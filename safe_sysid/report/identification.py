@@ -21,6 +21,7 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import diagnose_log
 from safe_sysid.identification.diagnosis.rows import format_diagnosis
+from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.file import load_tare, read_tare
@@ -207,8 +208,10 @@ def identify(options: IdentifyOptions) -> int:
     out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-{options.log.stem}"
     method = options.method or model.settings.identification.method
     _clear(out, (options.log, options.tare, options.map_file))
+    kind = "guaranteed" if method in PROVED else "estimate"
+    kind = "filtered" if options.filter_hz is not None else "forced" if wrong else kind
     certificates = None
-    if method in PROVED:
+    if kind == "guaranteed":  # what is not must leave nothing that looks as if it were
         named = None if tare is None else (tare.log_hash, tare.samples)
         certificates = CertificateWriter(out, model, errors, method, named)
     with screen.progress("identifying") as progress:
@@ -220,8 +223,6 @@ def identify(options: IdentifyOptions) -> int:
     seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
     diagnosis = _diagnosis(log, model, errors, done, tare, screen)
     seconds["diagnosis"] = time.perf_counter() - checked - done.seconds
-    kind = "guaranteed" if method in PROVED else "estimate"
-    kind = "filtered" if options.filter_hz is not None else "forced" if wrong else kind
     result = assemble_result(
         model,
         log,
@@ -231,9 +232,11 @@ def identify(options: IdentifyOptions) -> int:
         path=str(options.log),
         tare=None if tare is None else f"{tare.samples} samples of {tare.created:%Y-%m-%d %H:%M} UTC",
         guaranteed=kind == "guaranteed",
+        filtered_hz=options.filter_hz,
         certificates=certificates,
         seconds=seconds,
         diagnosis=diagnosis,
+        errors_used=_errors_used(model, errors, done),
     )
     kept = tare is None or _keep_tare_log(Path(options.tare or model.settings.tare.file or ""), tare, out)
     command = _verify_command(options, overrides, out, None if kept else tare)
@@ -289,6 +292,7 @@ def _clear(out: Path, used: Sequence[Path | None]) -> None:
             "report.html",
             "log.npz",
             "certificate_*_*.*",
+            "withdrawn_*.json",
         ):
             for path in out.glob(pattern):
                 path.unlink()
@@ -358,6 +362,13 @@ def _tare(
             f"{error}; the tare was recorded {made:%Y-%m-%d %H:%M} UTC, the log {now:%Y-%m-%d %H:%M} UTC ({source})"
             f"{'' if options.recorded else ': --recorded TIME says otherwise'}"
         ) from None
+
+
+def _errors_used(model: RobotModel, errors: MeasurementErrors, done: LogRun) -> float | None:
+    """Smallest factor of all half widths at which some parameters of the prior agree with every equation kept."""
+    if done.identifier is None or done.empty or not len(done.identifier.rows):
+        return None
+    return max(0.0, 1.0 - SlackWatch(model, errors).update(done.identifier.rows, model.arm_prior))
 
 
 def _diagnosis(

@@ -64,18 +64,16 @@ known now, below it magnified; the thin line is the nominal value.</p>
 {{ interval_grid(cards) }}
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th><th>prior</th>
 <th>of prior</th></tr>
-{% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.lower) }}</td>
-<td>{{ "%.5g"|format(p.nominal) }}</td><td>{{ "%.5g"|format(p.upper) }}</td><td>{{ p.unit|unit }}</td>
-<td>[{{ "%.4g"|format(p.prior_lower) }}, {{ "%.4g"|format(p.prior_upper) }}]</td>
-<td>{{ "%.3g"|format(100 * p.width_share) }}&nbsp;%</td></tr>{% endfor %}</table></div>
+{% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ p.texts|join("</td><td>"|safe) }}</td>
+<td>{{ p.unit|unit }}</td><td>{{ p.prior_text }}</td><td>{{ p.share_text }}</td></tr>{% endfor %}</table></div>
 <h2>Payload alone</h2>
 <p class="muted">In the frame {{ r.payload.frame }}, inertia about its origin: the above minus a hand within its
-uncertainty.{% if not r.payload.consistent %} The nominal difference was no possible body; the nearest one stands
-here.{% endif %}</p>
+uncertainty.{% if not r.payload.possible %} No possible body was found inside these intervals: there is no estimate.
+{%- elif not r.payload.consistent %} The nominal difference was no possible body; one near it, inside the intervals,
+stands here.{% endif %}</p>
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th></tr>
-{% for name in r.payload.names %}{% set i = loop.index0 %}<tr><td>{{ name }}</td>
-<td>{{ "%.5g"|format(r.payload.lower[i]) }}</td><td>{{ "%.5g"|format(r.payload.nominal[i]) }}</td>
-<td>{{ "%.5g"|format(r.payload.upper[i]) }}</td><td>{{ r.payload.units[i]|unit }}</td></tr>
+{% for name in r.payload.names %}<tr><td>{{ name }}</td>
+<td>{{ r.payload.texts[loop.index0]|join("</td><td>"|safe) }}</td><td>{{ r.payload.units[loop.index0]|unit }}</td></tr>
 {% endfor %}</table></div>
 {% if narrowing %}<h2>Intervals over time</h2><div class="grid"><figure>{{ narrowing }}<figcaption>Width of each
 interval as a share of what was known before.</figcaption></figure></div>{% endif %}

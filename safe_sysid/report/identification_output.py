@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid import __version__
-from safe_sysid.logs.bounds_file import Bounds, prior_digest, write_bounds
+from safe_sysid.decimals import bracketed, share_at_most
+from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.certify import CertificateWriter
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
@@ -32,7 +33,14 @@ from safe_sysid.report.identification_urdf import write_urdf
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
-__all__ = ["assemble_result", "print_result", "write_all"]
+__all__ = [
+    "assemble_result",
+    "declared_texts",
+    "print_result",
+    "verdict_line",
+    "write_all",
+    "write_published",
+]
 
 _UNITS = {
     "rate_hz": "Hz", "torque_abs": "N m", "torque_bias": "N m", "torque_drift": "N m", "position_error": "rad",
@@ -54,9 +62,11 @@ def assemble_result(
     path: str,
     tare: str | None,
     guaranteed: bool,
+    filtered_hz: float | None,
     certificates: CertificateWriter | None,
     seconds: Mapping[str, float],
     diagnosis: Sequence[str] = (),
+    errors_used: float | None = None,
 ) -> IdentificationResult:
     """The result as a structure.
 
@@ -69,9 +79,11 @@ def assemble_result(
         path: of the log's file, for people.
         tare: of the tare file; None without one.
         guaranteed: whether the method proves its intervals.
+        filtered_hz: what it was low-passed at; None: not at all.
         certificates: that were written; None without.
         seconds: by stage.
         diagnosis: lines for people.
+        errors_used: share of the declared errors that the data use up; None where nothing is proved.
     """
     prior = model.arm_prior
     last = run.records[-1] if run.records else None
@@ -100,10 +112,11 @@ def assemble_result(
             end_s=float(stamps.max()) if stamps.size else 0.0,
             origin_ns=log.origin_ns,
             scaled=list(log.columns.get("scaled", ())),
+            filtered_hz=filtered_hz,
             sha256=certificates.log_sha256 if certificates is not None and not run.empty else None,
         ),
         tare=tare,
-        declared=_declared(model, tare is not None),
+        declared=declared_texts(model, tare is not None),
         parameters=[
             ParameterEntry(
                 name=name,
@@ -117,6 +130,7 @@ def assemble_result(
             for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
         ],
         nominal_consistent=run.result is not None and run.result.nominal_consistent,
+        errors_used=errors_used,
         payload=payload_alone(model, lower, nominal, upper),
         updates=[
             UpdateEntry(
@@ -151,8 +165,13 @@ def assemble_result(
     )
 
 
-def _declared(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
-    """The assumptions that the intervals stand on, as texts with units; None: not declared."""
+def declared_texts(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
+    """The assumptions that the intervals stand on, as texts with units; None: not declared.
+
+    Args:
+        model: the arm.
+        with_tare: whether a tare was used.
+    """
     settings, payload = model.settings, model.settings.payload
     out: dict[str, str | None] = {}
     _flatten(out, "measurement", settings.measurement)
@@ -180,7 +199,9 @@ def _flatten(out: dict[str, str | None], key: str, value: object) -> None:
     elif isinstance(value, (str, bool)):
         out[key] = str(value)
     else:
-        numbers = ", ".join(f"{x:.10g}" for x in np.atleast_1d(np.asarray(value, float)))
+        numbers = ", ".join(
+            repr(float(x)).removesuffix(".0") for x in np.atleast_1d(np.asarray(value, float))
+        )
         out[key] = f"{numbers} {unit}".rstrip()
 
 
@@ -206,28 +227,8 @@ def write_all(
     """
     from safe_sysid.report.identification_pictures import residuals_picture, slack_picture
 
-    verdict = _verdict(result, out)
-    if result.certificate is not None:
-        write_log(out / "log.npz", log.joint_names, log.measurements, log.origin_ns)
-    if result.status == "ok":
-        values = {
-            key: np.array([getattr(p, key) for p in result.parameters])
-            for key in ("lower", "nominal", "upper")
-        }
-        bounds = Bounds(
-            robot=model.name,
-            prior=prior_digest(model),
-            joint=model.joint_names[-1],
-            epoch=run.box.epoch,
-            seq=run.box.seq,
-            method=result.method,
-            guaranteed=result.guaranteed,
-            certificate=result.certificate or "",
-            **values,
-        )
-        write_bounds(out / "bounds.yaml", bounds)
-        write_urdf(out / "payload.urdf", result.payload, model.name, result.guaranteed)
-    write_result(out / "result.json", result)
+    verdict = verdict_line(result, out / "report.html")
+    write_published(out, result, model, log, run)
     pictures: dict[str, bytes] = {}
     left = residuals(log, model, run.box)
     if left is not None:
@@ -240,16 +241,69 @@ def write_all(
     return verdict
 
 
-def _verdict(result: IdentificationResult, out: Path) -> str:
+def write_published(
+    out: Path, result: IdentificationResult, model: RobotModel, log: Log, run: LogRun
+) -> None:
+    """Write what programs read, and ``verify`` recomputes: result, and if there are any, bounds, payload and log.
+
+    Args:
+        out: directory.
+        result: assembled.
+        model: the arm.
+        log: that was used.
+        run: what came of it.
+    """
+    if result.log.filtered_hz is None and (result.log.sha256 is not None or result.status == "empty_set"):
+        write_log(out / "log.npz", log.joint_names, log.measurements, log.origin_ns)
+    if result.status == "ok":
+        found = {
+            key: np.array([getattr(p, key) for p in result.parameters])
+            for key in ("lower", "nominal", "upper")
+        }
+        bounds = bounds_of(
+            model,
+            (found["lower"], found["nominal"], found["upper"]),
+            (run.box.epoch, run.box.seq),
+            result.method,
+            result.guaranteed,
+            result.certificate or "",
+        )
+        write_bounds(out / "bounds.yaml", bounds)
+        write_urdf(out / "payload.urdf", result.payload, model.name, result.guaranteed)
+    write_result(out / "result.json", result)
+
+
+def verdict_line(result: IdentificationResult, report: Path) -> str:
+    """The last line for the terminal.
+
+    Args:
+        result: assembled.
+        report: where the page is.
+    """
     mass, alone = result.parameters[0], result.payload
     if result.status == "empty_set":
-        return f"CONTRADICTION: {result.message}; see {out / 'report.html'}"
+        return f"CONTRADICTION: {result.message}; see {report}"
     if result.status == "no_data":
-        return f"NOTHING FOUND: {result.message}; see {out / 'report.html'}"
+        return f"NOTHING FOUND: {result.message}; see {report}"
     first, word = ("OK", "guaranteed") if result.guaranteed else ("ESTIMATE", "not guaranteed")
+    low, nominal, high = alone.texts[0]
+    what = f"payload {nominal} kg, in [{low}, {high}] kg"
+    if not alone.possible:
+        what = f"payload in [{low}, {high}] kg (no estimate: no possible body found inside all intervals)"
     return (
-        f"{first}: payload {alone.nominal[0]:.4g} kg, in [{alone.lower[0]:.4g}, {alone.upper[0]:.4g}] kg, "
-        f"with hand and last link in [{mass.lower:.4g}, {mass.upper:.4g}] kg, {word}; see {out / 'report.html'}"
+        f"{first}: {what}, with hand and last link in "
+        f"{bracketed(mass.lower, mass.upper, 3)} kg, {word}{_tested(result)}; see {report}"
+    )
+
+
+def _tested(result: IdentificationResult) -> str:
+    """How much of what is declared the log could have contradicted."""
+    if not result.guaranteed or result.errors_used is None:
+        return ""
+    duration, updates = result.log.end_s - result.log.start_s, len(result.updates)
+    return (
+        f" as far as tested: {duration:.3g} s, {updates} update{'' if updates == 1 else 's'}, "
+        f"{share_at_most(result.errors_used)} of the declared errors used by the data"
     )
 
 
@@ -269,12 +323,10 @@ def print_result(console: Console, result: IdentificationResult) -> None:
     for p in result.parameters:
         table.add_row(
             p.name,
-            f"{p.lower:.5g}",
-            f"{p.nominal:.5g}",
-            f"{p.upper:.5g}",
+            *p.texts,
             p.unit,
-            f"[{p.prior_lower:.4g}, {p.prior_upper:.4g}]".replace("[", "\\["),
-            f"{100.0 * p.width_share:.3g} %",
+            p.prior_text.replace("[", "\\["),
+            p.share_text,
         )
     console.print(table)
     _print_rest(console, result)

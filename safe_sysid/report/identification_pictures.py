@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import share_at_most
+
 __all__ = ["residuals_picture", "slack_picture"]
 
 FloatArray = NDArray[np.float64]
@@ -57,10 +59,13 @@ def residuals_picture(
         axis.plot(time[order], value, color=_BOUND, lw=0.9, marker=".", ms=2, label="residual")
         if np.any(out):
             axis.plot(time[order][out], value[out], ".", color=_LIMIT, ms=5, label="beyond")
-        share = 100.0 * float(np.max(np.abs(value) / np.maximum(limit, 1e-12)))
+        share = float(np.max(np.abs(value) / np.maximum(limit, 1e-12)))
         axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
         axis.set_title(
-            f"up to {share:.0f} %", fontsize=9, loc="right", color=_LIMIT if np.any(out) else _BOUND
+            f"up to {share_at_most(share, places=0)}",
+            fontsize=9,
+            loc="right",
+            color=_LIMIT if np.any(out) else _BOUND,
         )
         _style(axis)
     for axis in axes[-1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from safe_sysid.decimals import bracketed, estimate_text, share_at_most, width_share
+from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.robot.payload_alone import payload_bounds
 from safe_sysid.whole_files import write_text
 
 __all__ = [
@@ -47,16 +49,31 @@ class ParameterEntry(_Model):
     prior_upper: FiniteFloat
 
     @property
-    def width_share(self) -> float:
-        """Width over that of the prior."""
-        prior = self.prior_upper - self.prior_lower
-        return (self.upper - self.lower) / prior if prior > 0.0 else 1.0
+    def width_share(self) -> Fraction:
+        """Width over that of the prior, exactly."""
+        return width_share(self.lower, self.upper, self.prior_lower, self.prior_upper)
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Lower end, nominal, upper end for people, rounded outward."""
+        return estimate_text(self.lower, self.nominal, self.upper, 3)
+
+    @property
+    def prior_text(self) -> str:
+        """The prior for people, rounded outward."""
+        return bracketed(self.prior_lower, self.prior_upper, 3)
+
+    @property
+    def share_text(self) -> str:
+        """Width in percent of the prior's for people, rounded up."""
+        return share_at_most(self.width_share)
 
 
 class PayloadAlone(_Model):
     """The payload without the hand, in the tool frame, inertia about its origin; order of ``PAYLOAD_NAMES``.
 
-    ``consistent``: the nominal difference was a possible body as it was; otherwise the nearest one stands there.
+    ``consistent``: the nominal difference was a possible body as it was; otherwise one inside the intervals near it
+    stands there. ``possible``: it is a possible body; if not, none was found there, and it is no estimate.
     """
 
     frame: str
@@ -66,6 +83,16 @@ class PayloadAlone(_Model):
     nominal: Ten
     upper: Ten
     consistent: bool
+    possible: bool
+
+    @property
+    def texts(self) -> list[tuple[str, str, str]]:
+        """Lower end, nominal (a dash if it is no estimate), upper end of each parameter for people, rounded outward."""
+        texts = [
+            estimate_text(low, nominal, high, 3)
+            for low, nominal, high in zip(self.lower, self.nominal, self.upper, strict=True)
+        ]
+        return texts if self.possible else [(low, "-", high) for low, _, high in texts]
 
 
 class UpdateEntry(_Model):
@@ -103,11 +130,17 @@ class LogEntry(_Model):
     end_s: FiniteFloat
     origin_ns: int
     scaled: list[str]
+    filtered_hz: FiniteFloat | None
     sha256: str | None
 
 
 class IdentificationResult(_Model):
-    """Everything; ``exit_status`` as the command returns it."""
+    """Everything; ``exit_status`` as the command returns it.
+
+    ``errors_used``: how much of the declared errors the data use up, the largest ``|residual| / half width`` over the
+    equations kept, at the parameters of the prior that make it least; null where nothing was proved. Near 0 the log
+    tests little of what is declared.
+    """
 
     schema_version: int = 1
     version: str
@@ -123,6 +156,7 @@ class IdentificationResult(_Model):
     declared: dict[str, str | None]
     parameters: Annotated[list[ParameterEntry], Field(min_length=10, max_length=10)]
     nominal_consistent: bool
+    errors_used: Annotated[FiniteFloat, Field(ge=0.0)] | None
     payload: PayloadAlone
     updates: list[UpdateEntry]
     rejected: dict[str, int]
@@ -146,7 +180,7 @@ def write_result(path: str | Path, result: IdentificationResult) -> None:
 def payload_alone(
     model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
 ) -> PayloadAlone:
-    """The payload without the hand, in the tool frame: :func:`safe_sysid.robot.payload_alone.payload_bounds`.
+    """The payload without the hand, in the tool frame: :func:`safe_sysid.identification.payload_alone.payload_bounds`.
 
     Args:
         model: with the hand's prior and the flange.
@@ -163,4 +197,5 @@ def payload_alone(
         nominal=alone.nominal.tolist(),
         upper=alone.upper.tolist(),
         consistent=alone.consistent,
+        possible=alone.possible,
     )

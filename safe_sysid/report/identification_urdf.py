@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.decimals import bracketed
 from safe_sysid.report.identification_result import PayloadAlone
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.whole_files import write_text
@@ -22,7 +23,7 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
         guaranteed: whether the intervals are proved.
     """
     rows = [
-        f"     {name:>3} in [{low: .6g}, {high: .6g}] {unit}"
+        f"     {name:>3} in {bracketed(low, high, 4)} {unit}"
         for name, unit, low, high in zip(
             payload.names, payload.units, payload.lower, payload.upper, strict=True
         )
@@ -37,14 +38,13 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
         '<robot name="payload">',
     ]
     theta = np.array(payload.nominal)
-    if not theta[0] > 1e-9:
-        return "\n".join(
-            [*head, '  <link name="payload"/>', "  <!-- nominal mass is zero -->", "</robot>", ""]
-        )
+    if not (payload.possible and theta[0] > 1e-9):
+        why = "nominal mass is zero" if payload.possible else "no possible body found inside these intervals"
+        return "\n".join([*head, '  <link name="payload"/>', f"  <!-- {why} -->", "</robot>", ""])
     mass, centre, inertia = com_and_inertia(theta)
-    xyz = " ".join(f"{float(x):.9g}" for x in centre)
+    xyz = " ".join(repr(float(x)) for x in centre)
     entries = " ".join(
-        f'{name}="{float(inertia[i, j]):.9g}"'
+        f'{name}="{float(inertia[i, j])!r}"'
         for name, i, j in (
             ("ixx", 0, 0),
             ("ixy", 0, 1),
@@ -58,7 +58,7 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
         '  <link name="payload">',
         "    <inertial>",
         f'      <origin xyz="{xyz}" rpy="0 0 0"/>',
-        f'      <mass value="{mass:.9g}"/>',
+        f'      <mass value="{mass!r}"/>',
         f"      <inertia {entries}/>",
         "    </inertial>",
         "  </link>",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.decimals import interval_text, share_at_most
 from safe_sysid.report.svg import Axes, Svg
-from safe_sysid.robot.inertia_shapes import interval_text
 
 __all__ = ["interval_card", "interval_drawing", "narrowing_drawing", "shares_of"]
 
@@ -55,7 +56,7 @@ class Row(Protocol):
     @property
     def prior_upper(self) -> float: ...
     @property
-    def width_share(self) -> float: ...
+    def width_share(self) -> Fraction: ...
 
 
 def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
@@ -70,7 +71,7 @@ def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
         "name": row.name,
         "unit": row.unit,
         "meaning": _MEANINGS.get(row.name, ""),
-        "share": f"{100.0 * row.width_share:.3g} %",
+        "share": share_at_most(row.width_share),
         "drawing": interval_drawing(row.name, bounds, prior, truth),
     }
 
@@ -93,8 +94,9 @@ def interval_drawing(
     low, high = min(prior[0], lower), max(prior[1], upper)
     if not high > low:
         high = low + 1.0
-    texts = interval_text(lower, upper)
-    svg = Svg(_WIDTH, 74.0, f"{name}: {texts[0]} to {texts[1]}, prior {prior[0]:g} to {prior[1]:g}")
+    texts = interval_text(lower, upper, digits=3)
+    before = interval_text(*prior, digits=3)
+    svg = Svg(_WIDTH, 74.0, f"{name}: {texts[0]} to {texts[1]}, prior {before[0]} to {before[1]}")
 
     def across(value: float) -> float:
         return _LEFT + (value - low) / (high - low) * (_RIGHT - _LEFT)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from safe_sysid.decimals import at_least
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.inverse_kinematics import tool_pose
 from safe_sysid.robot.model import RobotModel
@@ -141,5 +142,5 @@ def _margins(
     axis.axhline(0.0, color=_LIMIT, lw=1.2)
     unit = next(iter(steps))[1].families[family].unit
     axis.set_title(f"{family.replace('_', ' ')} margin [{unit}]", fontsize=10.5, loc="left")
-    told = f"smallest {smallest:.3g}: {where}" if where else "unconstrained"
+    told = f"smallest {at_least(smallest)}: {where}" if where else "unconstrained"
     axis.set_xlabel(f"time [s]; {told}", fontsize=9)

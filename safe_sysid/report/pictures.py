@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import at_least, share_at_most, width_share
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
@@ -62,7 +63,7 @@ def plot_bounds(
         low, high = float(prior[0][i]), float(prior[1][i])
         lo = np.concatenate([[low], lower[:, i], [lower[-1, i] if len(time) else low]])
         hi = np.concatenate([[high], upper[:, i], [upper[-1, i] if len(time) else high]])
-        share = 100.0 * (hi[-1] - lo[-1]) / (high - low) if high > low else 100.0
+        share = width_share(lo[-1], hi[-1], low, high)
         axis.axhspan(low, high, color=_PRIOR, lw=0, label="prior")
         axis.fill_between(
             times, lo, hi, step="post", color=_BOUND, alpha=0.25, lw=0, label="guaranteed bounds"
@@ -86,7 +87,7 @@ def plot_bounds(
         axis.set_xlim(0.0, times[-1] or 1.0)
         unit = PAYLOAD_UNITS[i].replace("^2", "²")
         axis.set_title(f"${_MATH[PAYLOAD_NAMES[i]]}$  [{unit}]", fontsize=11, loc="left")
-        axis.set_title(f"{share:.0f} % of prior", fontsize=9, loc="right", color=_BOUND)
+        axis.set_title(f"{share_at_most(share, places=0)} of prior", fontsize=9, loc="right", color=_BOUND)
         style_axis(axis)
     for axis in axes[-1]:
         axis.set_xlabel("time [s]")
@@ -136,7 +137,9 @@ def plot_torques(
         axis.set_ylim(-1.15 * max(limit, largest), 1.15 * max(limit, largest))
         axis.set_xlim(*_span(time))
         axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
-        axis.set_title(f"up to {100.0 * largest / limit:.0f} %", fontsize=9, loc="right", color=_BOUND)
+        axis.set_title(
+            f"up to {share_at_most(largest / limit, places=0)}", fontsize=9, loc="right", color=_BOUND
+        )
         style_axis(axis)
     for j in range(max(n - columns, 0), n):
         axes[j].set_xlabel("time [s]")
@@ -182,7 +185,7 @@ def plot_safety(
         top.plot(time[finite], 1e3 * distance[finite], color=_BOUND, lw=1.4, label="measured clearance")
         k = int(np.argmin(np.where(finite, distance, np.inf)))
         top.plot(time[k], 1e3 * distance[k], "o", color=_BOUND, ms=5)
-        _note(top, f"{1e3 * distance[k]:.1f} mm", (time[k], 1e3 * distance[k]), span)
+        _note(top, f"{at_least(distance[k], scale=1000, places=1)} mm", (time[k], 1e3 * distance[k]), span)
         largest = 1e3 * float(np.max(distance[finite]))
         smallest = 1e3 * float(np.min(distance[finite]))
         top.set_ylim(min(0.0, smallest) - 0.08 * largest, 1.1 * largest)

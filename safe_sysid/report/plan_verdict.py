@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.decimals import at_least
 from safe_sysid.planning.certificate import FAMILIES, FamilyMargin
 from safe_sysid.planning.plan_check import PlanReport
 
@@ -36,15 +37,20 @@ def told_margin(margin: FamilyMargin, clearance_margin: float) -> str:
 
 
 def print_verdict(
-    console: Console, reports: Sequence[PlanReport], wrong: str | None, assumed: Sequence[str]
+    console: Console,
+    reports: Sequence[PlanReport],
+    wrong: str | None,
+    assumed: Sequence[str],
+    conditions: Sequence[str] = (),
 ) -> None:
-    """Print all margins, what is assumed, and PASS or the first thing that is not proved.
+    """Print all margins, what is assumed, and PASS, CONDITIONAL, or the first thing that is not proved.
 
     Args:
         console: to print on.
         reports: of the files, at least one.
         wrong: what they do not say together; None: nothing.
         assumed: what a PASS rests on besides what each report says; comes first.
+        conditions: what the plans rest on that nothing proves and nobody has said.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("plan", no_wrap=True)
@@ -64,7 +70,7 @@ def print_verdict(
         margins = ["-"] * len(FAMILIES)
         if certificate is not None and certificate.families:
             values = [certificate.families[name].smallest for name in FAMILIES]
-            margins = [f"{value:.4g}" if not np.isposinf(value) else "-" for value in values]
+            margins = [at_least(value, 4) if not np.isposinf(value) else "-" for value in values]
         table.add_row(
             report.path.name,
             report.file.box.identity if report.file else "-",
@@ -97,7 +103,8 @@ def print_verdict(
     first = min(started, key=lambda plan: (plan.start_time, plan.sequence))
     moving = ", if it begins in motion as assumed above" if np.any(first.trajectory.knots[0][1:]) else ""
     where = f"in scene {scene.name if scene else '?'}, {file.timing if file else '?'}{moving}"
+    word, ifs = ("CONDITIONAL", f", if {'; and if '.join(conditions)}") if conditions else ("PASS", "")
     console.print(
-        f"PASS: {what} {where}: every limit holds for every instant, tracking error and parameter",
+        f"{word}: {what} {where}: every limit holds for every instant, tracking error and parameter{ifs}",
         markup=False,
     )

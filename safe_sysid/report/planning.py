@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least
 from safe_sysid.errors import ConfigError
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.planning.certificate import FAMILIES, start_check
 from safe_sysid.planning.inverse_kinematics import goal_from_pose, nearest_turn
+from safe_sysid.planning.lessons import next_lesson
 from safe_sysid.planning.plan_file import write_plan
 from safe_sysid.planning.planner import Planner, PlannerResult, hand_over_state
 from safe_sysid.planning.results import PlanStatus
@@ -27,6 +29,7 @@ from safe_sysid.report.motion_picture import draw_motion
 from safe_sysid.report.plan_verdict import over, told_margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import rotation_from_rpy
+from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
 from safe_sysid.whole_files import write_text
@@ -185,9 +188,10 @@ def _exciting(motion: Motion, planner: Planner, box: ParameterBox, count: int) -
     state, begin, previous = np.stack([at, 0.0 * at, 0.0 * at]), 0.0, None
     information, calibration = np.zeros((10, 10)), None
     for i in range(count):
-        answer = planner.plan_next(
-            state, begin, box, i, previous, information, last=i == count - 1, calibration=calibration
-        )
+        answer = next_lesson(
+            planner, state, begin, box, i, previous=previous, executed_information=information,
+            last=i == count - 1, calibration=calibration,
+        )  # fmt: skip
         if answer.status is PlanStatus.START_REFUSED:
             told = tuple(f"start may not be rested at: {reason}" for reason in answer.reasons)
             answer = replace(answer, reasons=told)
@@ -272,6 +276,7 @@ def write_motion(motion: Motion, out: Path, title: str) -> dict[str, Any]:
         "scene": motion.scene.name,
         "reached": motion.reached,
         "reasons": list(motion.reasons),
+        "not_checked": list(unchecked(motion.model, motion.scene)),
         "start_rad": motion.start.tolist(),
         "waypoints_rad": None if motion.waypoints is None else motion.waypoints.tolist(),
         "motion_s": motion.duration,
@@ -307,7 +312,7 @@ def table(motion: Motion) -> Table:
             f"{plan.start_time:.2f}",
             f"{plan.end_time:.2f}",
             f"{answer.wall_time:.2f}",
-            *(f"{value:.3g}" if np.isfinite(value) else "-" for value in margins),
+            *(at_least(value) if np.isfinite(value) else "-" for value in margins),
         )
     return found
 
@@ -322,6 +327,8 @@ def describe(motion: Motion, console: Console, out: Path) -> None:
     """
     if motion.steps:
         console.print(table(motion))
+        for line in unchecked(motion.model, motion.scene):
+            console.print(f"assumed: {line}", markup=False)
     if motion.waypoints is not None and motion.steps:
         last = motion.steps[-1][1].plan
         goal = nearest_turn(motion.model, motion.waypoints[-1], motion.start)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.decimals import bracketed
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.bag_recovery import recover_bag
 from safe_sysid.logs.replay import ReplayOptions
@@ -107,7 +108,7 @@ def _show(console: Console, result: ReplayResult) -> None:
     for update in shown[: _MOST_ROWS // 2] + shown[max(_MOST_ROWS // 2, len(shown) - _MOST_ROWS // 2) :]:
         table.add_row(
             f"{update.time:.3f}", "" if update.batch is None else str(update.batch), update.identity,
-            f"[{update.lower[0]:.4f}, {update.upper[0]:.4f}]".replace("[", "\\["),
+            bracketed(update.lower[0], update.upper[0], 3).replace("[", "\\["),
             "bit for bit" if update.identical else Text("DIFFERS", style="bold red"),
         )  # fmt: skip
     console.print(table)

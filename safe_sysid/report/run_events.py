@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from safe_sysid.decimals import at_least
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_logs import ControllerLog
 
@@ -71,7 +72,7 @@ def _tightest(margins: object) -> str:
     """The nearest thing to the plan, for the timeline."""
     try:
         margin = margins["clearance"] if "clearance" in margins else margins["self_clearance"]  # type: ignore[operator,index]
-        return f", {1e3 * float(margin['smallest']):.1f} mm to spare at {margin['culprit']}"
+        return f", {at_least(float(margin['smallest']), scale=1000, places=1)} mm to spare at {margin['culprit']}"
     except (KeyError, TypeError, ValueError, OverflowError):
         return ""
 

@@ -10,8 +10,10 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from safe_sysid import __version__
+from safe_sysid.decimals import at_most, estimate_text, interval_text, share_at_most
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.robot_identity import robot_differences
+from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.report.interval_cards import interval_card, narrowing_drawing, shares_of
 from safe_sysid.report.page import printable, render_page
 from safe_sysid.report.run_charts import (
@@ -26,7 +28,6 @@ from safe_sysid.report.run_facts import NAMELESS, RunFacts
 from safe_sysid.report.run_tables import margin_table, safety_rows, setting_rows, tiles_of, timing_rows
 from safe_sysid.report.run_template import TEMPLATE
 from safe_sysid.report.run_words import GUARANTEED, OPEN, Verdict, commands_of, verdict_of
-from safe_sysid.robot.inertia_shapes import interval_text, payload_shapes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
 
@@ -95,7 +96,7 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Ver
         "torque_note": _torque_note(facts),
         "timing": _timing(facts),
         "guaranteed": GUARANTEED,
-        "not_guaranteed": OPEN,
+        "not_guaranteed": (*OPEN, *_not_checked(facts)),
         # A command that is cut short is no command.
         "commands": [(Markup(escape(printable(command))), what) for command, what in commands_of(facts)],
         "settings": setting_rows(facts),
@@ -103,6 +104,12 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Ver
         "footer": f"Made by safe_sysid {__version__} from what the nodes wrote down. No script, no network.",
     }
     return render_page(f"{values['title']}: {facts.directory.name}", TEMPLATE, values), verdict
+
+
+def _not_checked(facts: RunFacts) -> list[str]:
+    """What the plans' certificates take for granted of the arm's own shapes."""
+    lines = facts.summary.safety.not_checked[:_MOST_LINES] if facts.summary is not None else []
+    return [f"Assumed by every plan's certificate: {line}." for line in lines]
 
 
 def _subtitle(facts: RunFacts) -> str:
@@ -125,13 +132,17 @@ def _numbers(facts: RunFacts) -> list[Mapping[str, Any]]:
         {
             "name": row.name,
             "unit": row.unit,
-            "lower": f"{row.lower:.6g}",
-            "nominal": f"{row.nominal:.6g}",
-            "upper": f"{row.upper:.6g}",
+            **dict(
+                zip(
+                    ("lower", "nominal", "upper"),
+                    estimate_text(row.lower, row.nominal, row.upper, 4),
+                    strict=True,
+                )
+            ),
             "truth": "?" if row.truth is None else f"{row.truth:.6g}",
             "holds": {True: "yes", False: "NO", None: "?"}[row.holds],
             "level": {True: "good", False: "bad", None: ""}[row.holds],
-            "prior": f"{row.prior_lower:.4g} .. {row.prior_upper:.4g}",
+            "prior": " .. ".join(interval_text(row.prior_lower, row.prior_upper, 4)),
         }
         for row in facts.rows
     ]
@@ -175,7 +186,7 @@ def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, An
         pairs.append(("centre of mass", "not inside the declared envelope, which is therefore false"))
     elif shapes.bounded:
         for axis, low, high in zip("xyz", shapes.centre_lower, shapes.centre_upper, strict=True):
-            a, b = interval_text(1e3 * float(low), 1e3 * float(high))
+            a, b = interval_text(float(low), float(high), scale=1000)
             pairs.append((f"centre of mass, {axis}", f"{a} .. {b} mm"))
     if shapes.ellipsoid is not None:
         full = " \N{MULTIPLICATION SIGN} ".join(f"{2e3 * a:.0f}" for a in shapes.ellipsoid[2])
@@ -258,7 +269,9 @@ def _torques(facts: RunFacts) -> list[Mapping[str, Any]]:
         most = (
             float(np.nanmax(np.abs(torque[:, j]), initial=0.0)) if np.any(np.isfinite(torque[:, j])) else 0.0
         )
-        use = f"at most {most:.3g}" + (f" of {limit:g}, {100.0 * most / limit:.0f} %" if limit else "")
+        use = f"at most {at_most(most)}" + (
+            f" of {limit:g}, {share_at_most(most / limit, places=0)}" if limit else ""
+        )
         found.append({"name": name, "use": use, "drawing": torque_drawing(time, torque[:, j], limit, name)})
     return found
 

@@ -79,6 +79,7 @@ class ControllerLog:
         e, de: (K, n) measured tracking error. uncertainty: (K,) S of the command, nan where unknown. mixed: (K,) by
             how much the oldest measurement behind it is older than its own, s. May be empty.
         scheduling: that the system granted.
+        claim_lost: since when the tracking bound was not proved, and why, for each start at which that happened.
     """
 
     time: FloatArray
@@ -94,6 +95,7 @@ class ControllerLog:
     uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
     mixed: FloatArray = field(default_factory=lambda: np.zeros(0))
     scheduling: str = ""
+    claim_lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +253,7 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         np.asarray(data.get("uncertainty", ()), np.float64),
         1e-6 * np.asarray(data.get("mixed_us", ()), np.float64),
         str(data.get("scheduling", "")),
+        tuple(str(loss) for loss in np.ravel(data.get("claim_lost", ()))),
     )
 
 

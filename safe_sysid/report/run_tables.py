@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
-import numpy as np
-
+from safe_sysid.decimals import at_least, at_most, interval_text, share_at_most
 from safe_sysid.planning.certificate import FAMILIES
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_logs import PlanEntry
 from safe_sysid.report.summary import VIOLATION_KINDS, Quantiles, Summary
 from safe_sysid.report.table import safety_texts
-from safe_sysid.robot.inertia_shapes import interval_text
 
 __all__ = ["margin_table", "safety_rows", "setting_rows", "tiles_of", "timing_rows"]
 
@@ -25,7 +24,7 @@ _HEADS = {
     "self_clearance": "itself",
     "tracking": "tracking",
 }
-_SCALES = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "of the limit": (100.0, "%")}
+_SCALES = {"m": (1000, "mm"), "rad": (1000, "mrad"), "of the limit": (100, "%")}
 
 
 def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping[str, str]]:
@@ -42,8 +41,12 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
         low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
         tiles.append({"value": f"{low} .. {high} kg", "text": "last link, hand and payload"})
     if facts.rows and facts.updates:
-        share = float(np.median([row.width_share for row in facts.rows]))
-        tiles.append({"value": f"{100.0 * share:.3g} %", "text": "of the prior is left (median of ten)"})
+        tiles.append(
+            {
+                "value": share_at_most(median(row.width_share for row in facts.rows)),
+                "text": "of the prior is left (median of ten)",
+            }
+        )
         tiles.append(
             {"value": f"{facts.updates[-1].time:.1f} s", "text": f"until the last of {_n(facts.updates)}"}
         )
@@ -55,15 +58,23 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
     safety, counts = facts.summary.safety, facts.summary.violations
     if safety.clearance.smallest_m is not None:
         certified = safety.clearance.certified_m
-        promise = "" if certified is None else f", certified {1e3 * certified:.1f} mm"
+        promise = "" if certified is None else f", certified {at_least(certified, scale=1000, places=1)} mm"
         tiles.append(
-            {"value": f"{1e3 * safety.clearance.smallest_m:.1f} mm", "text": f"smallest clearance{promise}"}
+            {
+                "value": f"{at_least(safety.clearance.smallest_m, scale=1000, places=1)} mm",
+                "text": f"smallest clearance{promise}",
+            }
         )
     if safety.torque is not None:
-        tiles.append({"value": f"{safety.torque.percent:.0f} %", "text": "of a torque limit, at most"})
+        tiles.append(
+            {"value": f"{at_most(safety.torque.percent, places=0)} %", "text": "of a torque limit, at most"}
+        )
     if safety.tracking_position is not None:
         tiles.append(
-            {"value": f"{safety.tracking_position.percent:.1f} %", "text": "of the proved tracking bound"}
+            {
+                "value": f"{at_most(safety.tracking_position.percent, places=1)} %",
+                "text": "of the proved tracking bound",
+            }
         )
     looked = f"violations in {safety.evidence.ticks} ticks"
     tiles.append({"value": str(counts.total), "text": looked})
@@ -92,8 +103,8 @@ def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
         cells = []
         for name in families:
             value, unit = _margin(plan, name)
-            scale, shown = _SCALES.get(unit, (1.0, unit))
-            text = "-" if not math.isfinite(value) else f"{scale * value:.3g} {shown}"
+            scale, shown = _SCALES.get(unit, (1, unit))
+            text = "-" if not math.isfinite(value) else f"{at_least(value, scale=scale)} {shown}"
             cells.append({"text": text, "worst": math.isfinite(value) and value == smallest[name]})
         rows.append({"name": f"{plan.sequence} {plan.purpose} (box {plan.box})", "cells": cells})
     return {
@@ -123,14 +134,14 @@ def _tightest(plans: Sequence[PlanEntry], families: Sequence[str]) -> list[str]:
         if not math.isfinite(value):
             continue
         margin, unit = plan.margins[name], _margin(plan, name)[1]
-        scale, shown = _SCALES.get(unit, (1.0, unit))
+        scale, shown = _SCALES.get(unit, (1, unit))
         when = margin.get("time", margin.get("time_s"))
         try:
             after = f", {float(when):.2f} s after its start"
         except (TypeError, ValueError, OverflowError):
             after = ""
         lines.append(
-            f"{_HEADS.get(name, name)}: {scale * value:.3g} {shown} at {margin.get('culprit', '?')}, "
+            f"{_HEADS.get(name, name)}: {at_least(value, scale=scale)} {shown} at {margin.get('culprit', '?')}, "
             f"plan {plan.sequence}{after}"
         )
     return lines

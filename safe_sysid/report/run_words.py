@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from safe_sysid.decimals import interval_text
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_robot import settings_of_run
 from safe_sysid.report.summary import Summary
 from safe_sysid.report.verify_command import plans_command
-from safe_sysid.robot.inertia_shapes import interval_text
 
 __all__ = ["GUARANTEED", "OPEN", "Verdict", "commands_of", "verdict_of"]
 
@@ -23,7 +23,7 @@ GUARANTEED = (
     "tracking error within its proved bound, and each payload within the intervals. So does the way it brakes if "
     "nothing comes after it.",
     "With the control law `robust`, and until a fault, the tracking error stays within its bound while commands come "
-    "as early as declared, or late ones are covered.",
+    "as early as declared, or late ones are covered; after one that is not, it is not proved before the next start.",
 )
 #: And what they do not.
 OPEN = (
@@ -76,6 +76,8 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
         return Verdict(text, "")
     if controller is not None and "fault" in controller.state:
         return Verdict("The controller went to fault: from there on nothing is guaranteed.", "bad")
+    if controller is not None and controller.claim_lost:
+        return Verdict(f"The tracking bound is not proved since {controller.claim_lost[0]}.", "weak")
     plans = len(facts.plan_files)
     bounds = facts.certified.count if facts.certified is not None else 0
     if not plans and not bounds:
@@ -136,8 +138,6 @@ def commands_of(facts: RunFacts) -> list[tuple[str, str]]:
         command = plans_command(
             facts.directory, robot, scene, settings, lockstep=bool(facts.lockstep) and bool(facts.plan_files)
         )
-        if scene == "stated" and facts.plan_files:
-            command += " --scene stated"
         commands.append(
             (
                 command,

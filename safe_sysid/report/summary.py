@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from safe_sysid.decimals import width_share
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import write_text
 
@@ -60,10 +62,9 @@ class ParameterRow(_Model):
     prior_upper: FiniteFloat
 
     @property
-    def width_share(self) -> float:
-        """Width of the bounds over the width of the prior."""
-        prior = self.prior_upper - self.prior_lower
-        return (self.upper - self.lower) / prior if prior > 0.0 else 1.0
+    def width_share(self) -> Fraction:
+        """Width over that of the prior, exactly."""
+        return width_share(self.lower, self.upper, self.prior_lower, self.prior_upper)
 
     @property
     def holds(self) -> bool | None:
@@ -174,6 +175,7 @@ class Safety(_Model):
     tracking_energy: Tracking | None
     evidence: Evidence
     findings: list[str]
+    not_checked: list[str] = []
 
 
 class Quantiles(_Model):

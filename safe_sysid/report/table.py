@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.decimals import at_least, at_most, share_at_most, width_at_most
 from safe_sysid.report.summary import VIOLATION_KINDS, ParameterRow, Quantiles, Summary, Tracking, Use
 
 __all__ = ["parameter_table", "print_report", "safety_table", "safety_texts"]
@@ -34,18 +35,18 @@ def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
         holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[
             row.holds
         ]
-        share = 100.0 * row.width_share
-        style = "green" if share < 25.0 else "yellow" if share < 60.0 else ""
+        share = row.width_share
+        style = "green" if share < 0.25 else "yellow" if share < 0.6 else ""
         table.add_row(
             row.name,
             row.unit,
             truth,
-            _number(row.lower),
+            at_least(row.lower, places=4),
             _number(row.nominal),
-            _number(row.upper),
-            _number(row.upper - row.lower),
-            _number(row.prior_upper - row.prior_lower),
-            Text(f"{share:.1f} %", style=style),
+            at_most(row.upper, places=4),
+            width_at_most(row.lower, row.upper, places=4),
+            width_at_most(row.prior_lower, row.prior_upper, places=4),
+            Text(share_at_most(share, places=1), style=style),
             holds,
         )
     return table
@@ -121,9 +122,9 @@ def safety_texts(summary: Summary) -> list[tuple[str, str, str]]:
         looked = "nothing to hit" if safety.evidence.clearance_samples else "not measured"
         rows = [("smallest clearance", "-", looked)]
     else:
-        certified = "" if nearest.certified_m is None else f", certified {1e3 * nearest.certified_m:.1f} mm"
+        certified = "" if nearest.certified_m is None else f", certified {_mm(nearest.certified_m)}"
         where = f"{' - '.join(nearest.pair)} at {nearest.time_s:.2f} s{certified}"
-        rows = [("smallest clearance", f"{1e3 * nearest.smallest_m:.1f} mm", where)]
+        rows = [("smallest clearance", _mm(nearest.smallest_m), where)]
     for kind in ("torque", "velocity", "position"):
         rows.append((f"largest {kind}", *_use(getattr(safety, kind))))
     for name, item in (
@@ -150,8 +151,14 @@ def print_report(console: Console, summary: Summary) -> None:
     console.print()
     for finding in summary.safety.findings:
         console.print(Text(f"violation  {finding}", style="bold red"))
+    for line in summary.safety.not_checked:
+        console.print(Text(f"assumed  {line}", style="dim"))
     for warning in summary.warnings:
         console.print(Text(f"note  {warning}", style="yellow"), soft_wrap=True)
+
+
+def _mm(metres: float) -> str:
+    return f"{at_least(metres, scale=1000, places=1)} mm"
 
 
 def _number(value: float) -> str:
@@ -161,15 +168,16 @@ def _number(value: float) -> str:
 def _use(use: Use | None) -> tuple[str, str]:
     if use is None:
         return "-", "nothing to use up"
-    return f"{use.percent:.1f} %", f"of the limit, {use.joint} at {use.time_s:.2f} s"
+    return f"{at_most(use.percent, places=1)} %", f"of the limit, {use.joint} at {use.time_s:.2f} s"
 
 
 def _tracking(item: Tracking | None) -> tuple[str, str]:
     if item is None:
         return "-", "not measured"
     return (
-        f"{item.percent:.1f} %",
-        f"of its proved bound: {item.value:.3g} of {item.bound:.3g} {item.unit}, {item.joint} at {item.time_s:.2f} s",
+        f"{at_most(item.percent, places=1)} %",
+        f"of its proved bound: {at_most(item.value)} of {at_most(item.bound)} {item.unit}, {item.joint} at "
+        f"{item.time_s:.2f} s",
     )
 
 

@@ -20,14 +20,14 @@ def plans_command(
     Args:
         directory: with plan files.
         robot: name or file; a packaged one need not be named if no setting differs.
-        scene: name or file.
+        scene: name or file: what stands around the arm is never the plans' own word.
         settings: of the robot that differ from its file's, by key.
         lockstep: they were planned for a plant that waits for every command.
     """
     words = ["safe-sysid", "verify", str(directory)]
-    for option, name in (("--robot", robot), ("--scene", scene)):
-        if not name.isidentifier():
-            words += [option, name]
+    if not robot.isidentifier():
+        words += ["--robot", robot]
+    words += ["--scene", scene]
     for key, value in settings.items():
         # `verify` reads YAML, to which 1e-05 is a text.
         text = yaml.safe_dump([value], default_flow_style=True, width=float("inf")).strip()[1:-1]

@@ -1,7 +1,7 @@
 """What the arm is: model from URDF and YAML, inertial parameters and their boxes, regressors, geometry, scenes."""
 
 from safe_sysid.robot.config import Settings, load_settings, per_joint
-from safe_sysid.robot.geometry import PAYLOAD_BODY, allowed_pairs, build_bodies
+from safe_sysid.robot.geometry import PAYLOAD_BODY, build_bodies
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, JointLimits, Kinematics, RobotModel
 from safe_sysid.robot.obstacles import (
@@ -12,6 +12,7 @@ from safe_sysid.robot.obstacles import (
     SceneSphere,
     SceneZonotope,
 )
+from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import (
     PAYLOAD_NAMES,
     PAYLOAD_UNITS,
@@ -51,7 +52,6 @@ __all__ = [
     "SceneSphere",
     "SceneZonotope",
     "Settings",
-    "allowed_pairs",
     "build_bodies",
     "com_and_inertia",
     "forward_kinematics",
@@ -70,4 +70,5 @@ __all__ = [
     "slotine_li_regressor",
     "torque_regressor",
     "transform_inertial",
+    "unchecked",
 ]

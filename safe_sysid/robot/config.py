@@ -78,6 +78,25 @@ class JointSettings(Section):
     viscous: float = setting("joints.<joint>.viscous")
     coulomb: float = setting("joints.<joint>.coulomb")
     offset: float = setting("joints.<joint>.offset")
+    gear_ratio: float | None = setting("joints.<joint>.gear_ratio")
+    motor_link: Name | None = setting("joints.<joint>.motor_link")
+    motor_axis: Vector3 | None = setting("joints.<joint>.motor_axis")
+
+    @model_validator(mode="after")
+    def _motor_is_whole(self) -> JointSettings:
+        if self.gear_ratio is not None and not abs(self.gear_ratio) > 1e-9:
+            raise problem(
+                "a number other than 0: the rotor's speed over the joint's, with its sign",
+                below=("gear_ratio",),
+                value=self.gear_ratio,
+            )
+        for name in ("motor_link", "motor_axis"):
+            value = getattr(self, name)
+            if self.gear_ratio is None and value is not None:
+                raise problem(f"gear_ratio too: without it {name} says nothing", below=(name,), value=value)
+        if self.motor_axis is not None and not any(self.motor_axis):
+            raise problem("a direction, not zero", below=("motor_axis",), value=self.motor_axis)
+        return self
 
 
 class MountingSettings(Section):
@@ -131,6 +150,20 @@ def _check_density(value: Any) -> Any:
     return lower, upper
 
 
+def _check_travels(value: Any) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise problem("{joint: [lower, upper], ...} in rad or m, or {}")
+    travels = {}
+    for name, ends in value.items():
+        lower, upper = numbers(2)(ends)
+        if not lower < upper:
+            raise problem("lower < upper", below=(str(name),), value=list(ends))
+        travels[str(name)] = lower, upper
+    return travels
+
+
 class PayloadSettings(Section):
     """What the last link, hand and payload together may be, and where they may reach."""
 
@@ -138,6 +171,9 @@ class PayloadSettings(Section):
     prior_upper: Vector10 = setting("payload.prior_upper")
     envelope: EnvelopeSettings
     hand_opening: Vector10 = setting("payload.hand_opening")
+    hand_joints: Annotated[dict[str, tuple[float, float]] | None, PlainValidator(_check_travels)] = setting(
+        "payload.hand_joints"
+    )
     box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box)] = setting(
         "payload.box"
     )

@@ -1,4 +1,4 @@
-"""Collision geometry: a URDF's shapes as sphere-swept convex hulls that contain them, and which pairs may overlap.
+"""Collision geometry: a URDF's shapes as sphere-swept convex hulls that contain them.
 
 A sphere is a point and a radius, a cylinder the segment between the centres of its end discs and its radius (a
 capsule: it contains the discs), a box its eight corners; meshes are covered by :mod:`safe_sysid.robot.capsules`. Each
@@ -9,8 +9,6 @@ placing the points rounds is covered by :data:`ROUNDING`, added to every radius 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import combinations
 from xml.etree.ElementTree import Element
 
 import coal
@@ -22,20 +20,18 @@ from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.capsules import segment_distance
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.covers import remembered_cover
-from safe_sysid.robot.hulls import distance_to_hull
 from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.model import Body, Kinematics
+from safe_sysid.robot.model import Body
 from safe_sysid.robot.obstacles import box_corners, rotation_from_rpy
+from safe_sysid.robot.openings import Openings
 from safe_sysid.robot.urdf import UrdfChain
 
-__all__ = ["PAYLOAD_BODY", "ROUNDING", "allowed_pairs", "build_bodies"]
+__all__ = ["PAYLOAD_BODY", "ROUNDING", "build_bodies"]
 
 FloatArray = NDArray[np.float64]
 
 PAYLOAD_BODY = "payload"
 ROUNDING = 1e-9  # m
-#: Axes that miss a point by less meet in it, m: a turn about each moves it by at most twice that.
-_CONCURRENT, _DEEP = 1e-6, 1e-4
 PRIMITIVES = ("box", "cylinder", "sphere")
 
 Hull = tuple[FloatArray, float]  # points (m, 3) in a joint frame, radius
@@ -168,38 +164,53 @@ def build_bodies(chain: UrdfChain, model: pin.Model, settings: Settings, file: s
         several ``link:0``, ``link:1``, ...; last the body :data:`PAYLOAD_BODY`.
 
     Raises:
-        ModelError: a shape or mesh that cannot be read without ``geometry`` in the settings, or a joint whose links
-            have mass but no geometry.
-        ConfigError: names in the settings that the URDF does not have.
+        ModelError: a shape or mesh that cannot be read without ``geometry`` in the settings, or a link with mass but no
+            geometry.
+        ConfigError: names in the settings that the URDF does not have, or a hand that opens in an unknown way.
     """
     hulls = _link_hulls(chain, model, settings, file)
+    openings = Openings.of(chain, settings, file)
     last = len(chain.joints) - 1
     hand = _hand_links(chain, settings, file)
+    _check_covered(chain, hulls, hand, settings, file)
     bodies: list[Body] = []
     for link in sorted(chain.link_joint, key=lambda name: chain.link_joint[name]):  # stable within a joint
         joint = chain.link_joint[link]
         kind = "hand" if link in hand else "base" if joint < 0 else "arm"
-        kept = _without_redundant(hulls[link])
+        kept = _without_redundant([openings.swept(link, *hull) for hull in hulls[link]])
         for i, (points, radius) in enumerate(kept):
             name = link if len(kept) == 1 else f"{link}:{i}"
-            bodies.append(Body(name, joint, points, radius + ROUNDING, kind))
-    for joint in range(last + 1):
-        links = [link for link, index in chain.link_joint.items() if index == joint]
-        covered = any(body.joint == joint for body in bodies) or any(
-            link in settings.geometry for link in links
-        )
-        if not covered and any(chain.masses[link] > 0.0 for link in links):
-            raise ModelError(
-                f"{chain.file}: links {links} that joint {chain.joints[joint].name!r} moves have mass but no collision "
-                f"geometry: expected some; or add to {file}: `geometry: {{{links[0]}: [{{points: [[x, y, z], ...], "
-                "radius: r}]}`, with an empty list if there is nothing to hit"
-            )
+            bodies.append(Body(name, joint, points, radius + ROUNDING, kind, link))
     flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
     envelope = settings.payload.envelope
     corners = np.array(envelope.center) + box_corners(envelope.size)
     placed = corners @ flange.rotation.T + flange.translation
     bodies.append(Body(PAYLOAD_BODY, last, placed, ROUNDING, "payload"))
     return tuple(bodies)
+
+
+def _check_covered(
+    chain: UrdfChain, hulls: dict[str, list[Hull]], hand: set[str], settings: Settings, file: str
+) -> None:
+    """Refuse links with mass, the base's too, that nothing covers and nobody has said need no cover."""
+    held = hand if settings.payload.hand_joints == {} else set()
+    bare = [
+        link for link in chain.link_joint
+        if chain.masses[link] > 0.0 and not hulls[link] and link not in settings.geometry and link not in held
+    ]  # fmt: skip
+    if not bare:
+        return
+    has = f"link {bare[0]!r} has" if len(bare) == 1 else f"links {', '.join(map(repr, bare))} have"
+    raise ModelError(
+        f"{chain.file}: {has} mass but no collision geometry: expected some for each; {_hint(bare[0], file)}; or "
+        f"`geometry: {{{bare[0]}: []}}`, if other links' shapes hold it or there is nothing to hit, which every "
+        "verdict will name"
+        + (
+            "; or `hand_joints: {}` under payload, if the hand's other shapes hold it"
+            if hand & set(bare)
+            else ""
+        )
+    )
 
 
 def _hand_links(chain: UrdfChain, settings: Settings, file: str) -> set[str]:
@@ -215,83 +226,3 @@ def _hand_links(chain: UrdfChain, settings: Settings, file: str) -> set[str]:
                 f"a link fixed to the last joint {chain.joints[last].name!r}",
             )
     return set(settings.payload.hand_links)
-
-
-def allowed_pairs(
-    bodies: Iterable[Body],
-    extra: Iterable[Iterable[str]] = (),
-    file: str = "(settings)",
-    kinematics: Kinematics | None = None,
-) -> frozenset[frozenset[str]]:
-    """Pairs of bodies that may overlap; every other pair is checked.
-
-    Always allowed:
-
-    - bodies that move with the same joint (so payload, hand and last link): their distance never changes;
-    - arm or base links of neighbouring joints: the joint joins them, and its position limits keep their far ends apart;
-    - arm or base links that overlap whatever the pose is, because they share a point that no joint between them moves:
-      the axes of all those joints meet in it, and none slides (a wrist whose middle link is inside the others).
-
-    Hand and payload against the links before the last stay checked: nothing joins them.
-
-    Args:
-        bodies: of the arm.
-        extra: pairs of names to add.
-        file: that gives the extra pairs, for messages.
-        kinematics: of the arm; without it the third rule is left out.
-
-    Raises:
-        ConfigError: an extra pair with a name that no body has.
-    """
-    by_name: Mapping[str, Body] = {body.name: body for body in bodies}
-    pairs = set()
-    for a, b in combinations(by_name.values(), 2):
-        links = a.kind in ("arm", "base") and b.kind in ("arm", "base")
-        joined = links and abs(a.joint - b.joint) == 1
-        if (
-            a.joint == b.joint
-            or joined
-            or (links and kinematics is not None and _always_touch(a, b, kinematics))
-        ):
-            pairs.add(frozenset((a.name, b.name)))
-    for i, extra_pair in enumerate(extra):
-        names = tuple(extra_pair)
-        for k, name in enumerate(names):
-            if name not in by_name:
-                raise ConfigError(file, f"allowed_pairs[{i}][{k}]", name, f"one of {', '.join(by_name)}")
-        pairs.add(frozenset(names))
-    return frozenset(pairs)
-
-
-def _always_touch(a: Body, b: Body, kinematics: Kinematics) -> bool:
-    """Whether all axes of the joints between two bodies meet in one point that lies in both.
-
-    Turning about axes through a point moves neither the point nor the other axes off it: true at one pose, true at all.
-    A prismatic joint does move it.
-    """
-    low, high = sorted((a, b), key=lambda body: body.joint)
-    between = range(low.joint + 1, high.joint + 1)
-    n = len(kinematics.axis)
-    if np.any(kinematics.sliding[list(between)]):
-        return False
-    if not all(np.all(np.isfinite(part)) for part in kinematics[:4]):
-        return False  # the model will be refused
-    rotation, origin = np.eye(3), np.zeros(3)
-    frames = [(rotation, origin)]
-    for j in range(n):
-        origin = origin + rotation @ kinematics.translation[j]
-        rotation = rotation @ kinematics.rotation[j]
-        frames.append((rotation, origin))
-    # Nearest point to all axes: sum_j (I - z z^T) (x - p) = 0.
-    lines = [(frames[j + 1][1], frames[j + 1][0] @ kinematics.axis[j]) for j in between]
-    normal = sum((np.eye(3) - np.outer(z, z) for _, z in lines), np.zeros((3, 3)))
-    if np.linalg.eigvalsh(normal)[0] < 1e-3:  # parallel axes
-        return False
-    point = np.linalg.solve(normal, sum(((np.eye(3) - np.outer(z, z)) @ p for p, z in lines), np.zeros(3)))
-    if not all(np.linalg.norm(np.cross(z, point - p)) <= _CONCURRENT for p, z in lines):
-        return False
-    return all(
-        distance_to_hull((point - frames[body.joint + 1][1]) @ frames[body.joint + 1][0], body.points)
-        <= body.radius - _DEEP
-        for body in (low, high)
-    )

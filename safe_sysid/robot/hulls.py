@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-__all__ = ["distance_to_hull", "hull_triangles", "hull_volume", "outer_hull"]
+__all__ = ["distance_to_hull", "gaps_to_hull", "hull_triangles", "hull_volume", "outer_hull"]
 
 FloatArray = NDArray[np.float64]
 #: Relative extent below which a direction counts as missing (flat sets, rods).
@@ -56,10 +56,15 @@ def outer_hull(points: FloatArray, limit: int = 32, tolerance: float = 1e-3) -> 
 
 def distance_to_hull(point: FloatArray, points: FloatArray) -> float:
     """Upper bound of the distance of a point (3,), or of several (m, 3), to hull(points), rounding included, m."""
-    kept, _ = outer_hull(points, max(len(points), 8))
+    return float(gaps_to_hull(np.atleast_2d(np.asarray(point, float)), points).max())
+
+
+def gaps_to_hull(points: FloatArray, vertices: FloatArray) -> FloatArray:
+    """Upper bounds (m,) of the distances of points (m, 3) to hull(vertices), rounding included, m."""
+    kept, _ = outer_hull(vertices, max(len(vertices), 8))
     basis = _span(kept)
     facets = _facets((kept - kept.mean(axis=0)) @ basis.T) if len(basis) else np.zeros((1, 1), dtype=np.int64)
-    return _distance_bound(np.atleast_2d(np.asarray(point, float)), kept, facets)
+    return _gaps(points, kept, facets) * (1.0 + 1e-12) + _rounding(points, kept)
 
 
 def hull_volume(points: FloatArray, radius: float) -> float:
@@ -151,8 +156,12 @@ def _gaps(points: FloatArray, vertices: FloatArray, facets: NDArray[np.int64]) -
     return out
 
 
+def _rounding(points: FloatArray, vertices: FloatArray) -> float:
+    """More than :func:`_gaps` rounds by, m."""
+    # The mean and each product, sum and difference round by half a unit of numbers of this size: below 100 of them.
+    return 200 * _EPS * max(float(np.abs(points).max()), float(np.abs(vertices).max())) * len(vertices)
+
+
 def _distance_bound(points: FloatArray, vertices: FloatArray, facets: NDArray[np.int64]) -> float:
     """Upper bound, rounding included, of the distance of any of the points to hull(vertices), m."""
-    # The mean and each product, sum and difference round by half a unit of numbers of this size: below 100 of them.
-    rounding = 200 * _EPS * max(float(np.abs(points).max()), float(np.abs(vertices).max())) * len(vertices)
-    return float(_gaps(points, vertices, facets).max()) * (1.0 + 1e-12) + rounding
+    return float(_gaps(points, vertices, facets).max()) * (1.0 + 1e-12) + _rounding(points, vertices)

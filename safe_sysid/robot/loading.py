@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.config import JointSettings, Settings, load_settings, per_joint
-from safe_sysid.robot.geometry import allowed_pairs, build_bodies
-from safe_sysid.robot.model import MAX_JOINTS, JointLimits, Kinematics, RobotModel
+from safe_sysid.robot.geometry import build_bodies
+from safe_sysid.robot.model import MAX_JOINTS, JointLimits, Kinematics, Motors, RobotModel
 from safe_sysid.robot.packages import is_package_uri, package_file
+from safe_sysid.robot.pairs import allowed_pairs
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.urdf import UrdfChain, UrdfJoint, read_urdf
@@ -87,6 +88,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     theta = _theta_nominal(model, joints)
     bodies = build_bodies(chain, model, settings, file)
     kinematics = _kinematics(model, settings, _travel(chain, limits))
+    kinematics = kinematics._replace(motors=_motors(file, model, joints, chain, kinematics))
     flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
     return RobotModel(
         name=settings.name,
@@ -99,7 +101,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
         friction_transition_velocity=settings.friction_transition_velocity,
         flange=(_read_only(flange.rotation), _read_only(flange.translation)),
         bodies=bodies,
-        allowed_pairs=allowed_pairs(bodies, settings.allowed_pairs, file, kinematics),
+        allowed_pairs=allowed_pairs(bodies, kinematics, chain.joined, settings.allowed_pairs, file),
         settings=settings,
     )
 
@@ -244,6 +246,41 @@ def _kinematics(model: pin.Model, settings: Settings, travel: FloatArray) -> Kin
         np.array(axes),
         np.array(settings.gravity),
         travel,
+    )
+
+
+def _motors(
+    file: str, model: pin.Model, joints: list[JointSettings], chain: UrdfChain, kin: Kinematics
+) -> Motors:
+    """Declared motors that are carried by moving links."""
+    found: list[tuple[int, int, float, FloatArray]] = []
+    for j, (urdf, joint) in enumerate(zip(chain.joints, joints, strict=True)):
+        if joint.gear_ratio is None:
+            continue
+        link = urdf.parent if joint.motor_link is None else joint.motor_link
+        carrier = chain.link_joint.get(link)
+        if carrier is None or carrier >= j:
+            before = ", ".join(name for name, moved_by in chain.link_joint.items() if moved_by < j)
+            expected = f"a link of {chain.file} before the joint: {before}"
+            raise ConfigError(file, f"joints.{urdf.name}.motor_link", link, expected)
+        if carrier < 0:
+            continue  # what carries it does not turn
+        if joint.motor_axis is not None:
+            frame = model.frames[model.getFrameId(link, pin.FrameType.BODY)].placement
+            axis = frame.rotation @ np.array(joint.motor_axis)
+        elif carrier == j - 1:
+            axis = kin.rotation[j] @ kin.axis[j]
+        else:
+            expected = (
+                f"a direction in the frame of {link}: joints between it and {urdf.name} turn the joint's own"
+            )
+            raise ConfigError(file, f"joints.{urdf.name}.motor_axis", "missing", expected)
+        found.append((j, carrier, 1.0 / joint.gear_ratio, axis / np.linalg.norm(axis)))
+    return Motors(
+        np.array([f[0] for f in found], np.int64),
+        np.array([f[1] for f in found], np.int64),
+        np.array([f[2] for f in found], float),
+        np.array([f[3] for f in found], float).reshape(-1, 3),
     )
 
 

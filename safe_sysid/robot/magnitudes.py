@@ -12,6 +12,11 @@ in their travel. Each factor carries the units of its joints, so sums over joint
 ``H_ij = sum_l <d_i x, d_j x>`` and ``Gamma_ijk = sum_l <d_i x, d_j d_k x>`` exactly, Cauchy-Schwarz and Leibniz bound
 every entry and every derivative without sampling. Physical consistency of the true links is used in two places: the
 inner product exists at all, and ``lambda_max(I) <= tr(I) / 2``.
+
+A motor of joint j, ratio 1 / gear, on a moving link adds ``kappa (e_j w^T + w e_j^T)`` to H, ``kappa = Ia_j gear``,
+``w_i = z . z_i`` for the turning joints i up to its carrier (:mod:`safe_sysid.robot.regressors`). Unit vectors that
+are turned by the joints stay unit vectors, so ``|w_i| <= 1`` and so are all its derivatives; what does not turn
+against each other has none (:func:`torque_sensitivity`). Gershgorin's rows of it bound H (:func:`rotor_floor`).
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import momentum_regressor
 
@@ -32,6 +37,9 @@ __all__ = [
     "inertia_floor",
     "inertia_share",
     "link_norms",
+    "rotor_ceiling",
+    "rotor_floor",
+    "spin_shares",
     "torque_sensitivity",
 ]
 
@@ -40,6 +48,8 @@ FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-11
 #: Relative head-room for the regressors' rounding in :func:`inertia_share` (cancelling sums; measured 1e-14).
 _REGRESSOR_ROUND = 1e-9
+#: Absolute head-room for angles between unit vectors and their cosines, rad (measured 1e-15).
+_ANGLE_ROUND = 1e-12
 
 
 @dataclass(frozen=True)
@@ -49,10 +59,12 @@ class LinkNorms:
     Attributes:
         a: (n, n) of ``|| d_k x ||`` in L2(dm), sqrt(kg) m; sqrt(kg) if joint k slides.
         b: (n, n) of ``| int d_k x dm |``, kg m; kg if joint k slides.
+        kappa: (M,) of ``|Ia gear|`` of the motors on moving links, kg m^2; kg m if the motor's joint slides.
     """
 
     a: FloatArray
     b: FloatArray
+    kappa: FloatArray
 
 
 def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNorms:
@@ -85,14 +97,70 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
             distance = across[k] + steps[k + 2 : link + 1].sum() if k < link else 0.0
             a[link, k] = np.sqrt(mass) * distance + np.sqrt(inertia)
             b[link, k] = mass * distance + moment
-    return LinkNorms(a * _ROUND, b * _ROUND)
+    driven = 12 * n + kin.motors.joint
+    rotor = np.maximum(np.abs(lower[driven]), np.abs(upper[driven]))
+    return LinkNorms(a * _ROUND, b * _ROUND, rotor * np.abs(kin.motors.gear) * _ROUND)
+
+
+def spin_shares(kin: Kinematics) -> FloatArray:
+    """Bounds (M, n) of ``|w_i| = |z . z_i|`` of every motor and joint over all configurations; 0 behind the carrier.
+
+    Joint i + 1 turns z about an axis that keeps its angle to z_i, so by the triangle inequality of the sphere the
+    angle between z and z_i is within that of z and z_i+1 give or take that of the two axes, joint by joint.
+    """
+    shares = np.zeros((len(kin.motors.joint), len(kin.axis)))
+    for m, carrier in enumerate(kin.motors.carrier):
+        # ``seen``: the last axis that turned, in frame i; [low, high]: the angle between z and it.
+        seen, low, high = kin.motors.axis[m], 0.0, 0.0
+        for i in range(carrier, -1, -1):
+            if not kin.sliding[i]:
+                turn = np.arctan2(np.linalg.norm(np.cross(seen, kin.axis[i])), seen @ kin.axis[i])
+                low, high = (
+                    max(turn - high, low - turn, 0.0),
+                    min(high + turn, 2.0 * np.pi - low - turn, np.pi),
+                )
+                shares[m, i] = min(max(np.cos(low), -np.cos(high)) + _ANGLE_ROUND, 1.0)
+                seen = kin.axis[i]
+            seen = kin.rotation[i] @ seen
+    return shares
+
+
+def rotor_floor(kin: Kinematics, box: ParameterBox) -> FloatArray:
+    """A diagonal (n,) with ``diag(rotor_floor) <= H - M``, M being H without rotors, for all q and the whole box.
+
+    Rotor inertia from below, less Gershgorin's sum of what motors on moving links couple joints by; so
+    ``H >= diag(rotor_floor)``, M being positive semidefinite. Where nothing is coupled it is ``box``'s lower Ia. It may
+    be negative: then rotors alone prove nothing. In kg m^2, kg of prismatic joints.
+    """
+    return _rotor_diagonal(kin, box, -1.0)
+
+
+def rotor_ceiling(kin: Kinematics, box: ParameterBox) -> FloatArray:
+    """A diagonal (n,) with ``H - M <= diag(rotor_ceiling)``, as :func:`rotor_floor`."""
+    return _rotor_diagonal(kin, box, 1.0)
+
+
+def _rotor_diagonal(kin: Kinematics, box: ParameterBox, sign: float) -> FloatArray:
+    """Bound of the rotors' part of H from above (``sign`` 1) or below (-1)."""
+    n = len(kin.axis)
+    lower, upper = box.lower[12 * n : 13 * n], box.upper[12 * n : 13 * n]
+    largest = np.maximum(np.abs(lower), np.abs(upper))
+    # Entries of one Ia_j in row j have one factor, so they are extreme at an end of its interval.
+    own, others = np.ones(n), np.zeros(n)
+    for joint, gear, shares in zip(kin.motors.joint, kin.motors.gear, spin_shares(kin), strict=True):
+        own[joint] += sign * np.abs(gear) * shares.sum()
+        others += np.abs(gear) * largest[joint] * shares
+    diagonal = np.where((own > 0.0) == (sign > 0.0), upper, lower) * own + sign * others
+    room = (_ROUND - 1.0) * (largest + others) if len(kin.motors.joint) > 0 else 0.0
+    return np.asarray(diagonal + sign * room)
 
 
 @dataclass(frozen=True)
 class TorqueSensitivity:
     """Bounds of ``|d tau_i / d x_j|`` for the inertial part of ``W_s theta``, x = q, qd, qd_a, qdd_a; each (n, n).
 
-    ``q`` includes gravity; ``qdd_a`` bounds ``|H|`` without rotor inertia and ``qd_a`` bounds ``|C(q, qd)|``.
+    ``q`` includes gravity; ``qdd_a`` bounds ``|H|`` without ``diag(Ia)`` and ``qd_a`` bounds ``|C(q, qd)|``;
+    what motors on moving links add is in all four.
     """
 
     q: FloatArray
@@ -143,6 +211,55 @@ def _sensitivity_kernel(
                 out_qdda[i, j] += d[i] * d[j]
 
 
+@njit(cache=True)
+def _reaction_sensitivity_kernel(
+    motors: Motors,
+    kappa: FloatArray,
+    shares: FloatArray,
+    qd: FloatArray,
+    qd_a: FloatArray,
+    qdd_a: FloatArray,
+    out_q: FloatArray,
+    out_qd: FloatArray,
+    out_qda: FloatArray,
+    out_qdda: FloatArray,
+) -> None:
+    """Add what motors on moving links do: ``tau_j`` is ``kappa z . alpha``, ``tau_i`` that of the carrier's moment.
+
+    ``alpha`` is ``sum_k z_k qdd_k + sum_{k < m} (z_k x z_m) (qd_k qda_m + qd_m qda_k) / 2``, the moment ``qdd_j z +
+    (qd_j omega_a + qda_j omega) x z / 2``. An inner product of z, z_k, z_m changes with q_l only if l is beyond the
+    first of its joints, and with a unit vector's rate at most. Joints that slide do not turn: ``shares < 0``.
+    """
+    for m in range(kappa.shape[0]):
+        j, last, kap = motors.joint[m], motors.carrier[m], kappa[m]
+        for k in range(last + 1):
+            w = shares[m, k]
+            if w < 0.0:
+                continue
+            out_qdda[j, k] += kap * w
+            out_qdda[k, j] += kap * w
+            for i in range(k + 1, last + 1):
+                if shares[m, i] >= 0.0:
+                    out_q[j, i] += kap * qdd_a[k]  # d(z . z_k) / dq_i
+                    out_q[k, i] += kap * qdd_a[j]
+            for i in range(last + 1):
+                if i == k or shares[m, i] < 0.0:
+                    continue
+                half = 0.5 * kap
+                # tau_j: (z_k x z_i) . z, counted once for (k, i) and once for (i, k), half of it each.
+                out_qd[j, k] += half * qd_a[i]
+                out_qda[j, k] += half * qd[i]
+                # tau_i: (z_k x z) . z_i.
+                out_qd[i, j] += half * qd_a[k]
+                out_qd[i, k] += half * qd_a[j]
+                out_qda[i, j] += half * qd[k]
+                out_qda[i, k] += half * qd[j]
+                for turned in range(min(i, k) + 1, last + 1):
+                    if shares[m, turned] >= 0.0:
+                        out_q[j, turned] += 0.5 * half * (qd[k] * qd_a[i] + qd[i] * qd_a[k])
+                        out_q[i, turned] += half * (qd[j] * qd_a[k] + qd_a[j] * qd[k])
+
+
 def torque_sensitivity(
     kin: Kinematics, norms: LinkNorms, qd: FloatArray, qd_a: FloatArray, qdd_a: FloatArray
 ) -> TorqueSensitivity:
@@ -153,8 +270,11 @@ def torque_sensitivity(
     n = len(kin.axis)
     outs = [np.zeros((n, n)) for _ in range(4)]
     g = float(np.linalg.norm(kin.gravity)) * _ROUND
-    states = (np.ascontiguousarray(np.abs(x), dtype=float) for x in (qd, qd_a, qdd_a))
+    states = [np.ascontiguousarray(np.abs(x), dtype=float) for x in (qd, qd_a, qdd_a)]
     _sensitivity_kernel(norms.a, norms.b, g, *states, *outs)
+    if len(norms.kappa) > 0:
+        shares = np.where(kin.sliding, -1.0, spin_shares(kin))
+        _reaction_sensitivity_kernel(kin.motors, norms.kappa, shares, *states, *outs)
     return TorqueSensitivity(*(x * _ROUND for x in outs))
 
 
@@ -163,7 +283,8 @@ def inertia_share(
 ) -> FloatArray:
     r"""Bound ``lambda_max(D^-1/2 M D^-1/2)``, D = diag(spare), for all joints within ``dq`` of ``q``.
 
-    M is H without rotor inertia; a value up to 1 proves ``M <= D``. At q, with theta's midpoint and radius,
+    M is H without rotors, so ``spare`` is what a bound of H leaves above :func:`rotor_ceiling`; a value up to 1 proves
+    ``M <= D``. At q, with theta's midpoint and radius,
     ``lambda_max(M) <= lambda_max(M(mid)) + ||sum_p |dM/dtheta_p| rad_p||``. Away from q: for a unit z,
     ``sqrt(z^T M z) = (sum_l || sum_k z_k d_k x ||_l^2)^1/2`` is a norm whose derivative with respect to joint j is at
     most ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 moves everything alike, so it does not count.
@@ -191,7 +312,8 @@ def inertia_floor(
     r"""Bound ``lambda_min(D^-1/2 H D^-1/2)`` from below, D = diag(floor), for all joints within ``dq`` of ``q``.
 
     H includes the rotors; a value of at least 1 proves ``H >= D``. The same two steps as in :func:`inertia_share`:
-    with the rotors' lower bounds R, ``sqrt(z^T (M + R) z)`` changes with the joints at most as ``sqrt(z^T M z)`` does.
+    with the rotors' lower bounds R (:func:`rotor_floor`), ``sqrt(z^T (M + R) z)`` changes with the joints at most as
+    ``sqrt(z^T M z)`` does. What of R is negative is subtracted at the end.
 
     Args:
         kin: of the arm.
@@ -201,19 +323,20 @@ def inertia_floor(
         dq: (M, n) half widths, rad.
 
     Returns:
-        (M,) bounds, dimensionless, at least 0.
+        (M,) bounds, dimensionless; below 0 only where motors on moving links couple joints.
     """
-    n = len(kin.axis)
     q, dq = np.atleast_2d(q), np.atleast_2d(dq)
     centre, spread, growth = _scaled_inertia(kin, box, floor, q)
-    rotor = np.maximum(box.lower[12 * n : 13 * n], 0.0) / floor
+    rotors = rotor_floor(kin, box)
+    rotor, less = np.maximum(rotors, 0.0) / floor, float(np.max(np.maximum(-rotors, 0.0) / floor)) * _ROUND
     # M itself is positive semidefinite, so the rotors alone are a bound, too.
-    alone = float(np.min(rotor)) / _ROUND
+    alone = float(np.min(rotors / floor))
+    alone = alone / _ROUND if alone > 0.0 else alone * _ROUND
     smallest = np.linalg.eigvalsh(centre + np.diag(rotor))
     # A symmetric eigenvalue solver errs by some n units of the largest eigenvalue.
     least = smallest[:, 0] - spread - (_ROUND - 1.0) * smallest[:, -1]
     root = np.sqrt(np.maximum(least, 0.0)) - dq @ growth * _ROUND
-    return np.maximum(np.square(np.maximum(root, 0.0)) / _ROUND, alone)
+    return np.maximum(np.square(np.maximum(root, 0.0)) / _ROUND - less, alone)
 
 
 def _scaled_inertia(

@@ -14,10 +14,34 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 if TYPE_CHECKING:
     from safe_sysid.robot.config import Settings
 
-__all__ = ["Body", "JointLimits", "Kinematics", "RobotModel"]
+__all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "RobotModel"]
 
 FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
+
+
+class Motors(NamedTuple):
+    """Geared rotors that turn in a moving link: M motors, each of one joint; the others have no entry.
+
+    A rotor of spin inertia ``Ia / ratio^2`` adds ``(Ia / ratio) (axis . omega) qd`` to the kinetic energy besides
+    ``Ia qd^2 / 2``, omega the angular velocity of the link that carries it. That link's own ten parameters hold the
+    rotor as if it did not spin.
+
+    Attributes:
+        joint: (M,) index of the joint that it drives.
+        carrier: (M,) index of the link that carries it, before the joint.
+        gear: (M,) 1 / ratio, signed; 1, or m/rad if the joint slides.
+        axis: (M, 3) unit axis of the rotor in the carrier's joint frame.
+    """
+
+    joint: NDArray[np.int64]
+    carrier: NDArray[np.int64]
+    gear: FloatArray
+    axis: FloatArray
+
+
+#: No rotor turns in a moving link, or none is declared to.
+NO_MOTORS = Motors(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3)))
 
 
 class Kinematics(NamedTuple):
@@ -30,6 +54,7 @@ class Kinematics(NamedTuple):
         gravity: (3,) gravitational acceleration in the world, m/s^2.
         travel: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on;
             infinite for a turning joint, whose frame comes round again.
+        motors: rotors whose gear reaction is declared and not zero.
     """
 
     rotation: FloatArray
@@ -37,6 +62,7 @@ class Kinematics(NamedTuple):
     axis: FloatArray
     gravity: FloatArray
     travel: FloatArray
+    motors: Motors = NO_MOTORS
 
     @classmethod
     def turning(
@@ -93,6 +119,7 @@ class Body:
         points: (m, 3) in that frame, m.
         radius: >= 0, m.
         kind: "arm", "hand", "payload" or "base".
+        link: of the URDF that it covers; empty for what is no link: the payload, obstacles.
     """
 
     name: str
@@ -100,6 +127,7 @@ class Body:
     points: FloatArray
     radius: float
     kind: str = "arm"
+    link: str = ""
 
     def __post_init__(self) -> None:
         """Validate and freeze."""
@@ -107,6 +135,26 @@ class Body:
         object.__setattr__(self, "points", frozen_array(points, (len(points), 3), f"Body {self.name}.points"))
         if not (self.radius >= 0.0 and np.isfinite(self.radius)):
             raise ModelError(f"Body {self.name}.radius = {self.radius!r}: expected a number >= 0")
+
+
+def _frozen_motors(motors: Motors, n: int) -> Motors:
+    """Validate and freeze."""
+    count = len(motors.joint)
+    joint, carrier = (np.array(x, dtype=np.int64) for x in (motors.joint, motors.carrier))
+    for x in (joint, carrier):
+        x.setflags(write=False)
+    gear = frozen_array(motors.gear, (count,), "kinematics.motors.gear")
+    axis = frozen_array(motors.axis, (count, 3), "kinematics.motors.axis")
+    if carrier.shape != (count,) or len(set(joint.tolist())) != count:
+        raise ModelError(f"kinematics.motors.joint = {joint.tolist()}: expected one motor per joint at most")
+    if not np.all((carrier >= 0) & (carrier < joint) & (joint < n)):
+        links = f"carriers {carrier.tolist()} of joints {joint.tolist()}"
+        raise ModelError(f"kinematics.motors: {links}: expected moving links before them")
+    if np.any(gear == 0.0):
+        raise ModelError(f"kinematics.motors.gear = {gear.tolist()}: expected numbers other than 0")
+    if np.any(np.abs(np.linalg.norm(axis, axis=1) - 1.0) > 1e-14):
+        raise ModelError(f"kinematics.motors.axis = {axis.tolist()}: expected unit vectors")
+    return Motors(joint, carrier, gear, axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +174,7 @@ class RobotModel:
         friction_transition_velocity: below it (rad/s, m/s) the sign of Coulomb friction is unknown.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
         bodies: collision geometry.
-        allowed_pairs: pairs of body names that may overlap.
+        allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.pairs`.
         settings: the validated configuration.
     """
 
@@ -157,6 +205,7 @@ class RobotModel:
             frozen_array(kin.axis, (n, 3), "kinematics.axis"),
             frozen_array(kin.gravity, (3,), "kinematics.gravity"),
             frozen_array(kin.travel, (n, 2), "kinematics.travel", finite=False),
+            _frozen_motors(kin.motors, n),
         )
         for j, name in enumerate(self.joint_names):
             # Enclosures take an axis as a unit vector but for rounding.
@@ -220,6 +269,31 @@ class RobotModel:
         for name in (name for name, slides in zip(self.joint_names, self.sliding, strict=True) if slides):
             expected = f"only revolute or continuous joints of the arm for {what}; or a position for it under `locked`"
             raise ConfigError(self.name, f"joints.{name}", "prismatic", expected)
+
+    @property
+    def undeclared_gears(self) -> tuple[str, ...]:
+        """Joints with rotor inertia whose rotor may turn in a moving link, but no gear ratio: taken not to.
+
+        The first joint's motor is carried by what does not move.
+        """
+        prior, joints = self.arm_prior.upper[12 * self.n : 13 * self.n], self.settings.joints
+        return tuple(
+            name
+            for j, name in enumerate(self.joint_names)
+            if j > 0 and prior[j] > 0.0 and joints[name].gear_ratio is None
+        )
+
+    @property
+    def model_assumptions(self) -> tuple[str, ...]:
+        """What every verdict on this arm rests on besides what it declares, in words."""
+        exact = "the kinematics of the arm (placements, axes, joint zeros) are exactly those of its URDF"
+        if not self.undeclared_gears:
+            return (exact,)
+        joints = ", ".join(self.undeclared_gears)
+        return (
+            exact,
+            f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them",
+        )
 
     @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:

@@ -16,7 +16,7 @@ SETTINGS = "robot_settings"
 #: How ROS has what YAML calls null: rcl reads these as texts.
 NULLS = ("null", "~")
 #: Types of a robot file that a ROS parameter can only have as text (JSON).
-_AS_TEXT = ("box", "hulls", "pairs", "names", "range", "limits")
+_AS_TEXT = ("box", "hulls", "pairs", "names", "range", "limits", "travels")
 
 
 def given_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "pseudo_inertia",
     "pseudo_inertia_to_theta",
     "transform_inertial",
+    "zero_box_problem",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -258,3 +259,27 @@ class ParameterBox:
         new_lower[self.payload_slice] = frozen_array(lower, (10,), "payload lower")
         new_upper[self.payload_slice] = frozen_array(upper, (10,), "payload upper")
         return replace(self, lower=new_lower, upper=new_upper, seq=self.seq if seq is None else seq)
+
+
+def zero_box_problem(box: ParameterBox, prior: ParameterBox) -> str | None:
+    """Why a box may not be called what it is; None if it may. Number 0 of an epoch is the robot's prior, by its name.
+
+    A box of that name that is smaller claims what nothing proves, and whoever knows the name takes it for the prior.
+
+    Args:
+        box: of any identity.
+        prior: of the robot.
+    """
+    if box.seq != 0:
+        return None
+    if box.size != prior.size:
+        return f"box {box.identity} has {box.size} parameters: expected the robot's prior, of {prior.size}"
+    out = np.flatnonzero(~((box.lower <= prior.lower) & (prior.upper <= box.upper)))
+    if not out.size:
+        return None
+    p = int(out[0])
+    found, expected = ([float(of.lower[p]), float(of.upper[p])] for of in (box, prior))
+    return (
+        f"box {box.identity} is the robot's prior by its number, but parameter {p} is in {found} there: expected a box "
+        f"that contains the prior's {expected}"
+    )

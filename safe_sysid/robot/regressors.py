@@ -7,6 +7,12 @@ With the layout of :mod:`safe_sysid.robot.parameters` and ``H`` including rotor 
 - ``W_m(q, qd) theta = H qd``, the momentum regressor [PSO eq. 11],
 - ``W_c(q, qd) theta = C^T qd - g - friction`` [PSO eq. 12]; then ``d/dt W_m - W_c = W``.
 
+The column of a rotor inertia ``Ia_j`` belongs to the energy ``qd_j^2 / 2 + gear (z . omega) qd_j`` per unit, z the axis
+and omega the angular velocity of what carries the motor: besides ``e_j e_j^T`` the mass matrix has
+``gear (e_j w^T + w e_j^T)``, ``w_i = z . z_i`` for turning joints i up to the carrier. So joint j feels ``gear z .
+domega``, and the carrier the moment ``gear (qdd_j z + qd_j omega x z)``, the change of the rotor's momentum. Without
+``Kinematics.motors`` only ``e_j e_j^T`` is left.
+
 ``C`` is Christoffel's: ``C(q, x) y`` is the symmetric bilinear form whose diagonal the Newton-Euler recursion gives,
 so it is evaluated directly in polarised form; no finite differences, no factor-dependent ``C``.
 """
@@ -18,7 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, Motors
 
 __all__ = [
     "forward_kinematics",
@@ -155,6 +161,55 @@ def _to_parent(rotation: FloatArray, translation: FloatArray, force: FloatArray)
 
 
 @njit(cache=True)
+def moment_to_joints(
+    rotation: FloatArray,
+    axis: FloatArray,
+    travel: FloatArray,
+    link: int,
+    moment: FloatArray,
+    column: FloatArray,
+) -> None:
+    """Add to ``column`` (n,) the joint torques of a moment (3,) on a link, in its frame; ``moment`` is used up.
+
+    Args:
+        rotation: (n, 3, 3) of each joint frame in the one before, at the joints' positions.
+        axis: (n, 3).
+        travel: (n, 2).
+        link: index.
+        moment: N m.
+        column: output.
+    """
+    for i in range(link, -1, -1):
+        x, y, z = moment[0], moment[1], moment[2]
+        if not np.isfinite(travel[i, 0]):
+            column[i] += axis[i, 0] * x + axis[i, 1] * y + axis[i, 2] * z
+        for a in range(3):
+            moment[a] = rotation[i, a, 0] * x + rotation[i, a, 1] * y + rotation[i, a, 2] * z
+
+
+@njit(cache=True)
+def polarised_reaction(
+    motors: Motors,
+    m: int,
+    x: FloatArray,
+    y: FloatArray,
+    qd: FloatArray,
+    qd_a: FloatArray,
+    qdd_a: FloatArray,
+    moment: FloatArray,
+) -> None:
+    """Moment (3,) on the carrier of motor m, per unit of its joint's rotor inertia, polarised in the velocities."""
+    j, c, gear = motors.joint[m], motors.carrier[m], motors.gear[m]
+    for i in range(3):
+        a, b = (i + 1) % 3, (i + 2) % 3
+        za, zb = motors.axis[m, a], motors.axis[m, b]
+        turned = qd_a[j] * (x[c, 3 + a] * zb - x[c, 3 + b] * za) + qd[j] * (
+            y[c, 3 + a] * zb - y[c, 3 + b] * za
+        )
+        moment[i] = gear * (qdd_a[j] * motors.axis[m, i] + 0.5 * turned)
+
+
+@njit(cache=True)
 def friction_sign(v: float, transition: float) -> float:
     """``sat(v / transition)``; the sign for ``transition == 0``."""
     if transition > 0.0:
@@ -169,6 +224,7 @@ def slotine_li_kernel(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -176,12 +232,13 @@ def slotine_li_kernel(
     transition: float,
     out: FloatArray,
 ) -> None:
-    """Fill ``out`` (N, n, 14 n) with W_s at N states (N, n); the first five arguments are Kinematics' fields."""
+    """Fill ``out`` (N, n, 14 n) with W_s at N states (N, n); the first six arguments are Kinematics' fields."""
     n = axis.shape[0]
     rot, shift = np.empty((n, 3, 3)), np.empty((n, 3))
     x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
     base = np.zeros(6)
     ax, ay, force = np.empty((6, 10)), np.empty((6, 10)), np.empty((6, 10))
+    moment = np.empty(3)
     for k in range(q.shape[0]):
         out[k] = 0.0
         for j in range(n):
@@ -224,6 +281,40 @@ def slotine_li_kernel(
             out[k, j, 11 * n + j] = qd_a[k, j]
             out[k, j, 12 * n + j] = qdd_a[k, j]
             out[k, j, 13 * n + j] = 1.0
+        for m in range(motors.joint.shape[0]):
+            j, c = motors.joint[m], motors.carrier[m]
+            for i in range(3):
+                out[k, j, 12 * n + j] += motors.gear[m] * motors.axis[m, i] * acc[c, 3 + i]
+            polarised_reaction(motors, m, x, y, qd[k], qd_a[k], qdd_a[k], moment)
+            moment_to_joints(rot, axis, travel, c, moment, out[k, :, 12 * n + j])
+
+
+@njit(cache=True)
+def _add_reaction_slopes(
+    motors: Motors,
+    m: int,
+    rotation: FloatArray,
+    axis: FloatArray,
+    travel: FloatArray,
+    carried: FloatArray,
+    qd: FloatArray,
+    column: FloatArray,
+) -> None:
+    """Add to ``column`` (n,) the derivatives by q of the energy ``gear (z . omega) qd_j`` of motor m.
+
+    The axis seen from joint i is turned by it: ``d(z . omega)/dq_i = z . (omega_i x z_i)``, omega_i up to joint i.
+    """
+    spin = np.empty(3)
+    for i in range(3):
+        spin[i] = motors.gear[m] * qd[motors.joint[m]] * motors.axis[m, i]
+    for i in range(motors.carrier[m], -1, -1):
+        if not np.isfinite(travel[i, 0]):
+            for a in range(3):
+                b, c = (a + 1) % 3, (a + 2) % 3
+                column[i] += spin[a] * (carried[i, 3 + b] * axis[i, c] - carried[i, 3 + c] * axis[i, b])
+        x, y, z = spin[0], spin[1], spin[2]
+        for a in range(3):
+            spin[a] = rotation[i, a, 0] * x + rotation[i, a, 1] * y + rotation[i, a, 2] * z
 
 
 @njit(cache=True)
@@ -233,6 +324,7 @@ def momentum_kernel(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     transition: float,
@@ -247,6 +339,7 @@ def momentum_kernel(
     v, carried, weight = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
     base = np.zeros(6)
     momentum, gforce = np.empty((6, 10)), np.empty((6, 10))
+    moment = np.empty(3)
     for k in range(q.shape[0]):
         if want_momentum:
             w_m[k] = 0.0
@@ -306,6 +399,15 @@ def momentum_kernel(
                 w_c[k, j, 10 * n + j] = -friction_sign(qd[k, j], transition)
                 w_c[k, j, 11 * n + j] = -qd[k, j]
                 w_c[k, j, 13 * n + j] = -1.0
+        for m in range(motors.joint.shape[0]):
+            j, c = motors.joint[m], motors.carrier[m]
+            if want_momentum:
+                for i in range(3):
+                    moment[i] = motors.gear[m] * qd[k, j] * motors.axis[m, i]
+                    w_m[k, j, 12 * n + j] += motors.gear[m] * motors.axis[m, i] * v[c, 3 + i]
+                moment_to_joints(rot, axis, travel, c, moment, w_m[k, :, 12 * n + j])
+            if want_rate:
+                _add_reaction_slopes(motors, m, rot, axis, travel, carried, qd[k], w_c[k, :, 12 * n + j])
 
 
 @njit(cache=True)

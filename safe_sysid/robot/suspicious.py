@@ -30,7 +30,14 @@ def suspicions(model: RobotModel, file: Path) -> list[str]:
         file: whose comments are looked at.
     """
     chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
-    return [*_marked(file), *_hand(model, chain), *_limits(model, chain), *_perfect(model), *_timing(model)]
+    return [
+        *_marked(file),
+        *_hand(model, chain),
+        *_limits(model, chain),
+        *_perfect(model),
+        *_timing(model),
+        *_gears(model),
+    ]
 
 
 def _marked(file: Path) -> Iterator[str]:
@@ -136,3 +143,13 @@ def _timing(model: RobotModel) -> Iterator[str]:
         )
     if settings.driver.command_timeout_s is None:
         yield "driver.command_timeout_s is not declared: a controller in real time will refuse to become active"
+
+
+def _gears(model: RobotModel) -> Iterator[str]:
+    """Rotors that turn in moving links, most likely, and are taken not to."""
+    if model.undeclared_gears:
+        yield (
+            f"joints {', '.join(model.undeclared_gears)}: rotor_inertia without gear_ratio: bounds are proved only if"
+            " these rotors do not turn in moving links; a geared motor on a moving link reacts on it with its"
+            " rotor_inertia / gear_ratio: expected gear_ratio, and motor_link where the base carries the motor"
+        )

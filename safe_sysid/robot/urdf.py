@@ -62,7 +62,10 @@ class UrdfChain:
         file: for messages.
         root: name of the root link.
         joints: the moving joints, base to tip, without the locked ones.
+        all_joints: every joint of the file.
         locked: moving joint of the file -> position (rad or m) at which it is fixed, mimicking joints included.
+        follows: locked joint -> the joint given as locked that its position is an affine function of (itself, if it
+            mimics none), and that function's slope.
         link_joint: link name -> index of the moving joint that carries it, -1 for the root and what is fixed to it.
         link_parent: link name -> link that it hangs on (the root has none).
         masses: link name -> mass, kg; 0 without inertial element.
@@ -72,12 +75,19 @@ class UrdfChain:
     file: str
     root: str
     joints: tuple[UrdfJoint, ...]
+    all_joints: tuple[UrdfJoint, ...]
     locked: Mapping[str, float]
+    follows: Mapping[str, tuple[str, float]]
     link_joint: Mapping[str, int]
     link_parent: Mapping[str, str]
     masses: Mapping[str, float]
     collisions: Mapping[str, tuple[str, ...]]
     xml: ET.Element
+
+    @property
+    def joined(self) -> tuple[tuple[str, str], ...]:
+        """Parent and child link of each moving joint, base to tip."""
+        return tuple((joint.parent, joint.child) for joint in self.joints)
 
     def descendants(self, link: str) -> set[str]:
         """The link and all links that hang on it."""
@@ -267,9 +277,13 @@ class _Reader:
 
     def locked_positions(
         self, moving: Mapping[str, UrdfJoint], locked: Mapping[str, float], config: str
-    ) -> dict[str, float]:
-        """Position of every joint that does not move: those given, and the joints that mimic them, at any remove."""
-        positions = {}
+    ) -> tuple[dict[str, float], dict[str, tuple[str, float]]]:
+        """Position of every joint that does not move: those given, and the joints that mimic them, at any remove.
+
+        And which of those given each follows, and how fast.
+        """
+        positions: dict[str, float] = {}
+        follows: dict[str, tuple[str, float]] = {}
         for name, value in locked.items():
             if name not in moving:
                 expected = f"a moving joint of {self.file}: {', '.join(moving)}"
@@ -279,7 +293,7 @@ class _Reader:
                 expected = f"only joints that mimic no other: this one follows {mimic.master!r}, lock that"
                 raise ConfigError(config, f"locked.{name}", value, expected)
             _check_within_limits(moving[name], value, config)
-            positions[name] = float(value)
+            positions[name], follows[name] = float(value), (name, 1.0)
         followers = {name: joint.mimic for name, joint in moving.items() if joint.mimic is not None}
         while followers:
             ready = [name for name, mimic in followers.items() if mimic.master in positions]
@@ -293,7 +307,9 @@ class _Reader:
             for name in ready:
                 mimic = followers.pop(name)
                 positions[name] = mimic.multiplier * positions[mimic.master] + mimic.offset
-        return positions
+                leader, slope = follows[mimic.master]
+                follows[name] = leader, mimic.multiplier * slope
+        return positions, follows
 
 
 def _check_within_limits(joint: UrdfJoint, value: float, config: str) -> None:
@@ -382,7 +398,8 @@ def read_urdf(
     """
     file = str(path)
     reader, masses, collisions, joints, _, root = read_tree(path)
-    positions = reader.locked_positions({j.name: j for j in joints if j.kind in MOVING}, locked or {}, config)
+    moving_joints = {j.name: j for j in joints if j.kind in MOVING}
+    positions, follows = reader.locked_positions(moving_joints, locked or {}, config)
     below: dict[str, list[UrdfJoint]] = {}
     for joint in joints:
         below.setdefault(joint.parent, []).append(joint)
@@ -414,5 +431,15 @@ def read_urdf(
         )
     parents = {joint.child: joint.parent for joint in joints}
     return UrdfChain(
-        file, root, tuple(moving), positions, link_joint, parents, masses, collisions, reader.xml
+        file,
+        root,
+        tuple(moving),
+        tuple(joints),
+        positions,
+        follows,
+        link_joint,
+        parents,
+        masses,
+        collisions,
+        reader.xml,
     )

@@ -49,6 +49,7 @@ TYPES = {
     "hulls": "a list of {points: [[x, y, z], ...], radius: r}",
     "names": "a list of names",
     "pairs": "a list of pairs of names",
+    "travels": "{joint: [lower, upper], ...}",
 }
 WHEN = {
     "live": "may be changed at any time",

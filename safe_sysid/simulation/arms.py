@@ -139,8 +139,8 @@ def draw_truth(
     if outside.size:
         i = int(outside[0])
         raise ParameterError(
-            f"true {parameter_names(model.joint_names)[i]} = {theta[i]:.6g}: expected a value in the prior "
-            f"[{box.lower[i]:.6g}, {box.upper[i]:.6g}]"
+            f"true {parameter_names(model.joint_names)[i]} = {float(theta[i])!r}: expected a value in the prior "
+            f"[{float(box.lower[i])!r}, {float(box.upper[i])!r}]"
         )
     return theta
 
@@ -154,7 +154,7 @@ def _draw_joint_parameters(rng: np.random.Generator, model: RobotModel, mode: st
     if np.any(upper < lower):
         i = int(np.flatnonzero(upper < lower)[0])
         name = parameter_names(model.joint_names)[10 * n + i]
-        raise ParameterError(f"prior of {name}: upper bound {upper[i]:.6g}: expected a value >= 0")
+        raise ParameterError(f"prior of {name}: upper bound {float(upper[i])!r}: expected a value >= 0")
     if mode == "nominal":
         return model.theta_nominal[rest].copy()
     if mode == "uniform":

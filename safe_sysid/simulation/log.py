@@ -21,10 +21,10 @@ _SCALARS = {"t": np.float64, "contacts": np.int64, "mode": np.int8}
 class TruthLog:
     """Rows of named columns; row k is the state at ``t[k]`` and the torques of the period that ended there."""
 
-    def __init__(self, n: int) -> None:
-        """No row yet, for ``n`` joints."""
+    def __init__(self, n: int, most: int | None = None) -> None:
+        """No row yet, for ``n`` joints; ``most``: rows that are kept, the oldest go."""
         self._n = n
-        self._rows = Rows(n * len(_VECTORS) + len(_SCALARS))
+        self._rows = Rows(n * len(_VECTORS) + len(_SCALARS), most)
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -286,8 +286,8 @@ def check_inside_prior(model: RobotModel, theta_e: ArrayLike, payload: Payload) 
     for name, unit, value, (lower, upper) in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, values, prior, strict=True):
         if not lower <= value <= upper:
             raise ParameterError(
-                f"payload {payload.name}: {name} = {value:.6g} {unit} (hand and payload, frame of {joint}): outside "
-                f"the prior [{lower:.6g}, {upper:.6g}] that planner and controller are built for"
+                f"payload {payload.name}: {name} = {float(value)!r} {unit} (hand and payload, frame of {joint}): "
+                f"outside the prior [{float(lower)!r}, {float(upper)!r}] that planner and controller are built for"
             )
     _check_envelope(model, payload)
 

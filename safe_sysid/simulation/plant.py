@@ -16,6 +16,7 @@ from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
 from safe_sysid.simulation.brake import QuickStop
 from safe_sysid.simulation.contact_search import ContactSearch
+from safe_sysid.simulation.gear_reaction import GearReaction
 from safe_sysid.simulation.log import TruthLog
 from safe_sysid.simulation.noise import NoiseModel, error_bound
 from safe_sysid.simulation.payloads import Payload
@@ -81,6 +82,7 @@ class Plant:
         actuator_rel: ArrayLike = 0.0,
         torque_source: str = "motor",
         start_time: float = 0.0,
+        log_rows: int | None = None,
     ) -> None:
         """Build the plant at rest.
 
@@ -104,6 +106,7 @@ class Plant:
             actuator_rel: b_u.
             torque_source: "motor": effort is the torque at the motor; "command": an echo of the command.
             start_time: stamp of the first measurement, s.
+            log_rows: rows of :meth:`truth` that are kept, the oldest go; None: all.
         """
         n = model.n
         self.model, self.payload, self.scene = model, payload, scene
@@ -144,7 +147,7 @@ class Plant:
         self.contact_steps = 0
         self.contact_names: set[tuple[str, str]] = set()
         self.contacts = 0
-        self._log = TruthLog(n)
+        self._log = TruthLog(n, log_rows)
         self._drive.trip(self._qpos, self._qvel, self._command)
         self.measurement = self._measure(self._command, self._command, BRAKING)
 
@@ -165,6 +168,9 @@ class Plant:
         self._offset = self.theta_true[13 * self.model.n :]
         self._qpos[:], self._qvel[:] = q, qd
         self._search = ContactSearch(world, period)
+        motors = self.model.kinematics.motors
+        links = [world.model.body(f"link:{name}").id for name in self.model.joint_names]
+        self._gears = GearReaction(world.model, motors, links) if len(motors.joint) else None
 
     def exchange(self, theta: ArrayLike, payload: Payload, scene: Scene | None = None) -> None:
         """Between two periods: another payload in the hand, or none; commands, errors and log go on.
@@ -300,7 +306,10 @@ class Plant:
         np.subtract(applied, self._offset, out=self._qfrc)
         if substeps:
             self._search.prepare(self._qpos, self._qvel)
-            mujoco.mj_step(self._mj, self._data, nstep=substeps)
+            if self._gears is None:
+                mujoco.mj_step(self._mj, self._data, nstep=substeps)
+            else:
+                self._gears.advance(self._data, substeps)
         return applied
 
     def _accept(self, torque: ArrayLike | None) -> tuple[FloatArray, int]:

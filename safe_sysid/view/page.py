@@ -48,6 +48,13 @@ class Button:
 BUTTONS = (
     Button("Emergency stop", "controller/emergency_stop", "red", "", "Fault at once: the drives brake."),
     Button(
+        "Reset emergency stop",
+        "controller/reset_emergency_stop",
+        "gray",
+        "The emergency stop is lifted; nothing moves before Start control. Is its cause gone?",
+        "Moves nothing by itself.",
+    ),
+    Button(
         "Stop",
         "controller/stop",
         "orange",
@@ -59,7 +66,7 @@ BUTTONS = (
         "controller/start",
         "green",
         "The controller takes the arm over: it holds it, and moves it as soon as a plan comes. It also takes "
-        "back a stop and an emergency stop. Is everybody out of reach?",
+        "back a stop, but no emergency stop. Is everybody out of reach?",
         "From idle or fault, at rest; after a stop.",
     ),
     Button(

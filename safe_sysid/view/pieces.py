@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from safe_sysid.robot.inertia_shapes import interval_text
+from safe_sysid.decimals import at_least, interval_text, share_at_most, width_share
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.view.snapshot import OLD, NodeView, Snapshot
 from safe_sysid.view.text import escaped
@@ -158,9 +158,8 @@ def intervals(snapshot: Snapshot) -> str:
             truth = (float(known[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
             bar += f'<u class="ss-true" style="left:{_percent(truth)}"></u>'
         text = " .. ".join(interval_text(low, high))
-        rows.append(
-            _interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", _share(share), f"{low!r} {high!r}")
-        )
+        told = share_at_most(width_share(low, high, float(prior[0][i]), float(prior[1][i])), 2)
+        rows.append(_interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", told, f"{low!r} {high!r}"))
     green = ", the green one the truth, which only the plant knew" if known is not None else ""
     rows.append(
         '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
@@ -178,17 +177,6 @@ def _interval_row(name: str, bar: str, text: str, share: str, exact: str = "") -
 
 def _percent(share: float) -> str:
     return f"{100.0 * min(max(share, 0.0), 1.0):.2f}%"
-
-
-def _share(share: float) -> str:
-    percent = 100.0 * share
-    return (
-        f"{percent:.0f} %"
-        if percent >= 9.95
-        else f"{percent:.1f} %"
-        if percent >= 0.095
-        else f"{percent:.2g} %"
-    )
 
 
 def torques(snapshot: Snapshot, limits: np.ndarray, units: tuple[str, ...]) -> str:
@@ -218,14 +206,8 @@ def margins(snapshot: Snapshot) -> str:
     for margin in snapshot.margins[:12]:
         if math.isfinite(margin.smallest):
             name = escaped(margin.name.replace("_", " "), 40)
-            tags.append(f"<span>{name} ≥ {_at_least(margin.smallest)} {escaped(margin.unit, 12)}</span>")
+            tags.append(f"<span>{name} ≥ {at_least(margin.smallest)} {escaped(margin.unit, 12)}</span>")
     return _SECTION.format(
         '<div class="ss-head"><span>Certified margins of the last plan</span></div>'
         f'<div class="ss-tags" id="ss-margins">{"".join(tags)}</div>'
     )
-
-
-def _at_least(value: float) -> str:
-    """Three digits, rounded down: what is shown is certified, too."""
-    text = f"{value:.3g}"
-    return text if float(text) <= value else f"{value - 10.0 ** (math.floor(math.log10(abs(value))) - 2):.3g}"

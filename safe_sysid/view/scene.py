@@ -10,7 +10,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from safe_sysid.robot.inertia_shapes import PayloadShapes
+from safe_sysid.identification.inertia_shapes import PayloadShapes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.view.arm_shapes import LinkShape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import selectors
@@ -43,8 +44,22 @@ def clean_environment(venv: Path) -> dict[str, str]:
     env["AMENT_PREFIX_PATH"] = str(venv)
     env["PATH"] = os.pathsep.join([str(venv / "bin"), env.get("PATH", os.defpath)])
     env["VIRTUAL_ENV"] = str(venv)
-    env.setdefault("NUMBA_CACHE_DIR", str(venv / "cache" / "numba"))
+    env.setdefault("NUMBA_CACHE_DIR", str(kernels_directory(venv)))
     return env
+
+
+def kernels_directory(venv: Path) -> Path:
+    """Where compiled kernels of this very source are kept.
+
+    Numba compiles a kernel anew when the file that defines it changes, not when one that it calls does: kernels of an
+    older source would go on working with code that is no longer there.
+    """
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "safe_sysid").rglob("*.py")):
+        text = path.read_bytes()
+        if b"njit" in text:
+            digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + text + b"\0")
+    return venv / "cache" / "numba" / digest.hexdigest()[:16]
 
 
 def run(

@@ -136,6 +136,10 @@ class Workspace:
         """The newest run directory of this page; of a kind, where the word names one: identify, plan, demo."""
         kind = next((kind for kind in ("identify", "plan-", "demo") if kind in word), "")
         fitting = [run for run in self._runs if kind.strip("-") in run.name]
+        same = re.sub(
+            r"^\d{8}-\d{6}-", "", word
+        )  # a plan's scene is part of the name, and of what verify asks for
+        fitting = [run for run in fitting if run.name.endswith(f"-{same}")] or fitting
         if not fitting and kind == "identify":
             return str(self.identified().relative_to(self.folder))
         if not fitting and kind in ("demo", ""):

@@ -70,7 +70,7 @@ def run_case(case: CostCase) -> dict[str, Any]:
         ``condition_scaled`` (columns times the prior's radii), ``plan_s`` and ``seconds``.
 
     Raises:
-        PlanError: the start was refused.
+        PlanError: the start was refused, or the run taught nothing.
     """
     began = time.perf_counter()
     model, scene = load_robot(case.robot), load_scene(case.scene)
@@ -98,6 +98,8 @@ def run_case(case: CostCase) -> dict[str, Any]:
     driven = [p.plan for p in result.plans if p.plan is not None]
     if not driven:
         raise PlanError(f"no plan in a run: {'; '.join(result.plans[0].reasons)}: expected at least one")
+    if result.failure:
+        raise PlanError(f"a run: {result.failure}")
     moving = (times >= driven[0].start_time) & (times <= driven[-1].end_time)
     rows = MomentumObservation(model.kinematics, times[moving], q[moving], qd[moving]).rows(samples)
     prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower

@@ -10,6 +10,7 @@ import numpy as np
 
 from safe_sysid.campaign.reachability.case import Case
 from safe_sysid.errors import ParameterError
+from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["BREAKS", "told"]
@@ -26,6 +27,7 @@ BREAKS = {
     "radius": "bodies a tenth thinner",
     "payload": "the payload's box has half its size",
     "inertia": "rotors a tenth heavier in the measure of torques",
+    "gears": "rotors on moving links do not react on what carries them",
 }
 
 
@@ -114,6 +116,11 @@ def _inertia(case: Case) -> Case:
     return _gains(case, inertia_lower=1.1 * case.gains.inertia_lower)
 
 
+def _gears(case: Case) -> Case:
+    kinematics = case.model.kinematics._replace(motors=NO_MOTORS)
+    return dataclasses.replace(case, model=dataclasses.replace(case.model, kinematics=kinematics))
+
+
 _CHANGES: dict[str, Callable[[Case], Case]] = {
     "tracking": _tracking,
     "measurement": _measurement,
@@ -125,4 +132,5 @@ _CHANGES: dict[str, Callable[[Case], Case]] = {
     "radius": _radius,
     "payload": _payload,
     "inertia": _inertia,
+    "gears": _gears,
 }

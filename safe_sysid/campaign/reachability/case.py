@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.campaign.arms import arm_model, draw_arm, prior_around
+from safe_sysid.campaign.arms import arm_model, draw_arm, draw_motors, prior_around
 from safe_sysid.campaign.payloads import draw_payload
 from safe_sysid.campaign.reachability.motions import draw_motion
 from safe_sysid.campaign.reachability.scenery import draw_bodies, draw_scene, without_collisions
@@ -19,6 +19,7 @@ from safe_sysid.campaign.reachability.tube import Tube, desired
 from safe_sysid.campaign.settings import generator
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.magnitudes import rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
@@ -96,6 +97,9 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
         true = np.array(model.theta_nominal)
         home = np.array(model.settings.home)
         s = dataclasses.replace(s, joints=model.n, bodies="hulls", chain="random")
+    if s.gears:
+        motors = draw_motors(generator(seed, index, 6), model.n)
+        model = dataclasses.replace(model, kinematics=model.kinematics._replace(motors=motors))
     model = dataclasses.replace(model, friction_transition_velocity=s.transition)
     box = _box(generator(seed, index, 2), s.box, true)
     trajectory = draw_motion(
@@ -170,7 +174,7 @@ def _gains(
     elif rng.random() < 0.3:
         k_r[:] = k_r[0]
     scale = rng.choice([0.0, 0.1, 1.0]) * size
-    rotor = box.lower[12 * n : 13 * n]
+    rotor = np.maximum(rotor_floor(model.kinematics, box), 0.1 * box.lower[12 * n : 13 * n])
     peak = np.abs(desired(trajectory, np.linspace(0.0, trajectory.duration, 50))).max(axis=(0, 2))
     wide = s.limits == "wide"
     loose = rng.uniform(1.2 if wide else 1.0, 2.0, (3, n))
@@ -179,7 +183,8 @@ def _gains(
         acceleration=(peak[2] + 0.1) * loose[1],
         jerk=(peak[3] + 1.0) * loose[2],
         uncertainty=float(rng.uniform(1.0, 100.0)) * (100.0 if wide else 1.0),
-        inertia_upper=box.upper[12 * n : 13 * n] + rng.uniform(0.5, 20.0, n) * (50.0 if wide else 1.0),
+        inertia_upper=rotor_ceiling(model.kinematics, box)
+        + rng.uniform(0.5, 20.0, n) * (50.0 if wide else 1.0),
         position_error=scale * rng.uniform(0.0, 0.1, n) if s.errors else 0.0 * ones,
         velocity_error=scale * rng.uniform(0.0, 1.0, n) if s.errors else 0.0 * ones,
         actuator_abs=rng.uniform(0.0, 0.5, n) if s.errors else 0.0 * ones,

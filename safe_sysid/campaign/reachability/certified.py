@@ -19,6 +19,7 @@ from safe_sysid.control.robust import RobustLaw
 from safe_sysid.planning.certificate import Certificate
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.clearance import clearance_pairs
+from safe_sysid.robot.magnitudes import rotor_ceiling
 from safe_sysid.robot.regressors import momentum_regressor
 
 __all__ = ["attack_certificate", "corner_points"]
@@ -176,7 +177,7 @@ class _Facts:
 def _inertia_ratio(case: Case, q: FloatArray) -> FloatArray:
     """Largest eigenvalue (N,) of the true arm's inertia without rotors, scaled by what the theorem leaves for it."""
     n, box = case.n, case.box
-    spare = case.gains.assumptions.inertia_upper - box.upper[12 * n : 13 * n]
+    spare = case.gains.assumptions.inertia_upper - rotor_ceiling(case.model.kinematics, box)
     if not np.all(spare > 0.0):
         return np.full(len(q), -np.inf)
     inertial = slice(0, 10 * n)

@@ -190,6 +190,18 @@ def exact_regressor(kin: Kinematics, states: ExactStates, transition: float) -> 
             out[j, 10 * n + j] = _friction_sign(states.qd_a[j], transition)
             out[j, 11 * n + j], out[j, 12 * n + j] = states.qd_a[j], states.qdd_a[j]
             out[j, 13 * n + j] = mpmath.mpf(1)
+        for j, carrier, gear, axis in zip(*kin.motors, strict=True):
+            # Momentum gear qd z of a rotor in its carrier, polarised from the moment that turning it takes.
+            w, u, alpha, _ = kept[carrier]
+            z, ratio = exact(axis), number(float(gear))
+            rates = states.qd_m[j], states.qd_a[j]
+            both = _cross(w + u, z) * (rates[0] + rates[1])
+            gyroscopic = half * (both - _cross(w, z) * rates[0] - _cross(u, z) * rates[1])
+            moment = ratio * (states.qdd_a[j] * z + gyroscopic)
+            out[j, 12 * n + j] += ratio * (z @ alpha)
+            for i in range(carrier, -1, -1):
+                out[i, 12 * n + j] += exact(kin.axis[i]) @ moment
+                moment = turns[i] @ moment
         return out
 
 

@@ -41,6 +41,7 @@ class ReachabilitySettings:
         far: whether joints are many turns from zero.
         errors: whether position and velocity are measured with errors, and the actuator has its share.
         transition: friction's transition velocity, rad/s. coulomb: size of the Coulomb friction, N m.
+        gears: whether rotors turn in moving links.
         limits: "near" what the motion needs, so that margins of both signs occur, or "wide", so that plans pass.
         intervals: cells of a plan before any splitting.
     """
@@ -57,6 +58,7 @@ class ReachabilitySettings:
     errors: bool
     transition: float
     coulomb: float
+    gears: bool
     limits: str
     intervals: int
 
@@ -92,6 +94,9 @@ def draw_reachability_settings(
         "coulomb": float(pick([0.0, 0.5, 4.0])),
         "limits": str(pick(["near", "wide"])),
         "intervals": int(pick([1, 2, 5, 16, 48, 128], p=[0.1, 0.1, 0.15, 0.25, 0.25, 0.15])),
+        "gears": bool(
+            rng.random() < 0.4
+        ),  # drawn last: other settings of a number are those of earlier campaigns
     }
     values |= fixed or {}
     return ReachabilitySettings(**values)

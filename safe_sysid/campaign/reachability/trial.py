@@ -12,6 +12,7 @@ from safe_sysid.campaign.reachability.breaks import told
 from safe_sysid.campaign.reachability.case import Case, build_case
 from safe_sysid.campaign.reachability.certified import attack_certificate, corner_points
 from safe_sysid.campaign.reachability.distances import attack_clearances, attack_obstacles
+from safe_sysid.campaign.reachability.links import attack_links
 from safe_sysid.campaign.reachability.places import attack_poses, attack_swept
 from safe_sysid.campaign.reachability.record import Record
 from safe_sysid.campaign.reachability.torques import attack_ranges, attack_torque_forms, attack_torques
@@ -47,6 +48,8 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     record = Record()
     cells, times, symbols = attack_enclosures(case, claims, record)
     certificate = attack_plan(case, claims, times, symbols, record)
+    if "break" not in options:
+        attack_links(seed, index, record)
     return {
         "index": index,
         "settings": case.settings.to_dict(),

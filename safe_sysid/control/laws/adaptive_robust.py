@@ -18,7 +18,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.robot.law_settings import AdaptiveRobustSettings
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["AdaptiveRobustLaw"]
 
@@ -32,6 +32,7 @@ def _step(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -57,7 +58,9 @@ def _step(
     scale = rho / max(norm, layer * rho)
     for j in range(n):
         a[j] += scale * z[j]
-    newton_euler(rotation, translation, axis, gravity, travel, q, qd, qd, a, qd, transition, nominal, torque)
+    newton_euler(
+        rotation, translation, axis, gravity, travel, motors, q, qd, qd, a, qd, transition, nominal, torque
+    )
     return rho + dt * rate * norm if norm > layer * rho else rho
 
 

@@ -19,7 +19,7 @@ from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.intervals import down, up
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import ArmourSettings
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["ArmourLaw", "robust_input"]
 
@@ -64,6 +64,7 @@ def _step(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     weightless: FloatArray,
     still: FloatArray,
     q: FloatArray,
@@ -91,10 +92,37 @@ def _step(
     for p in range(14 * n):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
     newton_euler(
-        rotation, translation, axis, gravity, travel, q, qd, qd_a, qdd_a, qd_a, transition, nominal, torque
+        rotation,
+        translation,
+        axis,
+        gravity,
+        travel,
+        motors,
+        q,
+        qd,
+        qd_a,
+        qdd_a,
+        qd_a,
+        transition,
+        nominal,
+        torque,
     )
     interval_newton_euler(
-        rotation, translation, axis, gravity, travel, q, qd, qd_a, qdd_a, qd_a, transition, True, box, bounds
+        rotation,
+        translation,
+        axis,
+        gravity,
+        travel,
+        motors,
+        q,
+        qd,
+        qd_a,
+        qdd_a,
+        qd_a,
+        transition,
+        True,
+        box,
+        bounds,
     )
     square, pull, length = 0.0, 0.0, 0.0
     for j in range(n):
@@ -106,7 +134,21 @@ def _step(
     if gains[3] > 0.0:
         pull = up(disturbance * up(np.sqrt(length)))
     interval_newton_euler(
-        rotation, translation, axis, weightless, travel, q, still, still, r, still, 1.0, False, box, bounds
+        rotation,
+        translation,
+        axis,
+        weightless,
+        travel,
+        motors,
+        q,
+        still,
+        still,
+        r,
+        still,
+        1.0,
+        False,
+        box,
+        bounds,
     )
     energy = 0.0
     for j in range(n):

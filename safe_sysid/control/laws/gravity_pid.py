@@ -16,7 +16,7 @@ from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import GravityPidSettings
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["GravityPidLaw"]
 
@@ -30,6 +30,7 @@ def _step(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     still: FloatArray,
     q: FloatArray,
     qd: FloatArray,
@@ -43,7 +44,20 @@ def _step(
     """One step; ``gains`` (4, n): K_p, K_d, K_i and the limit of the integral part; ``integral`` (n,) in N m."""
     # At rest, and with a transition velocity, the sign of friction is zero.
     newton_euler(
-        rotation, translation, axis, gravity, travel, q, still, still, still, still, 1.0, nominal, torque
+        rotation,
+        translation,
+        axis,
+        gravity,
+        travel,
+        motors,
+        q,
+        still,
+        still,
+        still,
+        still,
+        1.0,
+        nominal,
+        torque,
     )
     for j in range(q.shape[0]):
         e = reference[0, j] - q[j]

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.intervals import cos_interval, down, iadd, imul, isub, sin_interval, up
+from safe_sysid.robot.model import Motors
 from safe_sysid.robot.regressors import friction_sign
 
 __all__ = ["interval_newton_euler"]
@@ -169,6 +170,7 @@ def interval_newton_euler(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -188,6 +190,7 @@ def interval_newton_euler(
         axis: (n, 3).
         gravity: (3,) m/s^2; zeros, with no velocities and no offset, leave the inertia: then ``H qdd_a``.
         travel: (n, 2) m.
+        motors: rotors on moving links.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -209,6 +212,7 @@ def interval_newton_euler(
     base, momentum = np.zeros((2, 3, 2)), np.empty((2, 3, 2))
     turn, part = np.empty((3, 3, 2)), np.empty((3, 2))
     shift, unit, product = np.empty((n, 3, 2)), np.empty((3, 2)), np.empty((3, 2))
+    moment = np.empty((3, 2))
     for i in range(3):
         base[0, i, 0] = base[0, i, 1] = -gravity[i]
     for j in range(n):
@@ -239,8 +243,28 @@ def interval_newton_euler(
         _add_half_force_cross(x[j], momentum, part, force[j])
         _momentum(theta, j, x[j], momentum)
         _add_half_force_cross(y[j], momentum, part, force[j])
-    for j in range(n - 1, -1, -1):
+    reaction = np.zeros((n, 2))
+    for m in range(motors.joint.shape[0]):
+        j, c = motors.joint[m], motors.carrier[m]
+        rotor, gear = theta[12 * n + j], motors.gear[m]
+        sl, sh = imul(rotor[0], rotor[1], gear, gear)
+        _thin(motors.axis[m], unit)
+        # The moment (qdd_a z + (qd u x z + qd_a w x z) / 2) on what carries the rotor, z . alpha on its own joint.
+        moment[:] = 0.0
+        _add_scaled(qdd_a[j], qdd_a[j], unit, moment)
+        product[:] = 0.0
+        _add_cross(y[c, 1], unit, 1.0, product)
+        _add_scaled(0.5 * qd[j], 0.5 * qd[j], product, moment)
+        product[:] = 0.0
+        _add_cross(x[c, 1], unit, 1.0, product)
+        _add_scaled(0.5 * qd_a[j], 0.5 * qd_a[j], product, moment)
+        _add_scaled(sl, sh, moment, force[c, 1])
         lo, hi = 0.0, 0.0
+        for i in range(3):
+            lo, hi = _plus(lo, hi, unit[i, 0], unit[i, 1], acc[c, 1, i, 0], acc[c, 1, i, 1], 1.0)
+        reaction[j, 0], reaction[j, 1] = _plus(0.0, 0.0, lo, hi, sl, sh, 1.0)
+    for j in range(n - 1, -1, -1):
+        lo, hi = reaction[j, 0], reaction[j, 1]
         own = 0 if np.isfinite(travel[j, 0]) else 1
         for i in range(3):
             lo, hi = _plus(lo, hi, axis[j, i], axis[j, i], force[j, own, i, 0], force[j, own, i, 1], 1.0)

@@ -14,7 +14,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import ComputedTorqueSettings, ImpedanceSettings
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["ComputedTorqueLaw", "ImpedanceLaw"]
 
@@ -28,6 +28,7 @@ def _step(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -48,7 +49,20 @@ def _step(
             + gains[2, j] * external[j]
         )
     newton_euler(
-        rotation, translation, axis, gravity, travel, q, qd, qd, acceleration, qd, transition, nominal, torque
+        rotation,
+        translation,
+        axis,
+        gravity,
+        travel,
+        motors,
+        q,
+        qd,
+        qd,
+        acceleration,
+        qd,
+        transition,
+        nominal,
+        torque,
     )
     for j in range(n):
         torque[j] -= external[j]

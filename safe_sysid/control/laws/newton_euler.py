@@ -11,7 +11,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.regressors import add_velocity_product, friction_sign, joint_placement, to_child
+from safe_sysid.robot.model import Motors
+from safe_sysid.robot.regressors import (
+    add_velocity_product,
+    friction_sign,
+    joint_placement,
+    polarised_reaction,
+    to_child,
+)
 
 __all__ = ["newton_euler"]
 
@@ -54,6 +61,7 @@ def newton_euler(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -66,12 +74,13 @@ def newton_euler(
     """Fill ``torque`` (n,) in N m.
 
     Args:
-        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,), ``travel`` (n, 2):
-            Kinematics' fields.
+        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,), ``travel`` (n, 2),
+            ``motors``: Kinematics' fields.
         translation: m.
         axis: unit vectors.
         gravity: m/s^2.
         travel: m.
+        motors: rotors on moving links.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -84,7 +93,7 @@ def newton_euler(
     n = axis.shape[0]
     rot, shift = np.empty((n, 3, 3)), np.empty((n, 3))
     x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
-    force, carried, momentum = np.empty((n, 6)), np.zeros(6), np.empty(6)
+    force, carried, momentum, moment = np.empty((n, 6)), np.zeros(6), np.empty(6), np.empty(3)
     for j in range(n):
         sliding = np.isfinite(travel[j, 0])
         joint_placement(rotation[j], translation[j], axis[j], sliding, q[j], rot[j], shift[j])
@@ -108,11 +117,19 @@ def newton_euler(
         _add_force_cross(x[j], momentum, 0.5, force[j])
         _momentum(theta, j, x[j], momentum)
         _add_force_cross(y[j], momentum, 0.5, force[j])
+    torque[:] = 0.0
+    for m in range(motors.joint.shape[0]):
+        j, c = motors.joint[m], motors.carrier[m]
+        rotor = theta[12 * n + j]
+        polarised_reaction(motors, m, x, y, qd, qd_a, qdd_a, moment)
+        for i in range(3):
+            force[c, 3 + i] += rotor * moment[i]
+            torque[j] += rotor * motors.gear[m] * motors.axis[m, i] * acc[c, 3 + i]
     for j in range(n - 1, -1, -1):
         f = force[j]
         v = friction_velocity[j]
         o = 0 if np.isfinite(travel[j, 0]) else 3
-        torque[j] = (
+        torque[j] += (
             axis[j, 0] * f[o]
             + axis[j, 1] * f[o + 1]
             + axis[j, 2] * f[o + 2]

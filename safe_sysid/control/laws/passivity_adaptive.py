@@ -16,7 +16,7 @@ from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import PassivityAdaptiveSettings
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import Motors, RobotModel
 from safe_sysid.robot.regressors import slotine_li_kernel
 
 __all__ = ["PassivityAdaptiveLaw"]
@@ -31,6 +31,7 @@ def _step(
     axis: FloatArray,
     gravity: FloatArray,
     travel: FloatArray,
+    motors: Motors,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -61,6 +62,7 @@ def _step(
         axis,
         gravity,
         travel,
+        motors,
         motion[0],
         motion[1],
         motion[2],

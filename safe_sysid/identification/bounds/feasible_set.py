@@ -152,6 +152,20 @@ class FeasibleSet:
         most = reach + np.abs(screen @ middle.astype(np.float32) - target)
         return (most > 1.0 - 1e-3) & np.isfinite(most)
 
+    def news(self) -> float:
+        """By how many slacks, at most, rows that came since the last programs break a vertex of these.
+
+        Cheap: no program is solved. What does not pass the solver's tolerance changes no bound; infinite before there
+        were any programs, or once the set is empty.
+        """
+        if not self._vertices or self._empty is not None:
+            return np.inf
+        new = self._gap >= _UNKNOWN
+        if not new.any():
+            return 0.0
+        worst = float(self._distances(np.array(list(self._vertices.values())))[:, new].min())
+        return -worst if worst < -self._tolerance else 0.0
+
     def prune(self) -> None:
         """Keep the rows nearest to a vertex of the last programs; a subset of the rows still bounds the truth."""
         if self._empty is not None:

@@ -293,8 +293,8 @@ class ChainChecker:
             )
             if not lower[k] <= upper[k]:
                 raise RefusedError(
-                    f"{PAYLOAD_NAMES[k]}: proved >= {lower[k]:.6g} and <= {upper[k]:.6g} {PAYLOAD_UNITS[k]}: what is "
-                    "assumed contradicts the logs, and a contradiction proves nothing"
+                    f"{PAYLOAD_NAMES[k]}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r} {PAYLOAD_UNITS[k]}: "
+                    "what is assumed contradicts the logs, and a contradiction proves nothing"
                 )
             low, high = float(arrays["lower"][k]), float(arrays["upper"][k])
             for side, short in (("lower", low - lower[k]), ("upper", upper[k] - high)):

@@ -22,7 +22,7 @@ from safe_sysid import __version__
 from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, read_array_header, read_regular
+from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, parse_json, read_array_header, read_regular
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import replacing, write_text
@@ -210,7 +210,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
     """
     try:
         content = read_regular(path, _MAX_JSON)
-        header = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        header = parse_json(content.decode("utf-8"))
     except OSError as error:
         raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -218,10 +218,6 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
     if not isinstance(header, dict):
         raise CertificateError(f"{path}: {type(header).__name__}: expected a JSON object")
     return header, hashlib.sha256(content).hexdigest()
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
 
 
 def read_certificate(path: str | Path) -> Certificate:

@@ -13,6 +13,9 @@ for i <= j also ``dA_i/dq_j = A_i x S_j``. L being one function, only these are 
 - ``dp_i/dqd_j = B(S_j, S_i)``, symmetric,
 - ``dp_i/dq_j = B(A_j, S_i) + [i <= j] B(V, S_i x S_j)``, which is ``df_j/dqd_i``,
 - ``df_i/dq_j = B(A_j, A_i) + B(V, A_i x S_j) + B(G x S_j, S_i) + B(G, S_i x S_j)`` for i <= j, symmetric,
+- a motor of joint d, its axis z in link l, adds per unit of Ia_d, all parts angular, ``gear qd_d z.(S_i x S_j)`` to
+  dp_i/dq_j for i <= j, ``gear z.A_j`` to dp_d/dq_j (and, behind the gear, to df_j/dqd_d alone), ``gear z.S_i`` to
+  dp_i/dqd_d, ``gear qd_d z.(A_i x S_j)`` to df_i/dq_j for i <= j,
 - ``df_i/dg``: B with ``(R^T e, 0)`` for each unit vector e of the world in place of G.
 """
 
@@ -24,9 +27,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.interval_regressors import (
     IntervalKinematics,
+    IntervalMotors,
     add_columns,
+    along_spin,
     link_motions,
     local_frames,
     motion_cross,
@@ -66,19 +72,30 @@ def derivatives_at(
         enclosed: of the arm.
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
-        theta: (10 n, 2) intervals of the rigid parameters.
+        theta: (10 n + M, 2) intervals of the rigid parameters and of the rotor inertias of M motors on moving links.
         momenta: whether p_qd is wanted; else it is zero.
         rates: whether f_q is.
         fall: whether f_g is.
     """
     count, n = q.shape[:2]
-    out = np.zeros((count, 3, n, n, 2))
+    out = np.zeros((count, 4, n, n, 2))
     gravity = np.zeros((count, n, 3, 2))
     _kernel(*enclosed, q, qd, np.ascontiguousarray(theta), momenta, rates, fall, out, gravity)
     p_q, half_p_qd, half_f_q = (np.max(np.abs(out[:, k]), axis=-1) for k in range(3))
     p_qd, f_q = (np.maximum(half, half.transpose(0, 2, 1)) for half in (half_p_qd, half_f_q))
-    f_qd = np.ascontiguousarray(p_q.transpose(0, 2, 1))
+    whole = p_q
+    if np.any(out[:, 3]):  # behind gears: rows i of a motor's carrier see more than the row of its joint
+        p_q_all, p_qd_all = (_sum(out[:, k], out[:, 3]) for k in (0, 1))
+        lower = np.tri(n, k=-1, dtype=bool)
+        whole = np.where(lower, p_q_all, p_q)
+        p_qd = np.where(lower.T, p_qd_all, p_qd)
+    f_qd = np.ascontiguousarray(whole.transpose(0, 2, 1))
     return Derivatives(p_q, p_qd, f_q, f_qd, np.max(np.abs(gravity), axis=-1))
+
+
+def _sum(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Largest magnitudes of sums of intervals (.., 2)."""
+    return (IntervalArray(a[..., 0], a[..., 1]) + IntervalArray(b[..., 0], b[..., 1])).size()
 
 
 @njit(cache=True)
@@ -91,12 +108,24 @@ def _add_value(columns: FloatArray, theta: FloatArray, link: int, out: FloatArra
 
 
 @njit(cache=True)
+def _add_spin(
+    motors: IntervalMotors, m: int, speed: FloatArray, vector: FloatArray, theta: FloatArray, out: FloatArray
+) -> None:
+    """``out += Ia gear speed (z . vector)`` of motor m."""
+    lo, hi = along_spin(motors, m, speed, vector)
+    t = theta[theta.shape[0] - motors.joint.shape[0] + m]
+    lo, hi = imul(lo, hi, t[0], t[1])
+    out[0], out[1] = iadd(out[0], out[1], lo, hi)
+
+
+@njit(cache=True)
 def _kernel(
     rotation: FloatArray,
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
     sliding: NDArray[np.bool_],
+    motors: IntervalMotors,
     q: FloatArray,
     qd: FloatArray,
     theta: FloatArray,
@@ -106,13 +135,17 @@ def _kernel(
     out: FloatArray,
     out_gravity: FloatArray,
 ) -> None:
-    """Fill ``out`` (N, 3, n, n, 2), p_q, and p_qd and f_q for i <= j, and ``out_gravity`` (N, n, 3, 2); signed."""
+    """Fill ``out`` (N, 4, n, n, 2) and ``out_gravity`` (N, n, 3, 2); signed.
+
+    In ``out``: p_q; p_qd and f_q for i <= j; and what motors add to the momentum of their joint by q (below the
+    diagonal), and to that of others by its velocity (above), where torques are measured behind gears.
+    """
     n = axis.shape[0]
     local, steps = np.empty((n, 3, 3, 2)), np.empty((n, 3, 2))
     screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
     turned, unit_fall = np.empty((n, 2, 3, 2)), np.empty((3, 2, 3, 2))
     cross, unit = np.empty((2, 3, 2)), np.zeros(3)
-    columns = np.empty((10, 2))
+    columns, one = np.empty((10, 2)), np.ones(2)
     for k in range(q.shape[0]):
         local_frames(rotation, translation, axis, sliding, q[k], local, steps)
         for link in range(n):
@@ -155,3 +188,15 @@ def _kernel(
                         columns[:] = 0.0
                         add_columns(unit_fall[c], screws[i], columns)
                         _add_value(columns, theta, link, out_gravity[k, i, c])
+            for m in range(motors.joint.shape[0]):
+                if motors.carrier[m] != link:
+                    continue
+                d = motors.joint[m]
+                for i in range(link + 1):
+                    _add_spin(motors, m, one, turned[i, 1], theta, out[k, 0 if motors.own else 3, d, i])
+                    _add_spin(motors, m, one, screws[i, 1], theta, out[k, 1 if motors.own else 3, i, d])
+                    for j in range(i, link + 1):
+                        motion_cross(screws[i], screws[j], cross)
+                        _add_spin(motors, m, qd[k, d], cross[1], theta, out[k, 0, i, j])
+                        motion_cross(turned[i], screws[j], cross)
+                        _add_spin(motors, m, qd[k, d], cross[1], theta, out[k, 2, i, j])

@@ -13,11 +13,17 @@ x mc) + W.I W/2``.
 
 A directional derivative (V', W') of T is ``m V.V' + mc.(V' x W + V x W') + W'.I W``: the ten columns of link l.
 
+A rotor that turns about z in link l, geared to joint j with ``gear = 1 / ratio``, adds ``gear qd_j z.W`` to the energy
+for each unit of Ia_j: ``gear qd_j z.Z_i`` to p_i and ``gear qd_j z.W'`` to dT/dq_i for i <= l, and ``gear z.W`` to p_j
+unless torques are measured behind j's gear. These make one more column per motor, after the rigid ones.
+
 What is enclosed: all q, qd in their intervals, and all exact rotations and unit axes within :data:`PLACEMENT_ERROR`
 of the floats of the kinematics, entry by entry. Translations and gravity are exact floats.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,7 +36,9 @@ from safe_sysid.robot.model import Kinematics
 __all__ = [
     "PLACEMENT_ERROR",
     "IntervalKinematics",
+    "IntervalMotors",
     "add_columns",
+    "along_spin",
     "columns_kernel",
     "interval_kinematics",
     "interval_momentum",
@@ -45,11 +53,30 @@ FloatArray = NDArray[np.float64]
 #: A float rotation matrix is orthogonal, a float axis a unit vector, only up to rounding: the true one is within this.
 PLACEMENT_ERROR = 2.0**-49
 
-#: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,), sliding (n,); last axis: lower, upper.
-IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]
+
+class IntervalMotors(NamedTuple):
+    """Rotors that turn in moving links, M of them; last axis of intervals: lower, upper.
+
+    Attributes:
+        joint, carrier: (M,) indices.
+        gear: (M, 2).
+        axis: (M, 3, 2) in the carrier's frame.
+        own: whether a joint's row holds what its own rotor does.
+    """
+
+    joint: NDArray[np.int64]
+    carrier: NDArray[np.int64]
+    gear: FloatArray
+    axis: FloatArray
+    own: bool
 
 
-def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
+#: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,), sliding (n,), motors; last axis of
+#: intervals: lower, upper.
+IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.bool_], IntervalMotors]
+
+
+def interval_kinematics(kin: Kinematics, own: bool = True) -> IntervalKinematics:
     """Enclose the placements, after checking that exact rotations and unit axes exist within the enclosure.
 
     A matrix with ``|R^T R - 1|_F <= d`` has singular values within d of 1, so its polar factor is within d in
@@ -57,11 +84,18 @@ def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
 
     Args:
         kin: of the arm.
+        own: whether a joint's row holds what its own rotor does.
 
     Raises:
         ModelError: a rotation that is not orthogonal, or an axis that is no unit vector, up to rounding.
     """
     rotation, axis = np.array(kin.rotation, float), np.array(kin.axis, float)
+    spins = np.array(kin.motors.axis, float).reshape(-1, 3)
+    for j, length in zip(kin.motors.joint, np.linalg.norm(spins, axis=1), strict=True):
+        if not abs(length - 1.0) <= 1e-14:
+            raise ModelError(
+                f"motor of joint {j}: axis has length {length!r}: expected a unit vector to 1e-14"
+            )
     for j in range(len(axis)):
         defect = float(np.linalg.norm(rotation[j].T @ rotation[j] - np.eye(3)))
         if not (defect <= 1e-14 and np.linalg.det(rotation[j]) > 0.0):
@@ -72,7 +106,7 @@ def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
     error = max(
         PLACEMENT_ERROR,
         max(float(np.linalg.norm(r.T @ r - np.eye(3))) for r in rotation) + 1e-15,
-        float(np.max(np.abs(np.linalg.norm(axis, axis=1) - 1.0))) + 1e-15,
+        float(np.max(np.abs(np.linalg.norm(np.vstack([axis, spins]), axis=1) - 1.0))) + 1e-15,
     )
 
     def around(values: FloatArray) -> FloatArray:
@@ -80,7 +114,15 @@ def interval_kinematics(kin: Kinematics) -> IntervalKinematics:
         return np.ascontiguousarray(np.stack([np.maximum(lower, -1.0), np.minimum(upper, 1.0)], axis=-1))
 
     translation, gravity = np.array(kin.translation, float), np.array(kin.gravity, float)
-    return around(rotation), translation, around(axis), gravity, np.array(kin.sliding)
+    gear = np.array(kin.motors.gear, float)
+    motors = IntervalMotors(
+        np.array(kin.motors.joint, np.int64),
+        np.array(kin.motors.carrier, np.int64),
+        np.stack([np.nextafter(gear, -np.inf), np.nextafter(gear, np.inf)], axis=-1),
+        around(spins),
+        own,
+    )
+    return around(rotation), translation, around(axis), gravity, np.array(kin.sliding), motors
 
 
 @njit(cache=True)
@@ -266,34 +308,44 @@ def add_columns(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True)
+def along_spin(motors: IntervalMotors, m: int, speed: FloatArray, vector: FloatArray) -> tuple[float, float]:
+    """``gear speed (z . vector)`` of motor m, speed (2,) and vector (3, 2) in the carrier's frame."""
+    lo, hi = _dot(motors.axis[m], vector)
+    lo, hi = imul(lo, hi, motors.gear[m, 0], motors.gear[m, 1])
+    return imul(lo, hi, speed[0], speed[1])
+
+
+@njit(cache=True)
 def columns_kernel(
     rotation: FloatArray,
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
     sliding: NDArray[np.bool_],
+    motors: IntervalMotors,
     q: FloatArray,
     qd: FloatArray,
     momentum: FloatArray,
     rate: FloatArray,
 ) -> None:
-    """Rigid columns of W_m and W_c at N states; either result may be empty and is then left out.
+    """Rigid columns of W_m and W_c, and those of motors, at N states; either result may be empty and is left out.
 
     Args:
-        rotation: of :func:`interval_kinematics`, as the next four.
+        rotation: of :func:`interval_kinematics`, as the next five.
         translation: m.
         axis: unit vectors.
         gravity: m/s^2.
         sliding: (n,).
+        motors: M of them.
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
-        momentum: (N, n, 10 n, 2) or (0, n, 10 n, 2) result, zero at the start.
+        momentum: (N, n, 10 n + M, 2) or (0, n, 10 n + M, 2) result, zero at the start.
         rate: likewise.
     """
     n = axis.shape[0]
     local, steps = np.empty((n, 3, 3, 2)), np.empty((n, 3, 2))
     screws, motions, fall = np.empty((n, 2, 3, 2)), np.empty((n, 2, 3, 2)), np.empty((2, 3, 2))
-    turned = np.empty((2, 3, 2))
+    turned, one = np.empty((2, 3, 2)), np.ones(2)
     for k in range(q.shape[0]):
         local_frames(rotation, translation, axis, sliding, q[k], local, steps)
         for link in range(n):
@@ -306,6 +358,21 @@ def columns_kernel(
                     motion_cross(motions[i], screws[i], turned)
                     add_columns(motions[link], turned, columns)
                     add_columns(fall, screws[i], columns)
+            for m in range(motors.joint.shape[0]):
+                if motors.carrier[m] != link:
+                    continue
+                driven, c = motors.joint[m], 10 * n + m
+                for i in range(link + 1):
+                    if momentum.shape[0] > 0:
+                        lo, hi = along_spin(motors, m, qd[k, driven], screws[i, 1])
+                        momentum[k, i, c, 0], momentum[k, i, c, 1] = lo, hi
+                    if rate.shape[0] > 0:
+                        motion_cross(motions[i], screws[i], turned)
+                        lo, hi = along_spin(motors, m, qd[k, driven], turned[1])
+                        rate[k, i, c, 0], rate[k, i, c, 1] = lo, hi
+                if momentum.shape[0] > 0 and motors.own:
+                    lo, hi = along_spin(motors, m, one, motions[link, 1])
+                    momentum[k, driven, c, 0], momentum[k, driven, c, 1] = lo, hi
 
 
 def _states(n: int, *arrays: FloatArray) -> list[FloatArray]:
@@ -326,7 +393,8 @@ def _batch(
 ) -> tuple[FloatArray, FloatArray]:
     n = len(kin.axis)
     q, qd = _states(n, *states)
-    out, none = np.zeros((len(q), n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
+    columns = 10 * n + len(kin.motors.joint)
+    out, none = np.zeros((len(q), n, columns, 2)), np.zeros((0, n, columns, 2))
     columns_kernel(*interval_kinematics(kin), q, qd, *((out, none) if momentum else (none, out)))
     return out[..., 0], out[..., 1]
 
@@ -334,7 +402,7 @@ def _batch(
 def interval_momentum(
     kin: Kinematics, q_lower: FloatArray, q_upper: FloatArray, qd_lower: FloatArray, qd_upper: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper bounds (N, n, 10 n) of the rigid columns of W_m over all states of N boxes.
+    """Lower and upper bounds (N, n, 10 n + M) of W_m's rigid columns, and M motors', over all states of N boxes.
 
     Args:
         kin: of the arm.

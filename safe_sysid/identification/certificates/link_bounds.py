@@ -14,6 +14,12 @@ The proof. Let x be a point of link l, ``d_i x`` its derivative with respect to 
    Leibniz' rule and bounded by Cauchy-Schwarz. Every factor is a sum over joints of
    ``a[l, largest index] * product``; terms are grouped by their largest index: with P_j the product of the sums up
    to j it is ``a[l,i] P_i + sum_{j > i} a[l,j] (P_j - P_{j-1})``, the differences written without subtraction.
+3. A rotor that turns about z in link l, geared to joint d, adds ``kappa qd_d z.W`` to the energy, ``kappa = Ia_d
+   gear``, W the sum of ``Z_k qd_k`` over the turning joints up to l: ``p_k = kappa w_k qd_d``, ``w_k = z.Z_k``, and
+   ``p_d = kappa sum w_k qd_k``. ``|w_k| <= W_k``: from z to the axis of the carrier's joint, and on from axis to axis,
+   angles are sides of spherical triangles, so the angle between z and Z_k is at most the sum of that to the next axis
+   and the fixed one between the two, at least their difference. Unit vectors are turned against each other: any
+   derivative of w_k is at most 1, and 0 with respect to joints that turn both. Leibniz' rule gives the rest.
 
 All numbers are non-negative and nothing is subtracted, so one factor at the end covers all rounding (INFLATE).
 """
@@ -54,13 +60,14 @@ class DynamicsBounds:
 class LinkBounds:
     """Bounds for all physically consistent parameters of a box."""
 
-    def __init__(self, kin: Kinematics, lower: FloatArray, upper: FloatArray) -> None:
+    def __init__(self, kin: Kinematics, lower: FloatArray, upper: FloatArray, own: bool = True) -> None:
         """Bound the links.
 
         Args:
             kin: of the arm.
             lower: (14 n,) of a box that holds the true parameters.
             upper: (14 n,) likewise.
+            own: whether a joint's momentum holds what its own rotor does.
         """
         n = len(kin.axis)
         sliding = np.isfinite(kin.travel[:, 0])
@@ -96,6 +103,14 @@ class LinkBounds:
                 away = across[k] + 1e-13 * length[k + 1] + length[k + 2 : link + 1].sum() if k < link else 0.0
                 self._a[link, k] = inflate(np.sqrt(mass) * away + radius)
                 self._b[link, k] = inflate(mass * away + moment)
+        self._own = own
+        #: Of each motor: joint, turning joints up to the carrier, kappa, and W of these.
+        self._motors: list[tuple[int, NDArray[np.int64], float, FloatArray]] = []
+        for m, driven in enumerate(kin.motors.joint):
+            inertia = max(abs(float(lower[12 * n + driven])), abs(float(upper[12 * n + driven])))
+            turning = np.flatnonzero(~sliding[: kin.motors.carrier[m] + 1])
+            kappa = float(inflate(inertia * abs(float(kin.motors.gear[m])) * (1.0 + 4e-16)))
+            self._motors.append((int(driven), turning, kappa, _spin_cosines(kin, m, turning)))
         self._g = float(inflate(np.sqrt((np.asarray(kin.gravity) ** 2).sum())))
 
     def over(self, v: FloatArray, x: FloatArray, y: FloatArray) -> DynamicsBounds:
@@ -128,17 +143,41 @@ class LinkBounds:
         def links(z: FloatArray) -> FloatArray:
             return inflate(z.sum(axis=1))
 
+        p, f = self._reaction(v, x, y)
         return DynamicsBounds(
-            p0=links(b0 * q0),
-            p1=links(b1 * q0 + b0 * q1),
-            p2=links(b2 * q0 + 2.0 * b1 * q1 + b0 * q2),
-            f0=links(c0 * q0 + weight[0]),
-            f1=links(c1 * q0 + c0 * q1 + weight[1]),
-            f2=links(c2 * q0 + 2.0 * c1 * q1 + c0 * q2 + weight[2]),
+            p0=inflate(links(b0 * q0) + p[0]),
+            p1=inflate(links(b1 * q0 + b0 * q1) + p[1]),
+            p2=inflate(links(b2 * q0 + 2.0 * b1 * q1 + b0 * q2) + p[2]),
+            f0=inflate(links(c0 * q0 + weight[0]) + f[0]),
+            f1=inflate(links(c1 * q0 + c0 * q1 + weight[1]) + f[1]),
+            f2=inflate(links(c2 * q0 + 2.0 * c1 * q1 + c0 * q2 + weight[2]) + f[2]),
             b0=links(lever[0]),
             b1=links(lever[1]),
             b2=links(lever[2]),
         )
+
+    def _reaction(self, v: FloatArray, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What motors on moving links add to (p0, p1, p2) and (f0, f1, f2), each (3, N, n)."""
+        p, f = np.zeros((3, *v.shape)), np.zeros((3, *v.shape))
+        for driven, turning, kappa, cosine in self._motors:
+            s, ds = v[:, [driven]], y[:, [driven]]
+            v_k, y_k, x_k = v[:, turning], y[:, turning], x[:, turning]
+            # Of the joints beyond each: how far w_k may turn.
+            away = np.zeros_like(x_k)
+            away[:, :-1] = np.cumsum(x_k[:, :0:-1], axis=1)[:, ::-1]
+            p[:, :, turning] += kappa * np.stack(
+                [cosine * s, away * s + cosine * ds, away * away * s + 2.0 * away * ds]
+            )
+            first, second = away * v_k + y_k, away * away * v_k + 2.0 * away * y_k
+            if self._own:
+                each = np.stack([cosine * v_k, away * v_k + cosine * y_k, second])
+                p[:, :, driven] += kappa * each.sum(axis=2)
+            sums = np.zeros((3, *v_k.shape))  # over the joints before each
+            sums[:, :, 1:] = np.cumsum(np.stack([v_k, first, second]), axis=2)[:, :, :-1]
+            f[:, :, turning] += kappa * np.stack(
+                [s * sums[0], ds * sums[0] + s * sums[1], 2.0 * ds * sums[1] + s * sums[2]]
+            )
+        return inflate(p), inflate(f)
 
     def _grouped(self, product: FloatArray, step: FloatArray, norms: FloatArray | None = None) -> FloatArray:
         """``a[l,i] P_i + sum_{j > i} a[l,j] step_j``: (N, n), (N, n) -> (N, links, n)."""
@@ -147,3 +186,28 @@ class LinkBounds:
         tail = np.zeros_like(terms)
         tail[..., :-1] = np.cumsum(terms[..., :0:-1], axis=-1)[..., ::-1]
         return a[None] * product[:, None, :] + tail
+
+
+def _spin_cosines(kin: Kinematics, motor: int, turning: NDArray[np.int64]) -> FloatArray:
+    """Upper bounds of ``|z . Z_k|`` of a motor for the turning joints given, up to its carrier."""
+
+    def angle(a: FloatArray, b: FloatArray) -> float:
+        """Between unit vectors, to some 1e-15 everywhere."""
+        return float(2.0 * np.arctan2(np.sqrt(((a - b) ** 2).sum()), np.sqrt(((a + b) ** 2).sum())))
+
+    out = np.zeros(len(turning))
+    nearest = farthest = 0.0
+    vector, frame = np.asarray(kin.motors.axis[motor], float), int(kin.motors.carrier[motor])
+    for at in range(len(turning) - 1, -1, -1):
+        joint = int(turning[at])
+        while frame > joint:  # joints that slide between, and the fixed part of one that turns
+            vector = kin.rotation[frame] @ vector
+            frame -= 1
+        side = angle(vector, kin.axis[joint])
+        nearest, farthest = (
+            max(0.0, side - farthest, nearest - side),
+            min(np.pi, side + farthest, 2.0 * np.pi - side - nearest),
+        )
+        out[at] = min(1.0, max(np.cos(nearest), np.cos(np.pi - farthest)) + 1e-12)
+        vector = np.asarray(kin.axis[joint], float)
+    return out

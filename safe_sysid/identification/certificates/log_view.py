@@ -122,6 +122,22 @@ class LogView:
             return f"a step is not longer than twice the stamp error {float(self.sigma(last)):g} s"
         return None
 
+    def longest_run(self, first: int) -> float:
+        """Duration of the longest part without gap or rejected sample among the samples from one on, s.
+
+        Args:
+            first: index in order of arrival.
+        """
+        good = self._good[first:]
+        stamps = np.where(good, self.data.stamps[first:], 0.0)
+        h = np.diff(stamps)
+        goes_on = good[:-1] & good[1:] & (h <= self._max_step)
+        longest = run = 0.0
+        for step, on in zip(h.tolist(), goes_on.tolist(), strict=True):
+            run = run + step if on else 0.0
+            longest = max(longest, run)
+        return longest
+
     def surroundings(self, first: int, last: int, need: float) -> tuple[int, int] | None:
         """Samples around a window that are at least ``need`` s away from it and all in its run; None if there are none.
 

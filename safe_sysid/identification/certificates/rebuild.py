@@ -5,11 +5,11 @@ linear between samples, and the true motion, integration by parts gives for ever
 
 ``[phi P] - int phi' P - int phi f + Fc int phi s + Fv int phi qd + beta int phi = int phi tau``,
 
-P momentum (rotor's included), f the rate of the rigid part, s the sign of the velocity. The left side is linear
-in theta. In step k, from sample k to k+1, phi has mean ``p_k`` and slope ``s_k`` by the stamps; the true duration h*
-is h with the error ``e_{k+1} - e_k``, ``|e| <= sigma``, at most H. Take the test function with the *same slopes* over
-the true durations: by Abel summation it differs from phi by at most ``E = sigma S``, S the total variation of the
-slope from 0 to 0. Then
+P momentum (rotors' included), f the rate of the rigid part and of rotors that turn in moving links, s the sign of the
+velocity. The left side is linear in theta. In step k, from sample k to k+1, phi has mean ``p_k`` and slope ``s_k`` by
+the stamps; the true duration h* is h with the error ``e_{k+1} - e_k``, ``|e| <= sigma``, at most H. Take the test
+function with the *same slopes* over the true durations: by Abel summation it differs from phi by at most ``E = sigma
+S``, S the total variation of the slope from 0 to 0. Then
 
 - ``int phi tau``: ``p_k h [tau]`` for a torque that is held; sampled, a trapezoid with Lipschitz constant L, off by
   ``(p_k + E) H (L H/4 + L (delay + jitter))``, on slopes ``|s_k| H L H^2/12`` more. A constant delay d of a held
@@ -118,7 +118,8 @@ class RowRebuilder:
         index = np.unique(np.concatenate([np.arange(w.first, w.last) for w in windows]))
         self._s = log.steps(index)
         self._travel = kin.travel
-        enclosed = interval_kinematics(kin)
+        enclosed = interval_kinematics(kin, log.errors.torque_source != "link")
+        self._driven = kin.motors.joint
         self._facts = box_facts(kin, box, log.errors)
         ramps = any(w.ramp > 0.0 for w in windows)
         self._bounds = step_bounds(enclosed, self._facts, self._s, log.errors, ramps)
@@ -176,7 +177,7 @@ class RowRebuilder:
             return None
         slack = inflate(slack + delay)
 
-        rigid = np.zeros((n, 10 * n, 2))
+        rigid = np.zeros((n, len(self._facts.theta), 2))
         wanted = np.zeros(n, bool)
         wanted[joints] = True
         _add_weighted((-w.area)[:, 0].stacked(), self._bounds.rate_columns[part], wanted, rigid)
@@ -198,11 +199,14 @@ class RowRebuilder:
         out = {}
         for j in (int(x) for x in joints):
             lo, hi = np.zeros(14 * n), np.zeros(14 * n)
-            lo[: 10 * n], hi[: 10 * n] = rigid[j, :, 0], rigid[j, :, 1]
+            lo[: 10 * n], hi[: 10 * n] = rigid[j, : 10 * n, 0], rigid[j, : 10 * n, 1]
             lo[13 * n + j], hi[13 * n + j] = offset.lo[0], offset.hi[0]
             if friction:
                 for at, column in ((10, coulomb), (11, viscous), (12, rotor)):
                     lo[at * n + j], hi[at * n + j] = column.lo[j], column.hi[j]
+            reaction = 12 * n + self._driven
+            more = IntervalArray(lo[reaction], hi[reaction]) + IntervalArray(*rigid[j, 10 * n :].T)
+            lo[reaction], hi[reaction] = more.lo, more.hi
             out[j] = RebuiltRow(
                 IntervalArray(lo, hi),
                 float(np.nextafter(target.lo[j] - slack[j], -np.inf)),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.robot.identity import differences, digest, identity
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
 __all__ = [
-    "declared_settings",
     "errors_from_json",
     "errors_to_json",
     "robot_differences",
@@ -25,74 +23,6 @@ __all__ = [
 ]
 
 _MOST = 1_000_000  # joints, samples: whatever whole number an error model has
-#: Sections of the configuration that a bound rests on, and keys of them that it does not rest on.
-_SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "gravity": (),
-    "joints": ("position", "velocity", "torque"),
-    "friction_transition_velocity": (),
-    "uncertainty": (),
-    "payload": ("hand_links",),
-    "measurement": ("max_age_s",),
-    "identification": ("method", "window_s", "update_s", "take_after_s"),
-    "tare": ("file", "max_age_h", "max_temperature_difference"),
-}
-
-
-def declared_settings(model: RobotModel) -> dict[str, Any]:
-    """Everything in the validated configuration (overrides applied) that bounds rest on, as JSON has it.
-
-    Args:
-        model: the arm.
-    """
-    out: dict[str, Any] = {}
-    for name, left_out in _SECTIONS.items():
-        if hasattr(model.settings, name):
-            value = _as_json(getattr(model.settings, name))
-            if name == "joints":
-                value = {joint: _without(entry, left_out) for joint, entry in value.items()}
-            out[name] = _without(value, left_out) if isinstance(value, dict) else value
-    return out
-
-
-def _as_json(value: Any) -> Any:
-    """Mappings, lists, texts, numbers as floats: however a setting was written, it comes out in one form."""
-    if isinstance(value, BaseModel):
-        return {name: _as_json(entry) for name, entry in value}
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(entry) for entry in value]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    return value
-
-
-def _without(mapping: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: value for key, value in mapping.items() if key not in keys}
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _from_urdf(model: RobotModel) -> dict[str, Any]:
-    """What the URDF says, by joint, as floats: repr keeps every bit."""
-    kin = model.kinematics
-    out: dict[str, Any] = {
-        "joint_names": list(model.joint_names),
-        "flange": [x.tolist() for x in model.flange],
-    }
-    for j, name in enumerate(model.joint_names):
-        out[f"joint {name}"] = {
-            "rotation": kin.rotation[j].tolist(),
-            "translation": kin.translation[j].tolist(),
-            "axis": kin.axis[j].tolist(),
-            "inertia": model.theta_nominal[10 * j : 10 * j + 10].tolist(),
-            "continuous": bool(model.continuous[j]),
-        }
-        if kin.sliding[j]:
-            out[f"joint {name}"] |= {"prismatic": True, "travel": kin.travel[j].tolist()}
-    return out
 
 
 def robot_to_json(model: RobotModel) -> dict[str, Any]:
@@ -101,11 +31,12 @@ def robot_to_json(model: RobotModel) -> dict[str, Any]:
     Args:
         model: the arm.
     """
-    urdf, declared = _from_urdf(model), declared_settings(model)
+    content = identity(model, "bounds")
+    urdf, declared = content["urdf"], content["declared"]
     return {
         "name": model.name,
-        "urdf_sha256": _sha256(urdf),
-        "yaml_sha256": _sha256(declared),
+        "urdf_sha256": digest(urdf),
+        "yaml_sha256": digest(declared),
         "urdf": urdf,
         "declared": declared,
     }
@@ -124,7 +55,7 @@ def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]
     lines = [
         f"{path}: certificate {_short(theirs)}, robot {_short(mine)}"
         for key in ("urdf", "declared")
-        for path, theirs, mine in _compare("", stated.get(key), ours[key])
+        for path, theirs, mine in differences(stated.get(key), ours[key])
     ]
     for key in ("urdf_sha256", "yaml_sha256"):
         if not lines and stated.get(key) != ours[key]:
@@ -135,15 +66,6 @@ def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _compare(path: str, theirs: Any, mine: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        for key in [*mine, *(k for k in theirs if k not in mine)]:
-            below = f"{path}.{key}" if path else str(key)
-            yield from _compare(below, theirs.get(key), mine.get(key))
-    elif theirs != mine or type(theirs) is not type(mine):
-        yield path, theirs, mine
 
 
 def errors_to_json(errors: MeasurementErrors) -> dict[str, Any]:

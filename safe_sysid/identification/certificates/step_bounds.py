@@ -47,7 +47,7 @@ class BoxFacts:
     """A box of parameters and declared errors as the bounds need them.
 
     Attributes:
-        theta: (10 n, 2) intervals of the rigid parameters.
+        theta: (10 n + M, 2) intervals of the rigid parameters and of the rotor inertias of M motors on moving links.
         links: bounds over all configurations.
         coulomb, viscous, rotor: (n,) largest; zero at a link-side sensor.
         coulomb_interval, beta: (n,) of Fc, and of offset plus sensor bias.
@@ -89,11 +89,12 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> 
     n = box.n
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))[10 * n : 13 * n].reshape(3, n)
+    moving = np.r_[0 : 10 * n, 12 * n + kin.motors.joint]
     norm = np.sqrt((np.asarray(kin.gravity) ** 2).sum())
     relative = errors.gravity_relative
     return BoxFacts(
-        theta=np.ascontiguousarray(np.stack([box.lower[: 10 * n], box.upper[: 10 * n]], axis=-1)),
-        links=LinkBounds(kin, box.lower, box.upper),
+        theta=np.ascontiguousarray(np.stack([box.lower[moving], box.upper[moving]], axis=-1)),
+        links=LinkBounds(kin, box.lower, box.upper, seen > 0.0),
         coulomb=big[0],
         viscous=big[1],
         rotor=big[2],
@@ -108,7 +109,7 @@ class StepBounds:
     """Per step; (S, n) unless said otherwise. Without ramps what only they need is None.
 
     Attributes:
-        rate_columns: (S, n, 10 n, 2) of W_c at (c, u); momentum_columns: of W_m at (c, delta/h).
+        rate_columns: (S, n, 10 n + M, 2) of W_c at (c, u); momentum_columns: of W_m at (c, delta/h).
         rate, slope, ramp, shift, twist, gravity, size, change: see the module's text.
     """
 
@@ -144,7 +145,8 @@ def step_bounds(
     count, n = s.rho.shape
     links, long = facts.links, s.longest
     centre, mean = s.centre.stacked(), s.mean.stacked()
-    rate_columns, none = np.zeros((count, n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
+    width = len(facts.theta)
+    rate_columns, none = np.zeros((count, n, width, 2)), np.zeros((0, n, width, 2))
     columns_kernel(*enclosed, centre, mean, none, rate_columns)
     d = derivatives_at(enclosed, centre, mean, facts.theta, ramps, True, facts.gamma > 0.0)
     x = inflate(0.5 * s.speed * long + errors.position)
@@ -156,7 +158,7 @@ def step_bounds(
     momentum_columns = none
     slope = ramp = shift = twist = zero
     if ramps:
-        momentum_columns = np.zeros((count, n, 10 * n, 2))
+        momentum_columns = np.zeros((count, n, width, 2))
         columns_kernel(*enclosed, centre, (s.delta / s.h).stacked(), momentum_columns, none)
         first = _along(d.f_q, s.speed) + _along(d.f_qd, s.acceleration)
         first = np.minimum(first, links.over(u, s.speed, s.acceleration).f1)
@@ -225,7 +227,7 @@ class SampleBounds:
 
     Attributes:
         index: (N,) samples, increasing.
-        columns: (N, n, 10 n, 2) of W_m at the measured state.
+        columns: (N, n, 10 n + M, 2) of W_m at the measured state.
         end: error of the momentum there, rotor's included.
         momentum: bound of the true momentum, rotor's included.
     """
@@ -251,7 +253,8 @@ def sample_bounds(
     q, qd = exactly(log.data.q[index]), exactly(log.data.qd[index])
     shape = q.lo.shape
     dq, dv = np.broadcast_to(e.position, shape), np.broadcast_to(e.velocity, shape)
-    columns, none = np.zeros((len(index), n, 10 * n, 2)), np.zeros((0, n, 10 * n, 2))
+    width = len(facts.theta)
+    columns, none = np.zeros((len(index), n, width, 2)), np.zeros((0, n, width, 2))
     columns_kernel(*enclosed, q.stacked(), qd.stacked(), columns, none)
     end = np.zeros(shape)
     if np.any(e.position > 0.0) or np.any(e.velocity > 0.0):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import at_least, at_most, interval_text
 from safe_sysid.identification.bounds.drift import drift_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
@@ -48,14 +49,13 @@ class PayloadExtent:
         Args:
             box: declared, to compare with; None for none.
         """
-        out = f"payload of {self.mass[0]:.3g} to {self.mass[1]:.3g} kg"
+        out = f"payload of {at_least(self.mass[0])} to {at_most(self.mass[1])} kg"
         if self.centre is None:
             return out
         parts, outside = [], []
         for i, (axis, (low, high)) in enumerate(zip("xyz", self.centre, strict=True)):
-            # Outward, and no minus before a zero.
-            shown = np.floor(1e3 * low) / 1e3 + 0.0, np.ceil(1e3 * high) / 1e3 + 0.0
-            parts.append(f"{axis} in [{shown[0]:.3f}, {shown[1]:.3f}]")
+            shown = interval_text(low, high, places=3)
+            parts.append(f"{axis} in [{shown[0]}, {shown[1]}]")
             if box is not None:
                 edges = box.center[i] + 0.5 * box.size[i] * np.array([-1.0, 1.0])
                 if low > edges[1] or high < edges[0]:

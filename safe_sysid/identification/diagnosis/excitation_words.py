@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import at_most, share_at_most
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -152,15 +153,15 @@ def describe_excitation(weak: list[WeakCombination]) -> list[str]:
         weak: of :func:`weak_combinations`.
     """
     lines = [
-        f"hardly excited: {w.name} is known to +-{w.half_width:.2g} {w.unit} only (before: {w.prior:.2g})"
-        + (f"; {w.advice}" if w.advice else "")
+        f"hardly excited: {w.name} is known to +-{at_most(w.half_width, 2)} {w.unit} only "
+        f"(before: {at_most(w.prior, 2)})" + (f"; {w.advice}" if w.advice else "")
         for w in weak
         if w.share > _LARGE
     ]
     if not lines and weak:
         w = weak[0]
         lines = [
-            f"all combinations were excited; the widest is {w.name}, known to +-{w.half_width:.2g} {w.unit} "
-            f"({100.0 * w.share:.2g} % of the prior)"
+            f"all combinations were excited; the widest is {w.name}, known to +-{at_most(w.half_width, 2)} {w.unit} "
+            f"({share_at_most(w.share, 2)} of the prior)"
         ]
     return lines

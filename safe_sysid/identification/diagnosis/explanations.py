@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import bracketed
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
@@ -244,7 +245,7 @@ def _parameter(
 
     def explain(s: float) -> Explanation:
         by = s * radius
-        text = f"{what} beyond its prior [{lower:.4g}, {upper:.4g}] by {by:.3g} {unit}{how(by)}"
+        text = f"{what} beyond its prior {bracketed(lower, upper, 3)} by {by:.3g} {unit}{how(by)}"
         prior = None if hand else (p, float(lower - by), float(upper + by))
         changed: dict[str, Any] = {}
         if kind == "offset" and joint is not None:

@@ -12,9 +12,9 @@ they are polynomials of degree two in one that slides (each of the two factors o
 ``dg/dq_j = d(1)``;
 
 W_c is a polynomial of degree two in qd: ``dW_c/dqd_j = (W_c(qd + e_j) - W_c(qd - e_j))/2``; W_m is linear in it:
-``W_m(q, e_j)``. Gravity enters linearly: ``W_c(q, 0)`` for each of three unit gravities. A derivative D, (n, 10 n), is
-bounded over the box by ``|D mid| + |D| rad``; its rounding errors, relative to terms that rows hold too, are a part of
-what ``row_errors`` adds for rounding.
+``W_m(q, e_j)``. All this is true of the columns of motors, too. Gravity enters linearly: ``W_c(q, 0)`` for each of
+three unit gravities. A derivative D, (n, K), is bounded over the box by ``|D mid| + |D| rad``; its rounding errors,
+relative to terms that rows hold too, are a part of what ``row_errors`` adds for rounding.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Anchors(NamedTuple):
 
 @njit(cache=True)
 def _add(weight: float, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    """``out += weight (a - b)``, columns (n, 10 n)."""
+    """``out += weight (a - b)``, columns (n, K)."""
     for i in range(out.shape[0]):
         for c in range(10 * i, out.shape[1]):
             out[i, c] += weight * (a[i, c] - b[i, c])
@@ -73,20 +73,21 @@ def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, bounds: FloatArray
 
 @njit(cache=True)
 def derivative_bounds(
-    kin: Kinematics, mid: FloatArray, rad: FloatArray, with_gravity: bool, anchors: Anchors
+    kin: Kinematics, mid: FloatArray, rad: FloatArray, own: float, with_gravity: bool, anchors: Anchors
 ) -> None:
     """Fill the bounds of all first derivatives at the anchors.
 
     Args:
         kin: of the arm.
-        mid: (10 n,) centre of the inertial parameters.
-        rad: (10 n,) their half widths.
+        mid: (K,) centre of the inertial parameters and the rotor inertias of motors on moving links.
+        rad: (K,) their half widths.
+        own: 1.0 if the row of a joint holds what its own rotor does, else 0.0.
         with_gravity: whether the derivatives with respect to gravity are wanted.
         anchors: states, and room for the result.
     """
-    n = mid.size // 10
+    n = anchors.q.shape[1]
     q, qd, gravity = anchors.q, anchors.qd, kin.gravity.copy()
-    shape = (n, 10 * n)
+    shape = (n, mid.size)
     m1, m0, r1, r0 = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     dm, dr = np.zeros(shape), np.zeros(shape)
     unit, zero, x, v = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
@@ -102,29 +103,29 @@ def derivative_bounds(
                 if sliding:
                     alpha, weight = 1.0, 0.5
                 x[j] = q[k, j] + alpha
-                momentum_columns(kin, gravity, x, v, m1, r1)
+                momentum_columns(kin, gravity, x, v, own, m1, r1)
                 x[j] = q[k, j] - alpha
-                momentum_columns(kin, gravity, x, v, m0, r0)
+                momentum_columns(kin, gravity, x, v, own, m0, r0)
                 x[j] = q[k, j]
                 _add(weight, m1, m0, dm)
                 _add(weight, r1, r0, dr)
             _enclose(dm, mid, rad, out, 0, j)
             _enclose(dr, mid, rad, out, 2, j)
             unit[j] = 1.0
-            momentum_columns(kin, gravity, x, unit, dm, r1)
+            momentum_columns(kin, gravity, x, unit, own, dm, r1)
             unit[j] = 0.0
             _enclose(dm, mid, rad, out, 1, j)
             v[j] = qd[k, j] + 1.0
-            momentum_columns(kin, gravity, x, v, m1, r1)
+            momentum_columns(kin, gravity, x, v, own, m1, r1)
             v[j] = qd[k, j] - 1.0
-            momentum_columns(kin, gravity, x, v, m0, r0)
+            momentum_columns(kin, gravity, x, v, own, m0, r0)
             v[j] = qd[k, j]
             _add(0.5, r1, r0, dr)
             _enclose(dr, mid, rad, out, 3, j)
         if with_gravity:
             for c in range(3):
                 gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
-                momentum_columns(kin, gravity, x, zero, m1, dr)
+                momentum_columns(kin, gravity, x, zero, own, m1, dr)
                 _enclose(dr, mid, rad, out, 4, c)
             for c in range(3):
                 gravity[c] = kin.gravity[c]

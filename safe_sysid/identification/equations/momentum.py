@@ -186,6 +186,7 @@ class RowSource:
         self._run, self._box_seq, self._log = run, box.seq, log
         # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
         self._means_only = errors.torque_source == "link" and errors.effort == "held"
+        self._motors = 12 * len(kin.axis) + kin.motors.joint
         self._limits = limits = _limits(kin, box, errors)
         states = step_states(data, errors, kin.travel)
         middle, half = torque_interval(data.effort, errors)
@@ -205,8 +206,9 @@ class RowSource:
         outside = states.outside | outside_travel(data.q[at], errors.position, kin.travel)[which[:-1]]
         self._outside_before = np.concatenate([[0], np.cumsum(outside)])
         anchors = Anchors(which, data.q[at], data.qd[at], np.zeros((len(at), len(DERIVATIVES), n, max(n, 3))))
-        derivative_bounds(kin, limits.mid, limits.rad, limits.gravity > 0.0, anchors)
-        columns, per_step, per_sample = (n, 10 * n), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
+        derivative_bounds(kin, limits.mid, limits.rad, limits.friction, limits.gravity > 0.0, anchors)
+        size = magnitudes(kin, box, own=limits.friction > 0.0)
+        columns, per_step, per_sample = (n, limits.mid.size), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
         self._errors = StepErrors(
             rate_columns=np.zeros((m, *columns)),
             momentum_columns=np.zeros((m if ramps else 0, *columns)),
@@ -214,7 +216,7 @@ class RowSource:
             **dict(zip(_PER_STEP, per_step, strict=True)),
             **dict(zip(_PER_SAMPLE, per_sample, strict=True)),
         )
-        step_kernel(kin, magnitudes(kin, box), limits, self._steps, anchors, ramps, self._errors)
+        step_kernel(kin, size, limits, self._steps, anchors, ramps, self._errors)
 
     @staticmethod
     def anchors(run: Run, every: int) -> tuple[IntArray, IntArray]:
@@ -261,7 +263,7 @@ class RowSource:
             parts=np.zeros((count, n, len(ERROR_CAUSES))),
             valid=np.zeros(count, np.bool_),
         )
-        window_kernel(windows, ramp, self._steps, self._errors, self._limits, out)
+        window_kernel(windows, ramp, self._motors, self._steps, self._errors, self._limits, out)
         slack = out.parts.sum(axis=-1) * (1.0 + 1e-12)
         apart = slack - out.parts[..., 0]
         sigma = np.sqrt((out.noise_square + apart**2) / 3.0) + 1e-12
@@ -303,9 +305,10 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))
     coulomb, beta = slice(10 * n, 11 * n), slice(13 * n, 14 * n)
     sensed = sensor_prior(box, errors)
+    moving = np.concatenate([np.arange(10 * n), 12 * n + kin.motors.joint])
     return Limits(
-        mid=box.mid[: 10 * n].copy(),
-        rad=box.rad[: 10 * n].copy(),
+        mid=box.mid[moving],
+        rad=box.rad[moving],
         coulomb=seen * big[coulomb],
         viscous=seen * big[11 * n : 12 * n],
         rotor=seen * big[12 * n : 13 * n],

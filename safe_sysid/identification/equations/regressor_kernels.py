@@ -4,6 +4,11 @@ A rigid velocity field of link l, in its frame, is ``r -> v + w x r``. The inner
 link's mass, ``int (l + a x r) . (v + w x r) dm``, is linear in the link's ten parameters: ``m (l.v) + mc . (l x w + v
 x a) + a . I w``. With s_i the field ``d_i x`` of joint i, v that of the link's velocity, and t_i the derivative of
 the latter with respect to q_i, ``p_i = <s_i, v>`` and ``f_i = <t_i, v> + g . int s_i dm``.
+
+One more column per motor on a moving link, for the rotor inertia Ia_j of its joint, with ``a`` the angular part of
+these fields of the carrier, z the rotor's axis: ``p_i = gear (z . a(s_i)) qd_j``, ``f_i = gear (z . a(t_i)) qd_j`` for
+joints i up to the carrier, ``p_j = gear z . a(v)``. The part ``Ia_j qd_j`` of ``p_j`` is no such column: it needs no
+position.
 """
 
 from __future__ import annotations
@@ -53,18 +58,22 @@ def momentum_columns(
     gravity: FloatArray,
     q: FloatArray,
     qd: FloatArray,
+    own: float,
     momentum: FloatArray,
     rate: FloatArray,
 ) -> None:
     """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.robot.regressors` says what these are.
+
+    With M motors on moving links, K = 10 n + M columns.
 
     Args:
         kin: of the arm.
         gravity: (3,) m/s^2, in place of the arm's.
         q: (n,) rad.
         qd: (n,) rad/s.
-        momentum: (n, 10 n) result; only columns of links at or beyond the row's joint are written.
-        rate: (n, 10 n) result, likewise.
+        own: 1.0 if the row of a joint holds what its own rotor does, 0.0 if it is seen from behind the gear.
+        momentum: (n, K) result; only columns of links at or beyond the row's joint, and of motors, are written.
+        rate: (n, K) result, likewise.
     """
     rotation, translation, axis, travel = kin.rotation, kin.translation, kin.axis, kin.travel
     n = axis.shape[0]
@@ -83,11 +92,11 @@ def momentum_columns(
         for j in range(link):
             _move(r, p, s[j])
             _move(r, p, t[j])
-        own = 0 if sliding else 3
+        o = 0 if sliding else 3
         add_velocity_product(axis[link], sliding, 1.0, v, t[link])
         for i in range(3):
-            s[link, own + i] = axis[link, i]
-            v[own + i] += axis[link, i] * qd[link]
+            s[link, o + i] = axis[link, i]
+            v[o + i] += axis[link, i] * qd[link]
         for j in range(link + 1):
             _product(s[j], v, momentum[j, 10 * link : 10 * link + 10])
             out = rate[j, 10 * link : 10 * link + 10]
@@ -96,3 +105,11 @@ def momentum_columns(
             for i in range(3):
                 a, b = (i + 1) % 3, (i + 2) % 3
                 out[1 + i] += g[a] * s[j, 3 + b] - g[b] * s[j, 3 + a]
+        for m in range(kin.motors.joint.shape[0]):
+            if kin.motors.carrier[m] != link:
+                continue
+            driven, gear, z, c = kin.motors.joint[m], kin.motors.gear[m], kin.motors.axis[m], 10 * n + m
+            for j in range(link + 1):
+                momentum[j, c] = gear * qd[driven] * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
+                rate[j, c] = gear * qd[driven] * (z[0] * t[j, 3] + z[1] * t[j, 4] + z[2] * t[j, 5])
+            momentum[driven, c] = own * gear * (z[0] * v[3] + z[1] * v[4] + z[2] * v[5])

@@ -22,6 +22,19 @@ With ``S_i(w) = sum_{j >= i} s_a[l, j] w_j``, ``G_i(w) = |g| sum_{j >= i} s_b[l,
   ``e_i(z, z') = S_i(V X X' + Y X' + Y' X)``,
 
 each summed over the links l. ``p2(z, z')`` bounds ``|D^2 p[z, z']|``, and so on.
+
+A motor of joint j on a moving link adds ``p_i = kappa w_i qd_j``, ``f_i = kappa qd_j sum_{k < i} (d_i w_k) qd_k`` for
+the joints i, k, .. that turn, up to its carrier, and ``p_j = kappa sum_k w_k qd_k`` where rows hold what their own
+rotor does (:mod:`safe_sysid.robot.magnitudes`: ``|w_i| <= W_i``, every derivative of w_k is at most 1, and 0 by joints
+up to k). With ``X_i = sum_{l > i} x_l``, ``C_k(z) = X_k v_k + y_k`` and ``E_k(z, z') = X_k X'_k v_k + X_k y'_k + X'_k
+y_k``,
+
+- ``p0_i = W_i v_j``, ``p1_i = X_i v_j + W_i y_j``, ``p2_i = X_i X'_i v_j + X_i y'_j + X'_i y_j``,
+- ``p0_j = sum_k W_k v_k``, ``p1_j = sum_k X_k v_k + W_k y_k``, ``p2_j = sum_k E_k``,
+- ``f0_i = v_j sum_{k < i} v_k``, ``f1_i = y_j sum_{k < i} v_k + v_j sum_{k < i} C_k(z)``,
+  ``f2_i = sum_{k < i} y_j C_k(z') + y'_j C_k(z) + v_j E_k``,
+
+each times kappa, by Leibniz' rule again.
 """
 
 from __future__ import annotations
@@ -32,8 +45,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.magnitudes import link_norms
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.magnitudes import link_norms, spin_shares
+from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Magnitudes", "magnitudes", "motion_bounds"]
@@ -43,17 +56,44 @@ _ROUND = 1.0 + 1e-11
 
 
 class Magnitudes(NamedTuple):
-    """Steps s of the norms a and b, each (links, joints), and the norm of gravity, m/s^2."""
+    """What bounds all motions.
+
+    Attributes:
+        s_a, s_b: steps s of the norms a and b, each (links, joints).
+        g: norm of gravity, m/s^2.
+        motors: on moving links, M of them.
+        kappa: (M,) kg m^2.
+        shares: (M, n) W, below 0 for joints that slide.
+        own: whether a joint's row holds what its own rotor does.
+    """
 
     s_a: FloatArray
     s_b: FloatArray
     g: float
+    motors: Motors
+    kappa: FloatArray
+    shares: FloatArray
+    own: bool
 
 
-def magnitudes(kin: Kinematics, box: ParameterBox) -> Magnitudes:
-    """For all configurations and all physically consistent parameters of a box."""
+def magnitudes(kin: Kinematics, box: ParameterBox, own: bool = True) -> Magnitudes:
+    """For all configurations and all physically consistent parameters of a box.
+
+    Args:
+        kin: of the arm.
+        box: of parameters.
+        own: whether a joint's row holds what its own rotor does, as torques of a motor do.
+    """
     norms = link_norms(kin, box.lower, box.upper)
-    return Magnitudes(_steps(norms.a), _steps(norms.b), float(np.linalg.norm(kin.gravity)) * _ROUND)
+    return Magnitudes(
+        _steps(norms.a),
+        _steps(norms.b),
+        float(np.linalg.norm(kin.gravity)) * _ROUND,
+        kin.motors,
+        norms.kappa,
+        np.where(kin.sliding, -1.0, spin_shares(kin)),
+        own,
+    )
 
 
 def _steps(norms: FloatArray) -> FloatArray:
@@ -63,10 +103,47 @@ def _steps(norms: FloatArray) -> FloatArray:
 
 
 @njit(cache=True)
+def _add_reaction(
+    size: Magnitudes,
+    v: FloatArray,
+    x1: FloatArray,
+    y1: FloatArray,
+    x2: FloatArray,
+    y2: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Add what motors on moving links do to the bounds of :func:`motion_bounds`; arguments as there."""
+    for m in range(size.kappa.size):
+        j, last, kap, shares = size.motors.joint[m], size.motors.carrier[m], size.kappa[m], size.shares[m]
+        before = np.zeros(4)  # sums over k < i of v, C(z), C(z'), E
+        for i in range(last + 1):
+            if shares[i] < 0.0:
+                continue
+            a1, a2 = 0.0, 0.0
+            for k in range(i + 1, last + 1):
+                if shares[k] >= 0.0:
+                    a1, a2 = a1 + x1[k], a2 + x2[k]
+            c1, c2 = a1 * v[i] + y1[i], a2 * v[i] + y2[i]
+            e = a1 * a2 * v[i] + a1 * y2[i] + a2 * y1[i]
+            out[0, i] += kap * shares[i] * v[j]
+            out[1, i] += kap * (a1 * v[j] + shares[i] * y1[j])
+            out[2, i] += kap * (a1 * a2 * v[j] + a1 * y2[j] + a2 * y1[j])
+            if size.own:
+                out[0, j] += kap * shares[i] * v[i]
+                out[1, j] += kap * (a1 * v[i] + shares[i] * y1[i])
+                out[2, j] += kap * e
+            out[3, i] += kap * v[j] * before[0]
+            out[4, i] += kap * (y1[j] * before[0] + v[j] * before[1])
+            out[5, i] += kap * (y1[j] * before[2] + y2[j] * before[1] + v[j] * before[3])
+            before[0] += v[i]
+            before[1] += c1
+            before[2] += c2
+            before[3] += e
+
+
+@njit(cache=True)
 def motion_bounds(
-    s_a: FloatArray,
-    s_b: FloatArray,
-    g: float,
+    size: Magnitudes,
     v: FloatArray,
     x1: FloatArray,
     y1: FloatArray,
@@ -77,9 +154,7 @@ def motion_bounds(
     """Bounds for all ``|qd| <= v`` along directions ``z = (x1, y1)`` and ``z' = (x2, y2)``, all (n,) >= 0.
 
     Args:
-        s_a: (n, n) of :class:`Magnitudes`.
-        s_b: (n, n).
-        g: m/s^2.
+        size: of the dynamics.
         v: rad/s.
         x1: rad.
         y1: rad/s.
@@ -88,6 +163,7 @@ def motion_bounds(
         out: (6, n) ``p0, p1(z), p2(z, z'), f0, f1(z), f2(z, z')``; N m s and N m.
     """
     n = v.size
+    s_a, s_b, g = size.s_a, size.s_b, size.g
     out[:] = 0.0
     w = np.empty((8, n))
     t = np.empty(11)
@@ -119,6 +195,7 @@ def motion_bounds(
             out[3, i] += c0 * q0 + run[8, i]
             out[4, i] += c1 * q0 + c0 * q1 + run[9, i]
             out[5, i] += c12 * q0 + c1 * q2 + c2 * q1 + c0 * qq + run[10, i]
+    _add_reaction(size, v, x1, y1, x2, y2, out)
     for k in range(6):
         for i in range(n):
             out[k, i] *= _ROUND

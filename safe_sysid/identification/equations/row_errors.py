@@ -8,9 +8,10 @@ has the *same slopes over the true durations*, so that no slope has an error; it
 largest. All other names: :mod:`safe_sysid.identification.equations.step_errors`.
 
 Row j: ``phi_f P_f - phi_i P_i - sum (area_k F_k + r_k P_k)`` in the inertial columns (P_f, P_i, P_k momentum at ends
-and steps, F_k rate), ``sum area_k sign_k`` for Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k
-delta_k`` for Ia, ``sum area_k`` for beta; right-hand side ``sum area_k tau_k``. For a held torque, tau_k and noise_k
-are middle and half width of the effort at sample k+1; for a sampled one, the means of those at samples k and k+1.
+and steps, F_k rate) and, with the columns of motors on moving links, in Ia of the joints that these drive; ``sum area_k
+sign_k`` for Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k delta_k`` for its own Ia besides, ``sum
+area_k`` for beta; right-hand side ``sum area_k tau_k``. For a held torque, tau_k and noise_k are middle and half width
+of the effort at sample k+1; for a sampled one, the means of those at samples k and k+1.
 
 Slack, in the order of :data:`ERROR_CAUSES`:
 
@@ -133,13 +134,20 @@ def _delay(
 
 @njit(cache=True)
 def window_kernel(
-    windows: NDArray[np.int64], ramp: float, steps: Steps, errors: StepErrors, limits: Limits, out: Rows
+    windows: NDArray[np.int64],
+    ramp: float,
+    motors: NDArray[np.int64],
+    steps: Steps,
+    errors: StepErrors,
+    limits: Limits,
+    out: Rows,
 ) -> None:
     """Fill ``out`` for windows (W, 2), first and last sample; the formulas are those of the text above.
 
     Args:
         windows: indices of samples.
         ramp: rise time of the test function, s.
+        motors: (M,) columns of the rotor inertias of motors on moving links.
         steps: of the run.
         errors: of these steps.
         limits: of parameters and errors.
@@ -214,9 +222,13 @@ def window_kernel(
                     parts[j, 9] += turn * (errors.momenta[k, j] + errors.momenta[k + 1, j])
                 for c in range(10 * j, 10 * n):
                     matrix[j, c] -= area * errors.rate_columns[k, j, c]
+                for m in range(motors.size):
+                    matrix[j, motors[m]] -= area * errors.rate_columns[k, j, 10 * n + m]
                 if rise != 0.0:
                     for c in range(10 * j, 10 * n):
                         matrix[j, c] -= rise * errors.momentum_columns[k, j, c]
+                    for m in range(motors.size):
+                        matrix[j, motors[m]] -= rise * errors.momentum_columns[k, j, 10 * n + m]
                 matrix[j, 13 * n + j] += area
                 matrix[j, 10 * n + j] += limits.friction * area * steps.sign[k, j]
                 matrix[j, 11 * n + j] += limits.friction * p * steps.delta[k, j]
@@ -231,6 +243,8 @@ def window_kernel(
                 sign = value if end == 0 else -value
                 for c in range(10 * j, 10 * n):
                     matrix[j, c] += sign * errors.end_columns[at, j, c]
+                for m in range(motors.size):
+                    matrix[j, motors[m]] += sign * errors.end_columns[at, j, 10 * n + m]
                 matrix[j, 12 * n + j] += limits.friction * sign * steps.qd[at, j]
                 parts[j, 5] += value * errors.end[at, j]
                 parts[j, 9] += value * errors.momenta[at, j]

@@ -64,7 +64,8 @@ class Limits(NamedTuple):
     """What the box and the declared errors say, per joint (n,) or one number.
 
     Attributes:
-        mid, rad: (10 n,) centre and half width of the inertial parameters.
+        mid, rad: (K,) centre and half width of the inertial parameters, and of the rotor inertias of the M motors on
+            moving links, K = 10 n + M.
         coulomb, viscous, rotor: largest magnitudes; zero at a link-side sensor, which sees none of them.
         coulomb_mid, coulomb_rad: interval of Fc.
         beta_mid, beta_rad: interval of the offset and the sensor's constant bias together.
@@ -128,9 +129,9 @@ class StepErrors(NamedTuple):
     """Results for m steps and m + 1 samples; the names are those of the text above.
 
     Attributes:
-        rate_columns, momentum_columns: (m, n, 10 n) of W_c and W_m at ``(c, u)``, of W_m at ``(c, delta/h)``
+        rate_columns, momentum_columns: (m, n, K) of W_c and W_m at ``(c, u)``, of W_m at ``(c, delta/h)``
             precisely.
-        end_columns: (m+1, n, 10 n) of W_m at the samples.
+        end_columns: (m+1, n, K) of W_m at the samples.
         rate, slope, ramp, shift, twist, gravity, size, change: (m, n).
         end, momentum: (m+1, n); momentum bounds ``|p + Ia qd|`` of the true state.
         torques, momenta: (m, n), (m+1, n) sums of the magnitudes of all terms, which rounding errors are relative to:
@@ -195,23 +196,23 @@ def _samples(
     n = dq.size
     now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
     dx, du, top, speed, fastest = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    spare, gravity = np.zeros((n, 10 * n)), kin.gravity.copy()
+    spare, gravity = np.zeros((n, limits.mid.size)), kin.gravity.copy()
     erring = np.any(dq > 0.0) or np.any(dv > 0.0)
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
-        momentum_columns(kin, gravity, q, qd, columns, spare)
+        momentum_columns(kin, gravity, q, qd, limits.friction, columns, spare)
         a = anchors.which[k]
         bounds = anchors.bounds[a]
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
-        motion_bounds(size.s_a, size.s_b, size.g, fastest, dq, dv, dq, dv, far)
+        motion_bounds(size, fastest, dq, dv, dq, dv, far)
         if erring:
             _distance(q, anchors.q[a], dx)
             _distance(qd, anchors.qd[a], du)
             _larger(qd, anchors.qd[a], top)
-            motion_bounds(size.s_a, size.s_b, size.g, speed, dq, dv, dq, dv, now)
-            motion_bounds(size.s_a, size.s_b, size.g, top, dx, du, dq, dv, way)
+            motion_bounds(size, speed, dq, dv, dq, dv, now)
+            motion_bounds(size, top, dx, du, dq, dv, way)
         for i in range(n):
             if erring:
                 first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i) + way[2, i]
@@ -268,16 +269,17 @@ def step_kernel(
     """
     _samples(kin, size, limits, steps, anchors, out)
     dq, n = limits.position, limits.position.size
-    s_a, s_b, g, gravity = size.s_a, size.s_b, size.g, kin.gravity.copy()
+    gravity, own = kin.gravity.copy(), limits.friction
+    unit = Magnitudes(size.s_a, size.s_b, 1.0, size.motors, size.kappa, size.shares, size.own)
     one, zero = np.ones(n), np.zeros(n)
     now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
     dx, du, top, speed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    spare = np.zeros((n, 10 * n))
+    spare = np.zeros((n, limits.mid.size))
     moved = np.any(dq > 0.0)
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
-        momentum_columns(kin, gravity, centre, mean, spare, out.rate_columns[k])
+        momentum_columns(kin, gravity, centre, mean, own, spare, out.rate_columns[k])
         a = anchors.which[k]
         bounds = anchors.bounds[a]
         longest = steps.h[k] + 2.0 * steps.sigma[k]
@@ -290,9 +292,9 @@ def step_kernel(
             big_v[j] = speed[j] + w[j]
             x[j] = 0.5 * big_v[j] * longest + dq[j]
             x1[j] = acc[j] * longest * longest / 12.0 + dq[j]
-        motion_bounds(s_a, s_b, g, speed, x1, rho, x1, rho, now)
-        motion_bounds(s_a, s_b, g, top, dx, du, x1, rho, way)
-        motion_bounds(s_a, s_b, g, big_v, x, w, x, w, far)
+        motion_bounds(size, speed, x1, rho, x1, rho, now)
+        motion_bounds(size, top, dx, du, x1, rho, way)
+        motion_bounds(size, big_v, x, w, x, w, far)
         for i in range(n):
             first = _apply(bounds[2], x1, i) + _apply(bounds[3], rho, i) + way[5, i]
             out.rate[k, i] = min(now[4, i], first) + 0.5 * far[5, i]
@@ -304,33 +306,33 @@ def step_kernel(
         if ramps:
             for j in range(n):
                 w[j] = steps.delta[k, j] / steps.h[k]
-            momentum_columns(kin, gravity, centre, w, out.momentum_columns[k], spare)
+            momentum_columns(kin, gravity, centre, w, own, out.momentum_columns[k], spare)
             for i in range(n):
                 out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
-            motion_bounds(s_a, s_b, g, speed, big_v, acc, one, one, now)
-            motion_bounds(s_a, s_b, g, top, dx, du, big_v, acc, way)
+            motion_bounds(size, speed, big_v, acc, one, one, now)
+            motion_bounds(size, top, dx, du, big_v, acc, way)
             for i in range(n):
                 first = _apply(bounds[2], big_v, i) + _apply(bounds[3], acc, i) + way[5, i]
                 out.slope[k, i] += longest * longest / 12.0 * min(now[4, i], first)
-            motion_bounds(s_a, s_b, g, speed, x1, zero, x1, zero, now)
-            motion_bounds(s_a, s_b, g, top, dx, du, x1, zero, way)
+            motion_bounds(size, speed, x1, zero, x1, zero, now)
+            motion_bounds(size, top, dx, du, x1, zero, way)
             for i in range(n):
                 out.ramp[k, i] += min(now[1, i], _apply(bounds[0], x1, i) + way[2, i])
         if ramps and moved:
-            motion_bounds(s_a, s_b, g, speed, zero, dq, zero, dq, now)
-            motion_bounds(s_a, s_b, g, top, dx, du, zero, dq, way)
+            motion_bounds(size, speed, zero, dq, zero, dq, now)
+            motion_bounds(size, top, dx, du, zero, dq, way)
             for i in range(n):
                 first = min(now[1, i], _apply(bounds[1], dq, i) + way[2, i])
                 out.shift[k, i] = first + limits.rotor[i] * dq[i]
             if k > 0:
                 _distance(centre, steps.centre[k - 1], du)
-                motion_bounds(s_a, s_b, g, dq, du, zero, du, zero, now)
+                motion_bounds(size, dq, du, zero, du, zero, now)
                 for i in range(n):
                     out.twist[k, i] = now[1, i]
         if limits.gravity > 0.0:
             for j in range(n):
                 x1[j] = dx[j] + x[j]
-            motion_bounds(s_a, s_b, 1.0, zero, x1, zero, x1, zero, now)
+            motion_bounds(unit, zero, x1, zero, x1, zero, now)
             for i in range(n):
                 square = bounds[4, i, 0] ** 2 + bounds[4, i, 1] ** 2 + bounds[4, i, 2] ** 2
                 most = min(now[3, i], np.sqrt(square) + now[4, i])

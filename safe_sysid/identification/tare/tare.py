@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import share_at_most
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty
@@ -248,8 +249,8 @@ def gained(tare: Tare) -> str:
         before, after = tare.before[part], tare.after[part]
         known = before > 0.0
         if np.any(known):
-            share = 100.0 * float(np.median(after[known] / before[known]))
-            words.append(f"{name} to {share:.2g} %")
+            share = float(np.median(after[known] / before[known]))
+            words.append(f"{name} to {share_at_most(share, 2)}")
     head = f"{len(tare.log_rows)} equations of {tare.samples} samples"
     return f"{head}; widths, of the prior's (median): {', '.join(words)}"
 
@@ -278,7 +279,8 @@ def robot_digest(model: RobotModel) -> str:
     arrays = (kin.rotation, kin.translation, kin.axis, kin.gravity, box.lower, box.upper)
     digest = hashlib.sha256(b"safe_sysid arm 1\n" + text.encode() + b"\n")
     travel = (kin.travel,) if np.any(kin.sliding) else ()
-    for array in (*arrays, np.array([model.friction_transition_velocity]), *travel):
+    motors = kin.motors if len(kin.motors.joint) > 0 else ()
+    for array in (*arrays, np.array([model.friction_transition_velocity]), *travel, *motors):
         digest.update(np.ascontiguousarray(array, "<f8").tobytes())
     return digest.hexdigest()
 

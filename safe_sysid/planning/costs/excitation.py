@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import cross, kinematics_kernel
+from safe_sysid.robot.regressors import cross, kinematics_kernel, torque_regressor
 
 __all__ = ["payload_regressor", "payload_regressor_gradient", "regressor_gradient"]
 
@@ -225,5 +225,36 @@ def regressor_gradient(
         adjoint_kernel(link, kin.axis, kin.gravity, r, p, qd, qdd, block, out)
     joints = np.arange(n)
     out[:, 1] += weight[:, joints, 11 * n + joints]
-    out[:, 2] += weight[:, joints, 12 * n + joints]
+    resting = np.setdiff1d(joints, kin.motors.joint)
+    out[:, 2, resting] += weight[:, resting, 12 * n + resting]
+    if len(kin.motors.joint) > 0:
+        _add_motor_gradient(kin, q, qd, qdd, weight, out)
     return out
+
+
+def _add_motor_gradient(
+    kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray, weight: FloatArray, out: FloatArray
+) -> None:
+    """Add the part of the columns of motors on moving links, by differences that are exact.
+
+    They are of degree two in velocities, one in accelerations, and trigonometric polynomials of degree two in every
+    angle, for which ``dg/dq = 2 d(pi/4) + (1 - sqrt 2) d(pi/2)``, ``d(a) = (g(q + a) - g(q - a)) / 2``.
+    """
+    n = q.shape[1]
+    columns = 12 * n + kin.motors.joint
+    wanted = weight[:, :, columns]
+
+    def half(which: int, joint: int, step: float) -> FloatArray:
+        ends = []
+        for sign in (1.0, -1.0):
+            state = [q, qd, qdd]
+            state[which] = state[which] + sign * step * np.eye(n)[joint]
+            rows = torque_regressor(kin, state[0], state[1], state[2])[:, :, columns]
+            ends.append(np.sum(rows * wanted, axis=(1, 2)))
+        return 0.5 * (ends[0] - ends[1])
+
+    for j in range(n):
+        if not kin.sliding[j]:
+            out[:, 0, j] += 2.0 * half(0, j, np.pi / 4.0) + (1.0 - np.sqrt(2.0)) * half(0, j, np.pi / 2.0)
+        for which in (1, 2):
+            out[:, which, j] += half(which, j, 1.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.identification.estimates.projected import body_margin, make_consistent
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import (
     frozen_array,
@@ -29,15 +30,18 @@ class PayloadBounds:
 
     Attributes:
         lower: (10,).
-        nominal: (10,), a possible body; not always inside the bounds.
+        nominal: (10,), inside the bounds.
         upper: (10,).
-        consistent: the nominal difference was a possible body as it was; otherwise the nearest one stands there.
+        consistent: the nominal difference was a possible body as it was; otherwise one near it stands there.
+        possible: the nominal is a possible body; if not, none was found inside the bounds, and the nominal is only
+            the point of the bounds nearest to the difference: nothing to show as an estimate.
     """
 
     lower: FloatArray
     nominal: FloatArray
     upper: FloatArray
     consistent: bool
+    possible: bool
 
 
 def payload_bounds(
@@ -53,7 +57,7 @@ def payload_bounds(
 
     Returns:
         Intervals of ``theta_e - theta_hand - opening``, carried into the tool frame (wider there, as that is linear and
-        mixes components), and the nominal difference, moved to the nearest possible body if it is none.
+        mixes components), and the nominal difference, moved to a possible body inside these intervals if it is none.
 
     Raises:
         ParameterError: an array that is not (10,) finite numbers.
@@ -70,13 +74,32 @@ def payload_bounds(
     size = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), np.maximum(np.abs(low), np.abs(high)))
     radius = radius + _ROUNDING * (1.0 + np.abs(linear) @ size)
     hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
-    theta, consistent = _possible(linear @ (nominal - hand))
+    least, most = middle - radius, middle + radius
+    theta, consistent, possible = _estimate(linear @ (nominal - hand), least, most)
     return PayloadBounds(
-        frozen_array(middle - radius, (10,), "payload lower"),
+        frozen_array(least, (10,), "payload lower"),
         frozen_array(theta, (10,), "payload nominal"),
-        frozen_array(middle + radius, (10,), "payload upper"),
+        frozen_array(most, (10,), "payload upper"),
         consistent,
+        possible,
     )
+
+
+def _estimate(theta: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, bool, bool]:
+    """A possible body inside intervals near a point, whether it is that point, and whether one was found.
+
+    The true payload is one, if what is declared is true; only a solver that gives up leaves none.
+    """
+
+    def inside(values: FloatArray) -> bool:
+        return bool(np.all(lower <= values) and np.all(values <= upper))
+
+    body, consistent = _possible(theta)
+    if inside(body):
+        return body, consistent, True
+    # The body nearest to the point, by its eigenvalues alone, weighs more or less than the intervals allow.
+    moved, possible = make_consistent(theta, lower, upper)
+    return moved, False, possible and inside(moved) and body_margin(moved) >= 0.0
 
 
 def _possible(theta: FloatArray) -> tuple[FloatArray, bool]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.decimals import interval_text
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.intervals import check_interval, up
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import com_and_inertia, frozen_array
-from safe_sysid.robot.payload_alone import payload_bounds
 
 __all__ = [
     "PayloadShapes",
     "centre_of_mass_box",
     "inertia_ellipsoid",
-    "interval_text",
     "payload_shapes",
 ]
 
@@ -167,7 +166,7 @@ def payload_shapes(
         frozen_array(low, (3,), "centre of mass", finite=False),
         frozen_array(high, (3,), "centre of mass", finite=False),
         outside,
-        _ellipsoid(alone.nominal, float(np.linalg.norm(envelope.size))),
+        _ellipsoid(alone.nominal, float(np.linalg.norm(envelope.size))) if alone.possible else None,
     )
 
 
@@ -178,31 +177,3 @@ def _ellipsoid(theta: FloatArray, diagonal: float) -> tuple[FloatArray, FloatArr
         return None
     # Mass at both ends of the envelope's diagonal d has the largest second moment, m d^2 / 4 = m a^2 / 5.
     return (centre, rotation, axes) if _POINT < axes[2] <= 0.5 * np.sqrt(5.0) * diagonal else None
-
-
-def interval_text(lower: float, upper: float) -> tuple[str, str]:
-    """Ends of an interval as decimals, rounded outward to a hundredth to a tenth of its width.
-
-    Args:
-        lower: may be ``-inf``.
-        upper: >= lower, may be ``inf``.
-
-    Raises:
-        ParameterError: ends that cross, or are not numbers.
-    """
-    check_interval(np.array([lower]), np.array([upper]), "interval")
-    width = upper - lower
-    size = (
-        width if 0.0 < width < np.inf else max(1e-4 * abs(x) for x in (lower, upper, 1.0) if np.isfinite(x))
-    )
-    step = Decimal(1).scaleb(int(np.clip(np.floor(np.log10(size)) - 1, -9, 0)))
-    return _decimal(lower, step, ROUND_FLOOR), _decimal(upper, step, ROUND_CEILING)
-
-
-def _decimal(value: float, step: Decimal, rounding: str) -> str:
-    if not np.isfinite(value):
-        return str(value)
-    if abs(value) >= 1e15:
-        return f"{Context(prec=6, rounding=rounding).create_decimal(Decimal(value)):g}"
-    text = f"{Decimal(value).quantize(step, rounding=rounding):f}"
-    return text.lstrip("-") if not text.strip("-0.") else text  # no minus zero

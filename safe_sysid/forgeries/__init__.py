@@ -1,0 +1,1 @@
+"""Attacks on what a run leaves: directories forged in every way, and logs that end in contradiction. None may pass."""

@@ -1,0 +1,125 @@
+"""Forged run directories, and logs that end in contradiction: nothing of them passes `verify`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from safe_sysid.campaign.case import build_case
+from safe_sysid.forgeries import summary
+from safe_sysid.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
+from safe_sysid.forgeries.edits import EDITS, Scene, leaves, pattern_of
+from safe_sysid.forgeries.trial import CHANGES, contradict, forge
+from safe_sysid.report.published import TOLD
+from safe_sysid.report.verification import Answer
+
+
+@pytest.mark.parametrize("way", EDITS)
+def test_no_forgery_passes(way: str) -> None:
+    """Some of each kind; the campaign tries thousands."""
+    trials = [forge(0, index, {"fixed": way}) for index in range(12)]
+    assert [trial for trial in trials if not summary.is_sound(trial)] == []
+    assert all(trial["answer"] in ("FAIL", "refused") for trial in trials)
+
+
+def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path) -> None:
+    """Each leaf of result.json changed by itself: refused, unless it is in the list of what is only told."""
+    run = honest_run(0, 0)
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    path = folder / "result.json"
+    content = json.loads(path.read_text())
+    seen = set()
+    for leaf, value in leaves(content):
+        pattern = pattern_of(leaf)
+        if pattern in seen:
+            continue
+        seen.add(pattern)
+        forged = json.loads(json.dumps(content))
+        part = forged
+        for key in leaf[:-1]:
+            part = part[key]
+        part[leaf[-1]] = (
+            not value if isinstance(value, bool)
+            else value + 1 if isinstance(value, (int, float))
+            else f"{value}x"
+        )  # fmt: skip
+        path.write_text(json.dumps(forged))
+        answer, text = answer_to(folder, run.verification)
+        told = any(pattern == name or pattern.startswith((f"{name}.", f"{name}[")) for name in TOLD)
+        assert told or answer is not Answer.PASS, f"{pattern}: {text}"
+    assert {
+        "payload.lower[]",
+        "log.sha256",
+        "parameters[].unit",
+        "frame",
+        "method",
+        "updates[].time_s",
+    } <= seen
+
+
+@pytest.mark.parametrize("index", [366, 1524])
+def test_what_the_campaign_found_is_refused(index: int) -> None:
+    """The method of a certificate before the last one; a field that has a default and is gone."""
+    assert forge(0, index, {})["answer"] in ("FAIL", "refused")
+
+
+@pytest.mark.parametrize("arm", [18, 24])
+def test_honest_runs_pass_whatever_hand_their_estimate_supposes(arm: int) -> None:
+    """An estimate is possible if some hand leaves a possible payload; the whole need not be a body by itself."""
+    assert honest_run(0, arm).folder.is_dir()
+
+
+@pytest.mark.parametrize("way", CHANGES)
+def test_nothing_of_a_contradiction_passes(way: str) -> None:
+    """Where the set became empty no certificate is left, and those from before do not pass beside the whole log."""
+    trials = [contradict(0, index, {"fixed": way}) for index in range(6)]
+    assert [trial for trial in trials if not summary.is_sound(trial)] == []
+    empty = [trial for trial in trials if trial["empty"]]
+    assert empty, "the change is large enough in some"
+    for trial in empty:
+        assert trial["answer"] == "FAIL"
+        assert trial["certificates"] == 0
+        assert trial["resurrected"] != "PASS"
+    assert any(trial["before"] for trial in empty), "certificates had been written"
+
+
+def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
+    """The attack is not refused for being touched: what a run only tells may be anything."""
+    run = honest_run(0, 0)
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    path = folder / "result.json"
+    content = json.loads(path.read_text())
+    content["seconds"]["identify"] = 1e3
+    content["message"] = "another one"
+    path.write_text(json.dumps(content))
+    assert answer_to(folder, run.verification)[0] is Answer.PASS
+
+
+def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
+    for index in range(8):
+        settings = {key: value for key, value in SMALL.items() if key not in ("noise", "motion")}
+        model, log = log_of(build_case(0, index, {"fixed": settings, "break": "wear"}))
+        run = left_by(tmp_path / str(index), model, log, 2)
+        if run.empty:
+            break
+    assert run.empty
+    folder = tmp_path / str(index)
+    content = json.loads((folder / "withdrawn_0.json").read_text())
+    assert "no parameters agree" in content["reason"]
+    assert content["log"]["samples"] == run.samples
+    assert not list(folder.glob("certificate_*"))
+    assert not (folder / "bounds.yaml").exists()
+    assert (folder / "log.npz").is_file(), "what contradicts is kept"
+    answer, text = answer_to(folder, trusting(model))
+    assert answer is Answer.FAIL
+    assert "were withdrawn" in text
+
+
+def test_scenes_pick_from_what_there_is() -> None:
+    assert {"folder", "run", "other", "rng"} == set(Scene.__dataclass_fields__)
+    assert abs(sum(share for _, share in EDITS.values()) - 1.0) < 1e-12

@@ -1,0 +1,167 @@
+"""Every key of a robot's file is in the identity that bounds are loaded under, or a reason says why not.
+
+Each is changed, and the identity must follow, or must not.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.identity import BY_MODEL, SCOPES, differences, digest, identity, why_not_stated
+from safe_sysid.robot.scene import config_path
+from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.schema import Parameter, load_schema
+
+JOINT, LINK = "elbow", "forearm"
+_GEARED = {"joints.elbow.gear_ratio": 50.0, "joints.elbow.motor_axis": [0.0, 1.0, 0.0]}
+#: Values where the general rule below gives none that is valid, or one that depends on another key; None: taken away.
+VALUES: dict[str, dict[str, Any]] = {
+    "name": {"name": "other_arm"},
+    "urdf": {"urdf": "other.urdf"},
+    "base_link": {"base_link": "pedestal"},
+    "tool_frame": {"tool_frame": "tip"},
+    "joints.<joint>.position": {"joints.elbow.position": "continuous"},
+    "joints.<joint>.gear_ratio": {"joints.elbow.gear_ratio": 50.0},
+    "joints.<joint>.motor_link": {"joints.elbow.motor_link": "turntable", **_GEARED},
+    "joints.<joint>.motor_axis": {**_GEARED, "joints.elbow.motor_axis": [0.0, 0.0, 1.0]},
+    "locked.<joint>": {"locked.finger": 0.3},
+    "payload.hand_opening": {"payload.hand_opening": [0.0] * 9 + [1e-3], "payload.hand_joints": {}},
+    "payload.hand_joints": {"payload.hand_joints": {}},
+    "payload.hand_links": {"payload.hand_links": ["flange"]},
+    "payload.box": {"payload.box": "envelope"},
+    "payload.density": {"payload.density": [0.0, 8000.0], "payload.box": "envelope"},
+    "measurement.torque_rate": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
+    "measurement.jerk": {
+        "measurement.jerk": 70.0,
+        "measurement.torque_rate": 50.0,
+        "measurement.effort": "sampled",
+    },
+    "measurement.effort": {"measurement.effort": "sampled", "measurement.torque_rate": 50.0},
+    "geometry.<link>": {"geometry.forearm": [{"points": [[0.1, 0.0, 0.0]], "radius": 0.01}]},
+    "allowed_pairs": {"allowed_pairs": [["pedestal", "forearm"]]},
+    "home": {"home": [0.1, -0.6, 1.8]},
+    "timing.period_s": {"timing.period_s": 0.0009},
+}
+#: What must be there before a key can be changed, as one that means nothing alone.
+BEFORE: dict[str, dict[str, Any]] = {
+    "joints.<joint>.motor_link": _GEARED,
+    "joints.<joint>.motor_axis": _GEARED,
+    "payload.density": {"payload.box": "envelope"},
+    "measurement.torque_rate": {"measurement.torque_rate": 40.0, "measurement.effort": "sampled"},
+    "measurement.jerk": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
+}
+#: Without effect on anything that is stated: only checked, or the same in other words.
+IDLE = ("base_link",)
+
+
+def leaves() -> list[Parameter]:
+    return [key for key in load_schema().robot if key.type != "section"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An arm of three joints with a finger that can be locked, in two versions, and its file with every key written."""
+    folder = tmp_path_factory.mktemp("arm")
+    urdf = (config_path("three_joint", "config").parent.parent / "urdf" / "three_joint.urdf").read_text()
+    finger = (
+        '<link name="tip"/><joint name="to_tip" type="fixed"><parent link="flange"/><child link="tip"/>'
+        '<origin xyz="0.02 0 0"/></joint><link name="finger"><inertial><mass value="0.1"/><origin xyz="0 0 0.05"/>'
+        '<inertia ixx="1e-4" ixy="0" ixz="0" iyy="1e-4" iyz="0" izz="1e-4"/></inertial><collision><geometry>'
+        '<sphere radius="0.01"/></geometry></collision></link><joint name="finger" type="revolute">'
+        '<parent link="flange"/><child link="finger"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="1" '
+        'velocity="1"/></joint></robot>'
+    )
+    urdf = urdf.replace("</robot>", finger)
+    (folder / "arm.urdf").write_text(urdf)
+    (folder / "other.urdf").write_text(urdf.replace('mass value="0.1"', 'mass value="0.11"'))
+    data = read_yaml(config_path("three_joint", "config"))
+    data |= {"urdf": "arm.urdf", "locked": {"finger": 0.1}, "mounting": {"xyz": [0.0, 0.0, 0.1]}}
+    (folder / "arm.yaml").write_text(yaml.safe_dump(data))
+    return folder
+
+
+def actual(path: str) -> str:
+    return path.replace("<joint>", JOINT).replace("<link>", LINK)
+
+
+def value_of(settings: Any, path: str) -> Any:
+    for part in path.split("."):
+        settings = settings.get(part) if isinstance(settings, dict) else getattr(settings, part)
+    return settings
+
+
+def changed(key: Parameter, now: Any) -> Any:
+    """Another value that is as good."""
+    if key.choices:
+        return next(choice for choice in key.choices if choice != now)
+    if key.type == "bool":
+        return not now
+    if key.type == "int":
+        return now + 1
+    if key.type in ("float", "per_joint"):
+        return 0.01 if now is None or now == 0.0 else _scaled(now)
+    if key.type in ("vector3", "vector10"):
+        return [*[float(x) for x in now[:-1]], float(now[-1]) + 1e-3]
+    if key.type == "text":
+        return f"{now or ''}x"
+    pytest.fail(f"{key.path}: of type {key.type}: say in VALUES what to change it to")
+
+
+def _scaled(now: Any) -> Any:
+    return [1.01 * x for x in now] if isinstance(now, tuple) else 1.01 * now
+
+
+@pytest.mark.parametrize("key", leaves(), ids=lambda key: key.path)
+def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -> None:
+    before = load_robot(place / "arm.yaml", **copy.deepcopy(BEFORE.get(key.path, {})))
+    if key.path in VALUES:
+        values = copy.deepcopy(VALUES[key.path])
+    else:
+        path = actual(key.path)
+        values = {path: changed(key, value_of(before.settings, path))}
+    after = load_robot(place / "arm.yaml", **values)
+    ours, theirs = identity(before, "bounds"), identity(after, "bounds")
+    reason = why_not_stated(key.path, "bounds")
+    if reason is None:
+        assert any(
+            f"declared.{actual(key.path)}".startswith(path) or path.startswith(f"declared.{actual(key.path)}")
+            for path, _, _ in differences(theirs, ours)
+        ), "its value is in the content"
+    follows = reason is None or (_is_by_model(key.path) and key.path not in IDLE)
+    assert (digest(ours) != digest(theirs)) == follows, reason
+
+
+def _is_by_model(path: str) -> bool:
+    return any(path == known or path.startswith(f"{known}.") for known in BY_MODEL)
+
+
+def test_reasons_are_about_keys_that_there_are() -> None:
+    known = load_schema().keys
+    for reasons in (BY_MODEL, *SCOPES.values()):
+        assert [key for key in reasons if key not in known] == []
+        assert all(len(reason.split()) > 3 for reason in reasons.values())
+
+
+def test_the_same_arm_from_another_place_is_the_same(place: Path, tmp_path: Path) -> None:
+    for name in ("arm.yaml", "arm.urdf"):
+        shutil.copy(place / name, tmp_path / name)
+    ours, theirs = (identity(load_robot(folder / "arm.yaml"), "bounds") for folder in (place, tmp_path))
+    assert ours == theirs
+    assert list(differences(theirs, ours)) == []
+
+
+def test_an_unknown_key_would_be_stated() -> None:
+    """What nobody decided on is part of the identity."""
+    from safe_sysid.robot.identity import _stated
+
+    assert _stated({"new": {"key": 1}}, "", set()) == {"new": {"key": 1.0}}
+    assert why_not_stated("new.key", "bounds") is None
+    assert why_not_stated("controller.laws.armour.K_r", "bounds") is not None
+    assert why_not_stated("measurement.torque_abs", "bounds") is None

@@ -1,0 +1,160 @@
+"""Real nodes at rest: nobody is busy, nothing grows, latched topics keep one message; and an emergency stop."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("mujoco")
+
+from geometry_msgs.msg import InertiaStamped
+from message_bench import MessageBench
+from ros_harness import Probe, running
+from std_msgs.msg import Float64MultiArray, String
+from std_srvs.srv import Trigger
+from test_nodes_lockstep import references
+from test_nodes_task import QUICK
+from trajectory_msgs.msg import JointTrajectory
+
+from safe_sysid.identification import UpdateStatus
+from safe_sysid.identification.payload_alone import payload_bounds
+from safe_sysid.nodes.base import ERROR, LATCHED_INPUT
+from safe_sysid.robot import load_robot
+
+pytestmark = pytest.mark.ros
+
+LATCHED_TOPICS: dict[str, type] = {
+    "bounds": Float64MultiArray,
+    "bounds_active": Float64MultiArray,
+    "plan": JointTrajectory,
+    "certificate": Float64MultiArray,
+    "payload": InertiaStamped,
+    "last_link_with_payload": InertiaStamped,
+    "identifier/configuration": String,
+    "controller/transition_reason": String,
+}
+
+
+def processor_time(process: int) -> float:
+    """Of a process and its threads so far, s."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_path: Path) -> None:
+    """Reviewed: a core and a half for ever; `ros2 topic echo --once` showed bounds 5 to 20 updates old."""
+    nodes: dict[str, dict[str, Any]] = {
+        "plant": {"payload": "8lb"}, "controller": {}, "identifier": {"rest_s": 1.0}, "planner": {"plans": 3},
+    }  # fmt: skip
+
+    def grown() -> dict[str, Any]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path): path.stat().st_size for path in files}
+
+    with running(tmp_path, nodes, QUICK) as processes, Probe() as probe:
+        told: dict[str, list[Any]] = {topic: [] for topic in LATCHED_TOPICS}
+        for topic, kind in LATCHED_TOPICS.items():
+            probe.listen(kind, topic, told[topic].append, LATCHED_INPUT)
+        seen = references(probe)
+        probe.wait(lambda: "0.1 of real time" in probe.value("plant", "pace"), "time to slow down")
+        assert probe.state() == "holding"
+        probe.spin(1.0)
+
+        began, stamp, before = time.monotonic(), seen[-1].stamp_ns, grown()
+        used = {name: processor_time(process.process.pid) for name, process in processes.items()}
+        probe.spin(5.0)
+        elapsed = time.monotonic() - began
+        assert 1e-9 * (seen[-1].stamp_ns - stamp) <= 0.1 * elapsed + 0.05
+        assert grown() == before, "no line, no certificate, nothing"
+        used = {
+            name: (processor_time(process.process.pid) - used[name]) / elapsed
+            for name, process in processes.items()
+        }
+        print({name: f"{share:.3f} cores" for name, share in used.items()})
+        assert sum(used.values()) < 0.6, used
+
+        # Whoever comes now gets the newest message of each topic, and none before it.
+        assert len({message.layout.dim[0].label for message in told["bounds"]}) >= 2
+        with Probe() as late:
+            heard: dict[str, list[Any]] = {topic: [] for topic in LATCHED_TOPICS}
+            for topic, kind in LATCHED_TOPICS.items():
+                late.listen(kind, topic, heard[topic].append, LATCHED_INPUT)
+            late.wait(lambda: all(heard.values()), "one message of each topic")
+            late.spin(0.5)
+        probe.spin(0.5)
+        for topic, messages in heard.items():
+            assert len(messages) == 1 or topic == "bounds", topic  # the answer to a batch may just have come
+            assert messages[0] in told[topic][-2:], topic
+
+        # The payload is told alone, and with what carries it.
+        model = load_robot("kinova_gen3")
+        lower, nominal, upper = np.array(told["bounds"][-1].data).reshape(3, -1)[:, 60:70]
+        alone, all_together = told["payload"][-1].inertia, told["last_link_with_payload"][-1].inertia
+        assert all_together.m == pytest.approx(nominal[0], abs=1e-12)
+        assert alone.m == pytest.approx(payload_bounds(model, lower, nominal, upper).nominal[0], abs=1e-12)
+        assert alone.m < all_together.m - 0.5
+
+        # Time goes on as soon as something happens.
+        def ask(service: str) -> Trigger.Response:
+            client = probe.node.create_client(Trigger, service)
+            probe.wait(client.service_is_ready, service)
+            answer = client.call_async(Trigger.Request())
+            probe.wait(answer.done, f"the answer of {service}")
+            return answer.result()
+
+        plans = len(told["plan"])
+        assert ask("planner/start").success
+        probe.wait(lambda: probe.value("plant", "pace") == "as fast as it goes", "time to go on")
+        probe.wait(lambda: any(message.points for message in told["plan"][plans:]), "an answer")
+
+        # A stop can never be its own reset, nor a start that of an emergency stop; and a fault is an error in the log.
+        assert ask("controller/emergency_stop").success
+        probe.wait(lambda: probe.state() == "fault", "the fault")
+        assert ask("controller/emergency_stop").success
+        refused = ask("controller/start")
+        assert not refused.success
+        assert "expected ~/reset_emergency_stop" in refused.message
+        assert ask("controller/reset_emergency_stop").success
+        probe.spin(0.5)
+        assert probe.state() == "fault", "the reset moves nothing"
+        assert not ask("controller/reset_emergency_stop").success
+        assert ask("controller/start").success
+        probe.wait(lambda: probe.state() in ("holding", "tracking"), "control")
+        log = processes["controller"].log
+    assert any("[ERROR]" in line and "fault: emergency stop" in line for line in log.splitlines()), log[
+        -2000:
+    ]
+
+
+def test_a_contradiction_is_an_error_in_the_log_and_in_the_diagnostics_once(tmp_path: Path) -> None:
+    """Reviewed: `no parameters agree` was a line like any other."""
+    bench = MessageBench(tmp_path)
+    told: list[tuple[bytes, str]] = []
+    try:
+        node = bench.identifier
+        node._tell = lambda level, text: told.append((level, text))  # type: ignore[method-assign]
+        standing = node._session.standing()
+        empty = replace(standing, status=UpdateStatus.EMPTY_SET, message=UpdateStatus.EMPTY_SET.value)
+        for _ in range(3):
+            node._session.update = lambda batch: empty  # type: ignore[method-assign]
+            node._update(1, 1_000_000_000)
+        level, text, _ = node.overview()
+        assert (level, text) == (ERROR, UpdateStatus.EMPTY_SET.value)
+        lines = [level for level, text in told if UpdateStatus.EMPTY_SET.value in text]
+        assert lines == [ERROR]
+        # Nor is a fault of the controller.
+        told.clear()
+        bench.controller._tell = node._tell  # type: ignore[method-assign]
+        bench.controller._core.fault("V is at least 2 J, above V_max = 1 J: an assumption is false")
+        bench.controller._tell_state()
+        assert [level for level, text in told if "an assumption is false" in text] == [ERROR]
+        assert bench.controller.overview()[0] == ERROR
+    finally:
+        bench.close()
