@@ -40,6 +40,18 @@ def done(tmp_path_factory):
     return folder, json.loads((folder / "out" / "result.json").read_text())
 
 
+def test_the_last_samples_have_a_proof_though_they_tell_next_to_nothing(tmp_path, monkeypatch):
+    """What is worth no update is in the log all the same: whoever verifies must see that it contradicts nothing."""
+    monkeypatch.setattr("safe_sysid.identification.identifier._LEAST", 0.9)
+    write_log(tmp_path / "log.npz", JOINTS, piece()[:1101])
+    out = tmp_path / "out"
+    assert run_identify(tmp_path / "log.npz", "--out", out, "--update", "0.3", "--quiet") == 0
+    samples = [json.loads(f.read_text())["log"]["samples"] for f in sorted(out.glob("certificate_*.json"))]
+    assert len(samples) < 4  # one of the four updates at least taught less than that
+    assert samples[-1] == 1101
+    assert main(["verify", str(out)]) == 0
+
+
 def holds(result, theta):
     return all(p["lower"] <= x <= p["upper"] for p, x in zip(result["parameters"], theta[60:70], strict=True))
 

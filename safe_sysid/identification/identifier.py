@@ -145,7 +145,7 @@ class Identifier:
             # A guess may treat what is constant as noise: the estimate has no unknowns for the drift.
             self._estimate.add(enlarged(self._tare_rows, self._drift))
         self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(prior))
-        self._fresh = 0
+        self._fresh = self._unproved = 0  # equations since the last update, and since the last proof
         self._wait, self._waited, self._usual, self._news = 0, 0, 1.0, 0.0
         self._empty: str | None = None
         self._row_seconds = 0.0
@@ -195,22 +195,28 @@ class Identifier:
                 self._set.add(rows)
             self._estimate.add(rows)
             self._fresh += len(rows)
+            self._unproved += len(rows)
         self._row_seconds += time.perf_counter() - start
         return 0 if rows is None else len(rows)
 
-    def update(self) -> UpdateResult:
-        """Bound theta_e by all equations so far. Never raises for what the data say."""
+    def update(self, final: bool = False) -> UpdateResult:
+        """Bound theta_e by all equations so far. Never raises for what the data say.
+
+        Args:
+            final: the log ends here: its last equations get a proof too, however little they tell. Without one nobody
+                could see that they do not contradict the bounds.
+        """
         timings = {"rows": self._row_seconds}
         self._row_seconds = 0.0
         if self._empty is not None:
             return self._result(UpdateStatus.EMPTY_SET, self._empty, timings)
-        if not self._fresh:
+        if not (self._unproved if final else self._fresh):
             return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
         payload = self.box.payload_slice
         start = time.perf_counter()
         last = self.box
         self._news = news = max(self._news, self._set.news())  # and what was left waiting, or was not solved
-        if not self._is_worth_programs(news):
+        if not (final or self._is_worth_programs(news)):
             self._fresh = 0
             self._set.prune()
             timings["prune"] = time.perf_counter() - start
@@ -228,9 +234,10 @@ class Identifier:
         share = float(np.max(gain / np.where(width > 0.0, width, 1.0)))
         self._wait = 0 if share >= _WORTH else min(max(2 * self._wait, 1), _LONGEST_WAIT)
         self._usual, self._news = news if np.isfinite(news) else 1.0, 0.0
-        if share < _LEAST:
+        if share < _LEAST and not final:
             self._set.prune()
             return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
+        self._unproved = 0
         self.box = last.with_payload(bounds.lower, bounds.upper, last.seq + 1)
         proof = self._proof(bounds, last)
         start = time.perf_counter()

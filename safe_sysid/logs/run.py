@@ -139,7 +139,7 @@ def run_log(
             done = end
             if progress is not None:
                 progress(done / len(m))
-        latest = identifier.update()
+        latest = identifier.update(final=point == len(m))
         if latest.status is UpdateStatus.NO_DATA and result is not None:
             continue
         result = latest

@@ -326,7 +326,7 @@ class IdentifierSession:
             with contextlib.suppress(CertificateError):  # said when it was to be written first
                 self._writer.flush()
                 if self.samples:
-                    result = self.core.update()
+                    result = self.core.update(final=True)
                     self._certify(result, self.narrowed(result))
         self._save_log()
 
