@@ -37,6 +37,7 @@ from safe_sysid.identification.equations.step_states import step_states
 from safe_sysid.planning.certificate import start_check
 from safe_sysid.planning.planner import Planner
 from safe_sysid.reachability.rotations import rotation_parts
+from safe_sysid.report.identification_output import declared_texts
 from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
 from safe_sysid.robot.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
@@ -375,6 +376,27 @@ def test_messages_name_metres_and_newtons(model):
         "N m",
         "N",
     ]
+
+
+def test_declared_errors_are_printed_in_the_units_of_their_joints(arm_file, tmp_path):
+    given = {
+        "measurement": {"position_error": 0.001, "velocity_error": [0.1, 0.2, 0.3, 0.4]},
+        "payload": {"box": {"center": [0.0, 0.0, 0.1], "size": [0.2, 0.2, 0.2]}},
+    }
+    texts = declared_texts(load_robot(arm_file, **given), with_tare=True)
+    assert texts["measurement.velocity_error"] == "0.1 m/s, 0.2 rad/s, 0.3 rad/s, 0.4 m/s"
+    assert texts["measurement.position_error"] == "0.001 rad or m"
+    assert texts["uncertainty.floor.viscous"] == "0 N m s/rad or N s/m"
+    assert texts["tare.drift.coulomb"] == "0.02", "a fraction"
+    assert texts["payload.box.center"] == "0, 0, 0.1 m"
+    sliding = load_robot(write_sliding_arm(tmp_path, "pp", np.random.default_rng(1)))
+    texts = declared_texts(sliding, with_tare=True)
+    units = {key: text.partition(" ")[2] for key, text in texts.items() if text is not None}
+    assert units["measurement.velocity_error"] == "m/s"
+    assert units["identification.acceleration_bound"] == "m/s^2"
+    assert units["uncertainty.floor.rotor_inertia"] == "kg"
+    assert units["tare.drift.offset"] == "N"
+    assert not [key for key, unit in units.items() if "rad" in unit and key != "measurement.gravity_angle"]
 
 
 def test_positions_in_degrees_are_guessed_of_turning_joints_alone(tmp_path):

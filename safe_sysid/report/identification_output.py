@@ -30,6 +30,7 @@ from safe_sysid.report.identification_result import (
     write_result,
 )
 from safe_sysid.report.identification_urdf import write_urdf
+from safe_sysid.robot.effective import with_units
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
@@ -41,16 +42,6 @@ __all__ = [
     "write_all",
     "write_published",
 ]
-
-_UNITS = {
-    "rate_hz": "Hz", "torque_abs": "N m", "torque_bias": "N m", "torque_drift": "N m", "position_error": "rad",
-    "velocity_error": "rad/s", "stamp_error_s": "s", "torque_delay_s": "s", "torque_jitter_s": "s",
-    "gravity_angle": "rad", "torque_rate": "N m/s", "jerk": "rad/s^3", "max_age_s": "s", "max_age_h": "h",
-    "acceleration_bound": "rad/s^2", "friction_transition_velocity": "rad/s", "mass": "kg", "first_moment": "kg m",
-    "inertia": "kg m^2", "coulomb": "N m", "viscous": "N m s/rad", "rotor_inertia": "kg m^2", "offset": "N m",
-    "center": "m", "size": "m", "density": "kg/m^3", "hand_opening": "(kg, kg m, kg m^2)",
-    "max_temperature_difference": "K",
-}  # fmt: skip
 
 
 def assemble_result(
@@ -174,35 +165,26 @@ def declared_texts(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
     """
     settings, payload = model.settings, model.settings.payload
     out: dict[str, str | None] = {}
-    _flatten(out, "measurement", settings.measurement)
-    _flatten(out, "identification.acceleration_bound", settings.identification.acceleration_bound)
-    _flatten(out, "uncertainty", settings.uncertainty)
-    _flatten(out, "friction_transition_velocity", model.friction_transition_velocity)
+    _flatten(out, "measurement", settings.measurement, model)
+    _flatten(out, "identification.acceleration_bound", settings.identification.acceleration_bound, model)
+    _flatten(out, "uncertainty", settings.uncertainty, model)
+    _flatten(out, "friction_transition_velocity", model.friction_transition_velocity, model)
     for key in ("box", "density", "hand_opening"):
-        _flatten(out, f"payload.{key}", getattr(payload, key))
+        _flatten(out, f"payload.{key}", getattr(payload, key), model)
     if with_tare:
-        _flatten(out, "tare", settings.tare)
+        _flatten(out, "tare", settings.tare, model)
     return out
 
 
-def _flatten(out: dict[str, str | None], key: str, value: object) -> None:
+def _flatten(out: dict[str, str | None], key: str, value: object, model: RobotModel) -> None:
     """Add a setting, or all that it consists of."""
     if isinstance(value, BaseModel):
         for name, part in value:
-            _flatten(out, f"{key}.{name}", part)
-        return
-    unit = (
-        "" if key in ("tare.drift.coulomb", "tare.drift.viscous") else _UNITS.get(key.rpartition(".")[2], "")
-    )
-    if value is None:
-        out[key] = None
-    elif isinstance(value, (str, bool)):
-        out[key] = str(value)
+            _flatten(out, f"{key}.{name}", part, model)
+    elif value is None or isinstance(value, (str, bool)):
+        out[key] = None if value is None else str(value)
     else:
-        numbers = ", ".join(
-            repr(float(x)).removesuffix(".0") for x in np.atleast_1d(np.asarray(value, float))
-        )
-        out[key] = f"{numbers} {unit}".rstrip()
+        out[key] = with_units(key, np.asarray(value, float), model)
 
 
 def write_all(

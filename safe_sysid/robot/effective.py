@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from safe_sysid.errors import ConfigError
@@ -27,6 +29,7 @@ __all__ = [
     "plain",
     "select",
     "unit_of",
+    "with_units",
 ]
 
 
@@ -145,6 +148,25 @@ def unit_of(parameter: Parameter, key: str, model: RobotModel) -> str:
     ]
     slides = of_one or list(model.sliding)
     return sliding if all(slides) else parameter.unit if any(slides) else turning
+
+
+def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:
+    """Numbers as text, each as exact as it is, with the unit that this arm has them in.
+
+    Args:
+        key: of a setting, or of a part of one, as ``payload.box.center``.
+        value: a number, or a list of any length; of joints (n,).
+        model: the arm.
+    """
+    numbers = [repr(float(x)).removesuffix(".0") for x in np.atleast_1d(value)]
+    declared = load_schema().find(key) or load_schema().find(key.rpartition(".")[0])
+    unit = "" if declared is None else unit_of(declared, key, model)
+    turning, joined, sliding = unit.partition(" or ")
+    if joined and value.shape == (model.n,):
+        return ", ".join(
+            f"{x} {sliding if s else turning}" for x, s in zip(numbers, model.sliding, strict=True)
+        )
+    return f"{', '.join(numbers)} {f'({unit})' if ',' in unit else unit}".rstrip()
 
 
 def _given(data: Any, path: Sequence[str]) -> bool:
