@@ -84,6 +84,7 @@ TOLD = {
     "tracking": {},
     "measurement": {"errors": True, "tracking": "large"},
     "actuator": {"errors": True},
+    "feed_forward": {"errors": True},
     "box": {"box": "wide"},
     "coulomb": {"transition": 0.0, "coulomb": 4.0},
     "axis": {"joints": 3},

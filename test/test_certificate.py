@@ -43,6 +43,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
         actuator_abs=0.1 * ones,
         actuator_rel=0.01 * ones,
         torque_limit=model.limits.torque,
+        feed_forward=np.zeros(n),
         hold_max=0.002,
         delay_max=0.0,
     )

@@ -117,11 +117,13 @@ def exciting_trajectory(rng: np.random.Generator, gains: ControllerGains, q: np.
             return trajectory
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_energy_stays_below_its_bound_under_attack(
-    model: RobotModel, gains: ControllerGains, seed: int
-) -> None:
-    """Corner parameters, actuator errors that always push the wrong way, fastest allowed motions."""
+@pytest.mark.parametrize(
+    ("seed", "added"), [*((seed, 0.0) for seed in range(6)), (0, 1.0), (1, 1.0), (4, 1.0)]
+)
+def test_energy_stays_below_its_bound_under_attack(model: RobotModel, seed: int, added: float) -> None:
+    """Corner parameters, actuator errors and torque added to the law's that push the wrong way, fastest motions."""
+    model = load_robot("kinova_gen3", **{"controller.feed_forward.bound": added})
+    gains = design_gains(model, lockstep=True)
     rng = np.random.default_rng(seed)
     box = model.arm_prior
     theta = draw(model, seed, mode="corner" if seed % 2 else "uniform")
@@ -141,6 +143,7 @@ def test_energy_stays_below_its_bound_under_attack(
         assert np.all(np.abs(law.de) <= gains.de_bound)
         push = -np.sign(law.r) if seed < 4 else rng.choice([-1, 1], model.n)
         before = arm.qd
+        torque += push * added
         arm.step(torque + push * (a.actuator_abs + a.actuator_rel * np.abs(torque)), period)
         assert np.all(np.abs(arm.qd - before) <= gains.acceleration_bound * period)
     assert worst > 1e-6  # the attack did something

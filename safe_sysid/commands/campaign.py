@@ -50,8 +50,8 @@ _NOTICED = {
     "printed": "a number that says more than was proved",
 }
 _TOLD_WRONGLY = (
-    "tracking", "measurement", "actuator", "box", "coulomb", "axis", "gravity", "radius", "payload", "inertia",
-    "gears",
+    "tracking", "measurement", "actuator", "feed_forward", "box", "coulomb", "axis", "gravity", "radius", "payload",
+    "inertia", "gears",
 )  # fmt: skip
 _BREAKS = (
     "bias", "coulomb", "slip", "exchange", "wear", "acceleration", "delay", "gravity", "inertia", "reaction",

@@ -4,7 +4,7 @@ from safe_sysid.control.controller import Controller, ControllerOutput, Controll
 from safe_sysid.control.demands import MotionDemands, demands_of
 from safe_sysid.control.design import design_gains, gains_for_motion
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions, tracking_margins
-from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.control.law import ControlLaw, ModelInUse, Proves
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.control.synthesis import synthesise
 
@@ -16,6 +16,7 @@ __all__ = [
     "ControllerState",
     "ModelInUse",
     "MotionDemands",
+    "Proves",
     "RobustLaw",
     "TrackingAssumptions",
     "demands_of",

@@ -1,5 +1,7 @@
 """Whether the tracking bound is claimed: its hypotheses on S and H are a certificate's to prove, and none holds an arm.
 
+What may be claimed at all the law says: what it proves, and how much a feed-forward may add to its torque.
+
 A plan's certificate proves them along the plan and at the rest after it, for its box. Before the first plan, and once
 bounds are reset, an arm is held where nobody has looked: so S is looked at in every step, and H at the pose.
 
@@ -14,14 +16,14 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.law import ControlLaw, Proves, TrackingLaw
 from safe_sysid.decimals import at_least, at_most
+from safe_sysid.errors import ParameterError
 from safe_sysid.robot.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Claim"]
+__all__ = ["Claim", "added_text"]
 
 FloatArray = NDArray[np.float64]
 #: Losses of the claim that are remembered for the run's log.
@@ -32,24 +34,34 @@ class Claim:
     """What is claimed of a controller's last step.
 
     Attributes:
-        possible: the law is the one that the bound is proved for.
+        possible: the law proves the bound, whatever is added to its torque.
         lost: since when the bound is not claimed although law, S and H allow it, and why; "" if it is not lost.
         losses: the same of late commands, of all starts, the first :data:`MOST_LOSSES`.
         starts: how many there were.
         late: commands since the start that came late and were not covered; ``covered``: those that were.
     """
 
-    def __init__(self, model: RobotModel, gains: ControllerGains, law: ControlLaw) -> None:
-        """Of the law alone.
+    def __init__(
+        self, model: RobotModel, gains: ControllerGains, law: ControlLaw, added: FloatArray | None = None
+    ) -> None:
+        """Of the law, and of what is added to its torque, alone.
 
         Args:
             model: of the arm.
             gains: of its controller.
             law: in use.
+            added: (n,) the most that a feed-forward adds to the law's torque, N m; None: there is none.
+
+        Raises:
+            ParameterError: the law says that it proves the bound, and does not say its S.
         """
-        self._model, self._gains, self._law, self._pose = model, gains, law, ""
-        self.possible = isinstance(law, RobustLaw)
-        self._now = "" if self.possible else f"not for the law {law.name}"
+        self._model, self._gains, self._pose = model, gains, ""
+        self._law = law if isinstance(law, TrackingLaw) and law.proves is Proves.TRACKING else None
+        if self._law is None and law.proves is Proves.TRACKING:
+            raise ParameterError(f"control law {law.name} proves tracking: expected its S as `uncertainty`")
+        self._added = "" if added is None else f", with a feed-forward of up to {added_text(model, added)}"
+        self._now = _why_not_ever(model, law, added)
+        self.possible = not self._now
         self.lost, self.late, self.covered = "", 0, 0
         self.losses: list[str] = []
         self.starts = 0
@@ -69,7 +81,7 @@ class Claim:
         """For people."""
         if self.lost:
             return f"not proved since {self.why_not}"
-        return f"not proved: {self._now}" if self._now else "proved"
+        return f"not proved: {self._now}" if self._now else f"proved{self._added}"
 
     def begin(self) -> None:
         """A start: V was looked at, and no command has been late since."""
@@ -118,10 +130,36 @@ class Claim:
     def step(self) -> bool:
         """After the law's: whether S is above the assumed."""
         above = ""
-        if isinstance(self._law, RobustLaw):
+        if self.possible and self._law is not None:
             above = _why_not_now(self._gains, self._law.uncertainty)
             self._now = above or self._pose
         return bool(above)
+
+
+def added_text(model: RobotModel, added: FloatArray) -> str:
+    """The most that a feed-forward adds, for people.
+
+    Args:
+        model: of the arm.
+        added: (n,) N m or N.
+    """
+    parts = [f"{at_most(x)} {unit}" for x, unit in zip(added.tolist(), model.torque_units, strict=True)]
+    if len(set(parts)) == 1:
+        return parts[0]
+    return ", ".join(f"{part} at {name}" for part, name in zip(parts, model.joint_names, strict=True))
+
+
+def _why_not_ever(model: RobotModel, law: ControlLaw, added: FloatArray | None) -> str:
+    """Why the bound is never claimed with a law and what is added to its torque, "" if it may be."""
+    if law.proves is not Proves.TRACKING:
+        return f"not for the law {law.name}"
+    if added is None or not np.any(added > law.residual_bound):
+        return ""
+    j = int(np.argmax(added - law.residual_bound))
+    return (
+        f"a feed-forward may add {added[j]:g} {model.torque_units[j]} at {model.joint_names[j]}: expected at most "
+        f"{law.residual_bound[j]:g}, which the proof of the law {law.name} tolerates"
+    )
 
 
 def _why_not_now(gains: ControllerGains, uncertainty: float) -> str:

@@ -100,7 +100,10 @@ class Loop:
         self.k = 0.5 * float(np.max(K_r) + np.min(K_r))
         self.k_spread = 0.5 * float(np.ptp(K_r))
         self.eta = self.motion_norm(assume.velocity_error + K_r * assume.position_error)
-        self.actuator = self.torque_norm(assume.actuator_abs + assume.actuator_rel * assume.torque_limit)
+        # To the theorem a feed-forward is a part of what the actuator errs by: any torque, within its bound.
+        self.actuator = self.torque_norm(
+            assume.actuator_abs + assume.actuator_rel * assume.torque_limit + assume.feed_forward
+        )
 
     def torque_norm(self, x: FloatArray) -> float:
         """Of torques bounded by x (n,)."""

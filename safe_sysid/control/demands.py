@@ -158,7 +158,7 @@ def torque_of(
     for w in _regressors(model, states, gains.r_bound, gains.K_r):
         most = np.maximum(most, (np.abs(w @ box.mid) + np.abs(w) @ box.rad).max(axis=0))
     a = gains.assumptions
-    command = most + gains.K_d * gains.r_bound
+    command = most + gains.K_d * gains.r_bound + a.feed_forward
     return np.asarray(command * (1.0 + a.actuator_rel) + a.actuator_abs)
 
 

@@ -72,6 +72,7 @@ def design_gains(
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
         torque_limit=np.asarray(model.limits.torque),
+        feed_forward=per_joint(s.controller.feed_forward.bound, n),
         hold_max=s.timing.period_s if lockstep else s.timing.hold_max_s,
         delay_max=0.0 if lockstep else s.timing.delay_max_s,
     )

@@ -37,6 +37,7 @@ class TrackingAssumptions:
         position_error, velocity_error: (n,) bounds of the measurement errors, rad and rad/s.
         actuator_abs, actuator_rel: (n,) applied torque = command within abs + rel |command|, N m and 1.
         torque_limit: (n,) largest command, N m.
+        feed_forward: (n,) the most that a feed-forward adds to the law's torque, N m; zeros without one.
         hold_max: oldest measurement behind a torque in force, s.
         delay_max: longest time from a measurement to the first effect of its command, s (<= hold_max).
     """
@@ -51,6 +52,7 @@ class TrackingAssumptions:
     actuator_abs: FloatArray
     actuator_rel: FloatArray
     torque_limit: FloatArray
+    feed_forward: FloatArray
     hold_max: float
     delay_max: float
 

@@ -1,20 +1,31 @@
 """What every control law is: measured state, reference and what is known of the parameters in, torque out.
 
 A law has no clock and does no I/O. It allocates nothing that grows; the array it returns is its own and is overwritten
-by the next step.
+by the next step. A law says what it proves: a controller claims that, and nothing else, of the arm that it moves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ControlLaw", "ModelInUse"]
+__all__ = ["ControlLaw", "ModelInUse", "Proves", "TrackingLaw"]
 
 FloatArray = NDArray[np.float64]
+
+
+class Proves(Enum):
+    """What is proved of an arm that a law moves."""
+
+    #: Errors and energy are measured and reported; nothing is claimed.
+    NOTHING = "nothing"
+    #: "Tracking" in docs/guarantees.md: under its hypotheses, and with the controller's gains, V stays below V_max. The
+    #: law is a :class:`TrackingLaw`.
+    TRACKING = "tracking"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +45,18 @@ class ModelInUse:
 
 @runtime_checkable
 class ControlLaw(Protocol):
-    """One control law for one arm."""
+    """One control law for one arm.
+
+    Attributes:
+        name: of the law, as ``controller.law`` has it.
+        proves: what is claimed while it commands.
+        residual_bound: (n,) torque besides the law's own that the proof tolerates per joint, N m or N: what a
+            feed-forward may add. Zeros where nothing is proved.
+    """
 
     name: str
+    proves: Proves
+    residual_bound: FloatArray
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the past: integrals, estimates, filters. Called at every start."""
@@ -56,3 +76,16 @@ class ControlLaw(Protocol):
         Returns:
             (n,) N m, not clipped; the same array every time.
         """
+
+
+@runtime_checkable
+class TrackingLaw(ControlLaw, Protocol):
+    """A law that proves the tracking bound, given that S keeps the hypothesis.
+
+    Its torque must be ``W_s theta' + K_d r`` with some theta' in the box in use: plans are certified for that image.
+
+    Attributes:
+        uncertainty: S of the last step, sqrt(W/s).
+    """
+
+    uncertainty: float

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.regressors import slotine_li_kernel
 
@@ -63,18 +63,21 @@ class RobustLaw:
     """The law with its work arrays (a :class:`safe_sysid.control.law.ControlLaw`); it remembers nothing between steps.
 
     Attributes:
+        residual_bound: (n,) what the gains' theorem leaves to a feed-forward, N m.
         e, de, r: (n,) measured tracking errors of the last step; rad, rad/s, rad/s.
         uncertainty: S of the last step.
         torque: (n,) what the last step returned, N m.
     """
 
     name = "robust"
+    proves = Proves.TRACKING
 
     def __init__(self, kin: Kinematics, gains: ControllerGains, transition: float) -> None:
         """``transition``: friction transition velocity of the model, rad/s."""
         n = len(kin.axis)
         self._kin, self._gains, self._transition = kin, gains, float(transition)
         self._gain = gains.robust_gain * gains.assumptions.hold_max
+        self.residual_bound = gains.assumptions.feed_forward
         self._regressor = np.empty((1, n, 14 * n))
         self._q, self._qd = np.empty((1, n)), np.empty((1, n))
         self._qd_a, self._qdd_a = np.empty((1, n)), np.empty((1, n))

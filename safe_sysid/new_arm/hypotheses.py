@@ -210,6 +210,7 @@ def _assumptions(model: RobotModel, demands: MotionDemands) -> TrackingAssumptio
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
         torque_limit=np.asarray(model.limits.torque),
+        feed_forward=per_joint(s.controller.feed_forward.bound, n),
         hold_max=s.timing.hold_max_s,
         delay_max=s.timing.delay_max_s,
     )

@@ -131,7 +131,8 @@ class MarginFinder:
         )
         position, velocity = _widened(position, gains.e_bound), _widened(velocity, gains.de_bound)
         speed = np.abs(velocity).max(axis=-1)
-        command = np.abs(torque.torque).max(axis=-1)
+        # What the drives are asked for: the law's torque, and whatever a feed-forward adds to it.
+        command = np.abs(torque.torque).max(axis=-1) + assume.feed_forward
         actual = (command * (1.0 + assume.actuator_rel) * _UP + assume.actuator_abs) * _UP
         room = np.minimum(position[..., 0] - limits.position_lower, limits.position_upper - position[..., 1])
         # What holds at every pose holds here, too; of errors in following a motion it knows nothing.

@@ -249,10 +249,12 @@ def _reason(family: str, index: int, short: float, find: MarginFinder, q: FloatA
     if family == "torque":
         low, high = find.torque.torque[0, index]
         spread, limit = find.torque.spread[0, index], limits.torque[index]
+        most = find.gains.assumptions.feed_forward[index]
+        added = f"and up to {at_most(most)} N m of a feed-forward " if most else ""
         return (
             f"{name}: holding may need {at_least(low, places=1)} to {at_most(high, places=1)} N m "
             f"({at_most(spread, places=1)} N m of it from unknown parameters), "
-            f"with actuator error {at_most(-short, places=1)} N m beyond the limit of {limit:.1f} N m"
+            f"with actuator error {added}{at_most(-short, places=1)} N m beyond the limit of {limit:.1f} N m"
         )
     if family in ("clearance", "self_clearance"):
         bound = short + margin

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from safe_sysid.control.claim import added_text
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
@@ -31,6 +32,7 @@ from safe_sysid.planning.plan_statement import (
     scene_statement,
     stated_scene,
 )
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.pairs import unchecked
@@ -320,6 +322,7 @@ def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> t
     """What a PASS rests on besides arithmetic; what has to hold of first states and boxes, plan_chain tells."""
     around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
     timing = model.settings.timing
+    added = per_joint(model.settings.controller.feed_forward.bound, model.n)
     punctual = (
         "the plant waits for every command (lock-step): nothing is said about an arm with delays"
         if lockstep
@@ -330,6 +333,11 @@ def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> t
         punctual,
         f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
         "(rigid joints, declared sensors and actuators)",
+        *(
+            [f"a feed-forward adds at most {added_text(model, added)} to the law's torque"]
+            if added.any()
+            else []
+        ),
         *model.model_assumptions,
         f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
         *unchecked(model, scene),

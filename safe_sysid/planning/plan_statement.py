@@ -183,6 +183,8 @@ def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]
     skipped = ("assumptions", "box")
     own = {f.name: getattr(gains, f.name) for f in dataclasses.fields(gains) if f.name not in skipped}
     assumed = {f.name: getattr(gains.assumptions, f.name) for f in dataclasses.fields(gains.assumptions)}
+    if not np.any(gains.assumptions.feed_forward):
+        del assumed["feed_forward"]  # plans of arms without one say nothing of it
     return _with_digest(_plain({"timing": timing_of(gains, model), **own, "assumptions": assumed}))
 
 

@@ -68,7 +68,7 @@ class PoseMargins:
         model, assume = self.model, self.gains.assumptions
         w = torque_regressor(model.kinematics, q, qd, qdd, model.friction_transition_velocity)
         spread = np.abs(w) @ self.box.rad
-        effort = np.abs(w @ self.box.mid) + spread + self._reserve
+        effort = np.abs(w @ self.box.mid) + spread + self._reserve + assume.feed_forward
         room = 1.0 - (effort * (1.0 + assume.actuator_rel) + assume.actuator_abs) / model.limits.torque
         measure = np.sqrt(np.square(spread) @ (1.0 / self.gains.inertia_lower))
         share = np.empty(len(q))

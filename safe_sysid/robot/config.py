@@ -306,6 +306,12 @@ class TareSettings(Section):
     drift: DriftSettings = DriftSettings()
 
 
+class FeedForwardSettings(Section):
+    """What may be added to the law's torque (docs/guarantees.md, "Feed-forward")."""
+
+    bound: PerJointNumbers = setting("controller.feed_forward.bound")
+
+
 class ControllerSettings(Section):
     """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md)."""
 
@@ -320,6 +326,7 @@ class ControllerSettings(Section):
     blend_s: float = setting("controller.blend_s")
     torque_rate: PerJointNumbers = setting("controller.torque_rate")
     gravity_check: bool = setting("controller.gravity_check")
+    feed_forward: FeedForwardSettings = FeedForwardSettings()
     law: str = setting("controller.law")
     laws: LawsSettings = LawsSettings()
 
@@ -406,6 +413,8 @@ class Settings(Section):
         for name, law in self.controller.laws:
             for key, value in law:
                 values["controller", "laws", name, key] = value
+        for key, value in self.controller.feed_forward:
+            values["controller", "feed_forward", key] = value
         for key, value in self.uncertainty.floor:
             values["uncertainty", "floor", key] = value
         for below, value in values.items():

@@ -20,6 +20,7 @@ BREAKS = {
     "tracking": "tracking errors a tenth smaller than they may be",
     "measurement": "no errors of measured positions and velocities",
     "actuator": "no error of the actuator",
+    "feed_forward": "nothing is added to the law's torque",
     "box": "parameters a tenth nearer to the middle of their box",
     "coulomb": "no Coulomb friction",
     "axis": "the axes of two neighbouring joints are swapped",
@@ -67,6 +68,10 @@ def _measurement(case: Case) -> Case:
 
 def _actuator(case: Case) -> Case:
     return _assume(case, actuator_abs=np.zeros(case.n), actuator_rel=np.zeros(case.n))
+
+
+def _feed_forward(case: Case) -> Case:
+    return _assume(case, feed_forward=np.zeros(case.n))
 
 
 def _box(case: Case) -> Case:
@@ -125,6 +130,7 @@ _CHANGES: dict[str, Callable[[Case], Case]] = {
     "tracking": _tracking,
     "measurement": _measurement,
     "actuator": _actuator,
+    "feed_forward": _feed_forward,
     "box": _box,
     "coulomb": _coulomb,
     "axis": _axis,

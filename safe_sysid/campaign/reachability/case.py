@@ -105,7 +105,8 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     trajectory = draw_motion(
         generator(seed, index, 3), s.motion, model.n, np.minimum(model.limits.velocity, 1.5), home, s.far
     )
-    gains = _gains(generator(seed, index, 4), s, model, box, trajectory)
+    added = generator(seed, index, 7).uniform(0.0, 2.0, model.n) * s.errors
+    gains = _gains(generator(seed, index, 4), s, model, box, trajectory, added)
     rng = generator(seed, index, 5)
     model = _limits(rng, model, trajectory, gains, s)
     poses = desired(trajectory, rng.uniform(0.0, trajectory.duration, 8))[:, 0]
@@ -160,6 +161,7 @@ def _gains(
     model: RobotModel,
     box: ParameterBox,
     trajectory: QuinticTrajectory,
+    added: FloatArray,
 ) -> ControllerGains:
     """Of plausible size and any shape; that a controller proves them is not what is on trial here."""
     n = model.n
@@ -190,6 +192,7 @@ def _gains(
         actuator_abs=rng.uniform(0.0, 0.5, n) if s.errors else 0.0 * ones,
         actuator_rel=rng.uniform(0.0, 0.05, n) if s.errors else 0.0 * ones,
         torque_limit=np.asarray(model.limits.torque),
+        feed_forward=added,
         hold_max=0.00125,
         delay_max=0.0002,
     )

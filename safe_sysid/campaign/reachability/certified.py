@@ -138,10 +138,10 @@ class _Facts:
         self._cache: dict[int, Any] = {}
 
     def left(self, command: FloatArray) -> FloatArray:
-        """What a command (.., n) leaves of the torque limit, the actuator's error included."""
+        """What a law's command (.., n) leaves of the torque limit to a feed-forward and the actuator's error."""
         assume = self.case.gains.assumptions
         out: FloatArray = self.case.model.limits.torque - (
-            command * (1.0 + assume.actuator_rel) + assume.actuator_abs
+            (command + assume.feed_forward) * (1.0 + assume.actuator_rel) + assume.actuator_abs
         )
         return out
 
@@ -167,7 +167,7 @@ class _Facts:
         nominal, spread, _ = self.truth.exact(float(self.times[i]), self.x[i])
         assume = self.case.gains.assumptions
         with digits():
-            command = abs(nominal[j]) + spread[j]
+            command = abs(nominal[j]) + spread[j] + number(float(assume.feed_forward[j]))
             part = command * (1 + number(float(assume.actuator_rel[j]))) + number(
                 float(assume.actuator_abs[j])
             )

@@ -39,7 +39,7 @@ class ReachabilitySettings:
         joints: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.campaign.arms.CHAINS`.
         motion, tracking, box, bodies, obstacles: kinds, see above.
         far: whether joints are many turns from zero.
-        errors: whether position and velocity are measured with errors, and the actuator has its share.
+        errors: whether position and velocity are measured with errors, and feed-forward and actuator have their shares.
         transition: friction's transition velocity, rad/s. coulomb: size of the Coulomb friction, N m.
         gears: whether rotors turn in moving links.
         limits: "near" what the motion needs, so that margins of both signs occur, or "wide", so that plans pass.

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.robot.law_settings import AdaptiveRobustSettings
@@ -74,6 +74,7 @@ class AdaptiveRobustLaw:
     """
 
     name = "adaptive_robust"
+    proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: AdaptiveRobustSettings | None = None) -> None:
         """Make the law for one arm.
@@ -90,6 +91,7 @@ class AdaptiveRobustLaw:
         self._first = s.initial_bound
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self._work, self.torque = np.empty((2, model.n)), np.empty(model.n)
+        self.residual_bound = np.zeros(model.n)
         self.estimate = np.array(model.theta_nominal)
         self.rho = s.initial_bound
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.intervals import down, up
@@ -168,6 +168,7 @@ class ArmourLaw:
     """
 
     name = "armour"
+    proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: ArmourSettings | None = None) -> None:
         """Make the law for one arm.
@@ -184,7 +185,7 @@ class ArmourLaw:
         self._gains = np.array([s.V_max, s.alpha, s.dead_zone, float(s.norm)])
         self._weightless, self._still = np.zeros(3), np.zeros(n)
         self._motion, self._box, self._bounds = np.empty((3, n)), np.empty((14 * n, 2)), np.empty((n, 2))
-        self.torque = np.empty(n)
+        self.torque, self.residual_bound = np.empty(n), np.zeros(n)
         self.disturbance = self.energy = self.robust_gain = 0.0
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.laws.scale import joint_inertia
@@ -76,6 +76,7 @@ class GravityPidLaw:
     """
 
     name = "gravity_pid"
+    proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: GravityPidSettings | None = None) -> None:
         """Make the law for one arm.
@@ -96,6 +97,7 @@ class GravityPidLaw:
         self._gains = np.stack([self.stiffness, self.damping, self.integral_gain, limit])
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self.integral, self.torque = np.zeros(model.n), np.empty(model.n)
+        self.residual_bound = np.zeros(model.n)
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Empty the integral.

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.law_settings import ComputedTorqueSettings, ImpedanceSettings
@@ -77,6 +77,7 @@ class _InverseDynamics:
     """
 
     name = ""
+    proves = Proves.NOTHING
 
     def __init__(
         self, model: RobotModel, stiffness: FloatArray, damping: FloatArray, mass: FloatArray
@@ -85,6 +86,7 @@ class _InverseDynamics:
         self._gains = np.stack([stiffness / mass, damping / mass, 1.0 / mass])
         self._acceleration = np.empty(model.n)
         self.external, self.torque = np.zeros(model.n), np.empty(model.n)
+        self.residual_bound = np.zeros(model.n)
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the external torque.

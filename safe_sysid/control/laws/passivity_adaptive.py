@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.robot.config import per_joint
@@ -91,6 +91,7 @@ class PassivityAdaptiveLaw:
     """
 
     name = "passivity_adaptive"
+    proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: PassivityAdaptiveSettings | None = None) -> None:
         """Make the law for one arm.
@@ -107,6 +108,7 @@ class PassivityAdaptiveLaw:
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
         self._motion, self._regressor = np.empty((5, 1, n)), np.empty((1, n, 14 * n))
         self.estimate, self.torque = np.array(model.arm_prior.mid), np.empty(n)
+        self.residual_bound = np.zeros(n)
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the estimate: the next step begins with the nominal parameters.
