@@ -8,6 +8,7 @@ import pytest
 from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.measurement_errors import (
     MeasurementErrors,
@@ -272,15 +273,15 @@ def log_of(stamps, n=2):
 
 
 def test_bad_samples_are_counted_and_end_a_run():
-    stamps = np.arange(30) * 1e-3
+    stamps = np.arange(40) * 1e-3
     data = log_of(stamps)
     q = data.q.copy()
     q[5, 1] = np.nan
-    order = list(range(30))
+    order = list(range(40))
     order[12], order[13] = 13, 12  # swapped on the wire
     order.insert(20, 19)  # sent twice
     del order[26]  # lost
-    screen = Screen(np.zeros(2, bool), 1.5e-3)
+    screen = Screen(np.zeros(2, bool), 1e-3)
     runs = screen.runs(Measurements(stamps[order], q[order], data.qd[order], data.effort[order]))
     assert dict(screen.rejected) == {"not_finite": 1, "out_of_order": 1, "duplicate": 1, "gap": 2}
     for run in runs:
@@ -288,6 +289,23 @@ def test_bad_samples_are_counted_and_end_a_run():
         index = slice(run.first, run.first + len(run.samples))
         assert np.array_equal(run.samples.stamps, stamps[order][index])
     assert not any(run.continues for run in runs)
+
+
+@pytest.mark.parametrize("declared", [1e-3, 2e-3, 5e-3])
+def test_a_lost_message_ends_a_run_whatever_rate_is_declared(declared):
+    """Screen and checker: a step of two periods looks usual at half the rate, but its torque is not known."""
+    rng = np.random.default_rng(5)
+    stamps = np.cumsum(rng.uniform(0.9e-3, 1.1e-3, 300))
+    lost = [3, 17, 40, 170, 171]
+    data = log_of(np.delete(stamps, lost))
+    gaps = [2, 15, 37, 166]  # the samples before
+    screen = Screen(np.zeros(2, bool), declared)
+    runs = [run for part in (data[:9], data[9:31], data[31:100], data[100:]) for run in screen.runs(part)]
+    assert screen.rejected["gap"] == len(gaps)
+    assert sorted({run.start for run in runs}) == [0, *(k + 1 for k in gaps)]
+    errors = MeasurementErrors(2, "motor", 0.1, 0.0, 0.0, 0.0, 1e3, 0.01, 0.0)
+    view = LogView(data, errors, np.zeros(2, bool), 1.0 / declared)
+    assert [k for k in range(len(data) - 1) if view.refusal(k, k + 1)] == gaps
 
 
 def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
@@ -298,7 +316,7 @@ def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
 
     def windows(parts):
         screen, cutter, out = (
-            Screen(np.zeros(2, bool), 1.5e-3),
+            Screen(np.zeros(2, bool), 1e-3),
             WindowCutter((0.02, 0.03), 1e-3, 0.5, 1, 8),
             [],
         )
@@ -329,11 +347,11 @@ def test_continuous_joints_are_unwrapped_across_calls():
     angle = np.stack([4.0 * t, -3.0 * t], axis=1)
     wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
     data = Measurements(t, wrapped, np.zeros_like(angle), np.zeros_like(angle))
-    screen = Screen(np.array([True, True]), 1.5e-3)
+    screen = Screen(np.array([True, True]), 1e-3)
     got = [run.samples.q for part in (data[:700], data[700:]) for run in screen.runs(part)]
     assert len(got) == 2
     assert np.allclose(np.concatenate(got), angle, atol=1e-12)
-    unwrapped = Screen(np.array([False, True]), 1.5e-3).runs(data)[0].samples.q
+    unwrapped = Screen(np.array([False, True]), 1e-3).runs(data)[0].samples.q
     assert np.array_equal(unwrapped[:, 0], wrapped[:, 0])
 
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.measurements import GAP, Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows, momentum_rows
 from safe_sysid.identification.equations.stream import default_ramp
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
-from safe_sysid.logs.stamp_checks import GAP, good_steps
+from safe_sysid.logs.stamp_checks import good_steps
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.regressors import torque_regressor

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import GAP
 from safe_sysid.logs.derived_checks import check_derived
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
-from safe_sysid.logs.stamp_checks import GAP, good_steps
+from safe_sysid.logs.stamp_checks import good_steps
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["check_states"]

@@ -25,7 +25,6 @@ __all__ = ["Regression", "euler_regression", "proved_regression"]
 
 FloatArray = NDArray[np.float64]
 _CHUNK = 4000  # samples whose regressors are held at once
-_GAP = 1.5  # periods
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ def euler_regression(
     if h < 1:
         raise ParameterError(f"window = {window!r} s: expected at least one period, {period:g} s")
     parts = []
-    screen = Screen(model.continuous, _GAP * period)
+    screen = Screen(model.continuous, period)
     for found in screen.runs(measurements):
         run = found.samples
         count = (len(run) - 1) // h

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,9 @@ __all__ = ["LogView", "Steps"]
 FloatArray = NDArray[np.float64]
 #: Samples that contradict the acceleration bound by less than this are not held against a window: float noise of logs.
 _ALLOWANCE_REL, _ALLOWANCE_ABS = 1e-9, 1e-12
-#: A step between samples that is longer than this many periods leaves part of the torque unknown.
-_GAP = 1.5
+#: A step between samples that is longer than this many periods leaves part of the torque unknown. The period is the
+#: declared one, or, where a lost message could hide in that, the median of so many steps before.
+_GAP, _BEFORE = 1.5, 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +80,7 @@ class LogView:
         if measurements.n != errors.n or len(continuous) != errors.n:
             raise ParameterError(f"log of {measurements.n} joints: expected {errors.n}")
         self.data, self.errors = measurements, errors
-        self._continuous, self._max_step = np.asarray(continuous, bool), _GAP * (1.0 / rate_hz)
+        self._continuous = np.asarray(continuous, bool)
         m = measurements
         finite = np.isfinite(m.stamps)
         for values in (m.q, m.qd, m.effort):
@@ -85,10 +88,32 @@ class LogView:
         stamps = np.where(finite, m.stamps, -np.inf)
         before = np.concatenate([[-np.inf], np.maximum.accumulate(stamps)[:-1]]) if len(m) else stamps
         self._finite, self._good = finite, finite & (stamps > before)
+        self._longest = self._longest_steps(1.0 / rate_hz)
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.data)
+
+    def _longest_steps(self, period: float) -> FloatArray:
+        """(N,) how long the step from each good sample to the next good one may be, s.
+
+        The log is looked at as if it had been preceded by 31 steps of the median of its first 32 samples.
+        """
+        longest = np.full(len(self), _GAP * period)
+        good = np.flatnonzero(self._good)
+        steps = np.diff(self.data.stamps[good])
+        first = steps[: max(int(np.sum(self._good[: _BEFORE + 1])) - 1, 0)]
+        usual = list(np.sort(np.full(_BEFORE, np.median(first) if first.size else np.inf)))
+        order = deque(usual)
+        for k, step in zip(good.tolist(), steps.tolist(), strict=False):
+            if (
+                2.0 * usual[_BEFORE // 2] < _GAP * period
+            ):  # two usual steps would pass for one declared period
+                longest[k] = _GAP * usual[_BEFORE // 2]
+            usual.pop(bisect_left(usual, order.popleft()))
+            insort(usual, step)
+            order.append(step)
+        return longest
 
     def sigma(self, sample: NDArray[np.int64] | int) -> FloatArray:
         """Error bound of a sample's stamp, that of its representation as a float included, s.
@@ -115,8 +140,9 @@ class LogView:
             why = "out of order or a duplicate" if self._finite[k] else "not finite"
             return f"sample {k} was rejected: {why}"
         h = np.diff(self.data.stamps[part])
-        if np.any(h > self._max_step):
-            k = first + int(np.argmax(h > self._max_step))
+        gap = h > self._longest[first:last]
+        if np.any(gap):
+            k = first + int(np.argmax(gap))
             return f"gap of {self.data.stamps[k + 1] - self.data.stamps[k]:.6g} s after sample {k}"
         if np.any(h <= 2.0 * self.sigma(last) * (1.0 + 1e-12)):
             return f"a step is not longer than twice the stamp error {float(self.sigma(last)):g} s"
@@ -131,7 +157,7 @@ class LogView:
         good = self._good[first:]
         stamps = np.where(good, self.data.stamps[first:], 0.0)
         h = np.diff(stamps)
-        goes_on = good[:-1] & good[1:] & (h <= self._max_step)
+        goes_on = good[:-1] & good[1:] & (h <= self._longest[first : len(self) - 1])
         longest = run = 0.0
         for step, on in zip(h.tolist(), goes_on.tolist(), strict=True):
             run = run + step if on else 0.0

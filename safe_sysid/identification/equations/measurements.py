@@ -13,12 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["REJECT_REASONS", "Measurements", "Run", "Screen"]
+__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Screen"]
 
 FloatArray = NDArray[np.float64]
 
 #: Why a sample or a window is not used.
 REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration", "delay", "travel")
+
+#: A step longer than this many periods is a gap: it leaves part of the torque unknown.
+GAP = 1.5
+#: Steps whose median is the usual one.
+_USUAL = 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,28 +107,34 @@ class Run(NamedTuple):
 class Screen:
     """Divides a stream into runs of consecutive good samples; remembers where it was between calls.
 
-    A sample that is dropped leaves the torque unknown over its period, so it always ends a run.
+    A sample that is dropped leaves the torque unknown over its period, so it always ends a run. One that never came is
+    seen by the long step that it leaves, longer than ``GAP`` periods. The period is the declared one, or the median of
+    the 31 steps before where that is below ``GAP / 2`` of it: there a lost message would look like a usual step.
     """
 
-    def __init__(self, continuous: ArrayLike, max_step: float) -> None:
+    def __init__(self, continuous: ArrayLike, period: float) -> None:
         """Start with nothing received.
 
         Args:
             continuous: (n,) bool, joints that wrap at 2 pi.
-            max_step: longest time between samples over which the effort is known to cover the whole step, s.
+            period: declared time between samples, s.
         """
         self._continuous = np.asarray(continuous, bool)
-        self._max_step = max_step
+        self._period = period
         self._stamp = -np.inf
         self._q = np.zeros(self._continuous.size)
         self._turns = np.zeros(self._continuous.size)
         self._broken = True
         self._start = 0
         self._count = 0
+        self._first: Measurements | None = (
+            None  # samples that wait until there are enough to tell the usual step
+        )
+        self._steps: FloatArray | None = None  # (31,) the last ones, s
         self.rejected: Counter[str] = Counter()
 
     def runs(self, measurements: Measurements) -> list[Run]:
-        """Runs of good samples, in order.
+        """Runs of good samples, in order; none before the 32nd sample, which are returned with the first ones.
 
         Args:
             measurements: samples in order of arrival.
@@ -134,9 +145,17 @@ class Screen:
         n = self._continuous.size
         if measurements.n != n:
             raise ParameterError(f"Measurements.q: {measurements.n} joints: expected {n}")
+        if self._steps is None:
+            waiting = [] if self._first is None else [self._first]
+            self._first = measurements = Measurements.concatenate([*waiting, measurements])
+            if len(measurements) <= _USUAL:
+                return []
         base, self._count = self._count, self._count + len(measurements)
         good = self._good(measurements)
         index = np.flatnonzero(good)
+        if self._steps is None:
+            early = np.diff(measurements.stamps[index[index <= _USUAL]])
+            self._steps, self._first = np.full(_USUAL, np.median(early) if early.size else np.inf), None
         if not index.size:
             self._broken |= len(measurements) > 0
             return []
@@ -144,7 +163,7 @@ class Screen:
         before = np.concatenate([[-1], index[:-1]])
         broken = index != before + 1
         broken[0] |= self._broken
-        gap = ~broken & (np.diff(stamps, prepend=self._stamp) > self._max_step)
+        gap = ~broken & self._gaps(stamps, self._steps)
         if np.any(gap):
             self.rejected["gap"] += int(np.sum(gap))
             broken |= gap
@@ -169,6 +188,19 @@ class Screen:
             )
             out.append(Run(samples, not broken[a], first, self._start))
         return out
+
+    def _gaps(self, stamps: FloatArray, last: FloatArray) -> NDArray[np.bool_]:
+        """(N,) whether the step that ends at a good sample is too long, in view of those before it."""
+        steps = np.diff(stamps, prepend=self._stamp)
+        known = int(self._stamp == -np.inf)  # no step ends at the first sample of all
+        history = np.concatenate([last, steps[known:]])
+        self._steps = history[-_USUAL:]
+        longest = np.full(len(steps), GAP * self._period)
+        before = np.lib.stride_tricks.sliding_window_view(history, _USUAL)[:-1]
+        short = np.cumsum(np.concatenate([[0], history < 0.5 * longest[0]]))
+        fast = np.flatnonzero(2 * (short[_USUAL:-1] - short[: -_USUAL - 1]) > _USUAL)
+        longest[known + fast] = GAP * np.median(before[fast], axis=1)
+        return steps > longest
 
     def _good(self, measurements: Measurements) -> NDArray[np.bool_]:
         """Finite samples with a stamp later than all before; the others are counted by reason."""

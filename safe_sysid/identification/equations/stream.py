@@ -15,8 +15,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["MomentumStream", "default_ramp", "default_windows"]
 
-#: A step longer than this many periods leaves part of the torque unknown.
-_GAP = 1.5
 _RAMP = 0.02
 _CHUNK = 4000  # samples handled at once: bounds the memory
 
@@ -75,7 +73,7 @@ class MomentumStream:
         """
         self._kin, self._errors, self._log = model.kinematics, errors, log
         period = 1.0 / model.settings.measurement.rate_hz
-        self._screen = Screen(model.continuous, _GAP * period)
+        self._screen = Screen(model.continuous, period)
         self._cutter = WindowCutter(
             windows, period, stride, margin=errors.margin(period), align=errors.linearise_every
         )
