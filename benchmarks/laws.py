@@ -29,8 +29,8 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import LAW_NAMES, ArmourLaw, make_law
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
+from safe_sysid.control.settings import ArmourSettings
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.law_settings import ArmourSettings
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import momentum_regressor, slotine_li_regressor

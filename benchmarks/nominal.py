@@ -28,7 +28,6 @@ from rich.progress import track
 from rich.table import Table
 from scipy.optimize import minimize
 
-from safe_sysid.identification import Identifier, MeasurementErrors
 from safe_sysid.identification.baselines.regression import (
     Regression,
     euler_regression,
@@ -37,6 +36,7 @@ from safe_sysid.identification.baselines.regression import (
 )
 from safe_sysid.identification.baselines.sensitivity import normal_quadratic
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.estimates import (
     NominalEstimate,
@@ -45,6 +45,7 @@ from safe_sysid.identification.estimates import (
     project_payload,
 )
 from safe_sysid.identification.estimates.newton import ball
+from safe_sysid.identification.identifier import Identifier
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent

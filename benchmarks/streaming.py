@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from safe_sysid.identification import Identifier, Measurements, UpdateStatus
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel

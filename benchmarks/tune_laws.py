@@ -26,7 +26,7 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import LAW_NAMES, make_law
-from safe_sysid.robot.law_settings import LawsSettings
+from safe_sysid.control.settings import LawsSettings
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import load_scene

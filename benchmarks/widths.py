@@ -25,9 +25,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from safe_sysid.identification import Identifier, MeasurementErrors
 from safe_sysid.identification.baselines import estimate_with
 from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel

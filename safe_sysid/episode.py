@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.control import Controller, ControllerState
+from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import width_at_most

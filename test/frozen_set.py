@@ -26,7 +26,6 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws import make_law
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification import Identifier, MeasurementErrors, Measurements
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import (
     CertificateContext,
@@ -35,6 +34,9 @@ from safe_sysid.identification.certificates.file import (
 )
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest, log_digest
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.known_bounds import KnownBounds

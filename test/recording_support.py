@@ -14,7 +14,7 @@ from log_support import joint_state, outcome
 from rosbags.typesys import Stores, get_typestore
 
 from safe_sysid.commands import replay as command
-from safe_sysid.identification import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.bag_writer import BagWriter
 from safe_sysid.logs.configuration import configuration_text
 from safe_sysid.logs.session import IdentifierSession

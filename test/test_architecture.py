@@ -49,6 +49,9 @@ ROOMS = (
 )
 # Rooms that may speak ROS: the nodes, and the demo, which starts them and watches them from outside.
 ROS_ROOMS = ("nodes", "demo")
+# Where a room declares the settings that it reads: leaves that import `schema` alone, so that the robot, which comes
+# before these rooms, reads a file with all of them.
+SETTINGS = ("control", "identification", "planning")
 NOT_IMPORTED_BY_OTHERS = ("nodes", "__main__")
 ROS_PACKAGES = (
     "action_msgs", "ament_index_python", "builtin_interfaces", "diagnostic_msgs", "geometry_msgs", "launch",
@@ -98,7 +101,13 @@ def violations(path: Path) -> Iterator[str]:
         where = f"{path.relative_to(ROOT)}:{line}"
         top, _, rest = name.partition(".")
         if top == "safe_sysid":
-            other = rest.partition(".")[0]
+            other, _, below = rest.partition(".")
+            if room in SETTINGS and path.name == "settings.py":
+                if other not in ("schema", "errors"):
+                    yield f"{where}: settings must not import {other}, only what declares"
+                continue
+            if other in SETTINGS and below.partition(".")[0] == "settings":
+                continue
             if other in ("", "__version__", room):
                 continue
             if other not in ROOMS:
@@ -136,6 +145,7 @@ def test_imports_flow_one_way() -> None:
         ("import rclpy.node", "episode", "episode must not import rclpy"),
         ("from sensor_msgs.msg import JointState", "cli", "cli must not import sensor_msgs"),
         ("from safe_sysid.attic import x", "cli", "no place in ROOMS"),
+        ("from safe_sysid.control.laws import x", "robot", "robot must not import control"),
     ],
 )
 def test_the_rule_finds_what_it_forbids(
@@ -147,6 +157,21 @@ def test_the_rule_finds_what_it_forbids(
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
     assert any(found in text for text in violations(module))
+
+
+def test_settings_are_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "safe_sysid" / "control" / "settings.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("from safe_sysid.schema import setting\nfrom safe_sysid.robot.model import x\n")
+    reader = tmp_path / "safe_sysid" / "robot" / "config.py"
+    reader.parent.mkdir()
+    reader.write_text("from safe_sysid.control.settings import ControllerSettings\n")
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
+    assert [text.partition(": ")[2] for text in violations(module)] == [
+        "settings must not import robot, only what declares"
+    ]
+    assert list(violations(reader)) == []
 
 
 def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

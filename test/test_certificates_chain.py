@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from certificate_support import forge, random_log, random_model, verdicts, write_chain
 
-from safe_sysid.identification import MeasurementErrors
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog, RefusedError, RowChecker
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 

@@ -5,7 +5,7 @@ import pytest
 from rigid_arm import RigidArm
 from test_control import START, draw
 
-from safe_sysid.control import Controller, ControllerState
+from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.robot.loading import load_robot

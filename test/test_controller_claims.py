@@ -10,7 +10,7 @@ import pytest
 import sliding_support
 from test_controller import PERIOD
 
-from safe_sysid.control import Controller
+from safe_sysid.control.controller import Controller
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains

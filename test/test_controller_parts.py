@@ -12,10 +12,10 @@ from rigid_arm import RigidArm
 from test_control import START, draw
 from test_controller import PERIOD, plan_from, rest
 
-from safe_sysid.control import Controller, ControllerState
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.checks import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.command_watch import CommandWatch
+from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains

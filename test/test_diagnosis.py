@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
-from safe_sysid.identification import MeasurementErrors, Measurements
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import check_velocities, diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
 from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
-from safe_sysid.identification import Identifier, MeasurementErrors, Measurements, UpdateStatus
 from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
 from safe_sysid.identification.diagnosis.declared import payload_extent
 from safe_sysid.identification.diagnosis.log import diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
-from safe_sysid.identification.equations.measurement_errors import sensor_prior
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from identification_plant import exciting_plans, simulate
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import MeasurementErrors, Measurements
 from safe_sysid.identification.baselines import (
     METHODS,
     VARIANTS,
@@ -21,6 +20,8 @@ from safe_sysid.identification.baselines import (
     fit_irls,
     fit_ols,
 )
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 

@@ -8,11 +8,12 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import Identifier, MeasurementErrors, Measurements, UpdateStatus
 from safe_sysid.identification.bounds.programs import Programs
 from safe_sysid.identification.equations import momentum
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_ramp, default_windows
-from safe_sysid.identification.identifier import METHODS
+from safe_sysid.identification.identifier import METHODS, Identifier, UpdateStatus
 from safe_sysid.robot import ParameterBox, load_robot
 from safe_sysid.robot.parameters import pseudo_inertia
 from safe_sysid.simulation.arms import draw_truth

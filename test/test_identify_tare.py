@@ -10,7 +10,7 @@ from identification_plant import exciting_plans, noisy, simulate
 from log_support import JOINTS, measured, robot, run_identify, true_log
 
 from safe_sysid.cli import main
-from safe_sysid.identification import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.file import read_tare, write_tare
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.logs import write_log

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification import Identifier, UpdateStatus
+from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bounds_file import Bounds, bounds_of, write_bounds
 from safe_sysid.logs.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot

@@ -23,13 +23,13 @@ from safe_sysid.control.laws import (
     PassivityAdaptiveLaw,
     make_law,
 )
-from safe_sysid.errors import ConfigError, ParameterError
-from safe_sysid.robot.law_settings import (
+from safe_sysid.control.settings import (
     AdaptiveRobustSettings,
     ComputedTorqueSettings,
     GravityPidSettings,
     ImpedanceSettings,
 )
+from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import slotine_li_regressor

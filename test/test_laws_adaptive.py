@@ -10,7 +10,7 @@ from rigid_arm import RigidArm
 
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import AdaptiveRobustLaw, ComputedTorqueLaw, PassivityAdaptiveLaw
-from safe_sysid.robot.law_settings import (
+from safe_sysid.control.settings import (
     AdaptiveRobustSettings,
     ComputedTorqueSettings,
     PassivityAdaptiveSettings,

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import tune_laws
 
-from safe_sysid.robot.law_settings import LawsSettings
+from safe_sysid.control.settings import LawsSettings
 
 ROBUST = {"chatter": 4.0, "rms": 1.0}
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_support import JOINTS, measured, robot, true_log
 
-from safe_sysid.identification import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError
 from safe_sysid.logs.checks import check_log

@@ -23,7 +23,7 @@ from test_nodes_lockstep import references
 from test_nodes_task import QUICK
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.identification import UpdateStatus
+from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.nodes.base import ERROR, LATCHED_INPUT
 from safe_sysid.robot import load_robot

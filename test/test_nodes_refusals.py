@@ -24,9 +24,10 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.control import Controller, ControllerState
+from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
-from safe_sysid.identification import Identifier, Measurements
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
 from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import (

@@ -11,7 +11,9 @@ import pytest
 from certificate_support import verdicts
 from identification_plant import exciting_plans, noisy, simulate
 
-from safe_sysid.identification import Identifier, MeasurementErrors, Measurements, UpdateStatus
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.npz import read_log
 from safe_sysid.logs.rest_gate import RestGate

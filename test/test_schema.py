@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 import re
-import types
-import typing
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from safe_sysid.control.laws import LAW_NAMES
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.identifier import METHODS
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.config import Settings
-from safe_sysid.robot.declared import Section, parameter_of
+from safe_sysid.robot.config import KEYS, Settings
 from safe_sysid.robot.effective import flat_settings
 from safe_sysid.robot.yaml_file import merge, read_yaml, validate
-from safe_sysid.schema import Parameter, Range, SchemaError, load_schema
+from safe_sysid.schema import Keys, Parameter, Range, SchemaError, Section, entries, load_schema, setting
+from safe_sysid.schema.fields import PerJointNumbers
 from safe_sysid.schema.reading import read_schema
 from safe_sysid.schema.reference import reference
 from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES
@@ -31,109 +27,27 @@ from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES
 DATA = read_yaml(resource_path("config/kinova_gen3.yaml"))
 SCHEMA = load_schema()
 NODE_PARAMETERS = {f"{kind}: {p.path}": p for kind in SCHEMA.kinds for p in SCHEMA.node(kind)}
-NUMBERS = [p for p in SCHEMA.robot if p.range is not None]
-
-#: What a settings class must annotate a key with, for each type of the schema.
-ANNOTATIONS = {
-    "float": float,
-    "int": int,
-    "bool": bool,
-    "text": str,
-    "per_joint": float | tuple[float, ...],
-    "pose": tuple[float, ...],
-    "vector3": tuple[float, ...],
-    "vector10": tuple[float, ...],
-    "range": tuple[float, ...],
-}
+NUMBERS = [p for p in KEYS.values() if p.range is not None]
 
 
-def _models(annotation: object) -> list[type[BaseModel]]:
-    """Classes of settings in an annotation, however deep."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in typing.get_args(annotation) for model in _models(part)]
-
-
-def _without_none(annotation: object) -> object:
-    """The type of what is not null; checks that are annotated are left out."""
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        kinds = [_without_none(a) for a in typing.get_args(annotation) if a is not type(None)]
-        return functools.reduce(operator.or_, kinds)  # type: ignore[arg-type]
-    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
-
-
-def _fields(section: type[Section], path: str = "") -> typing.Iterator[tuple[str, type[Section], str]]:
-    """Path in the schema, class and name of every key of the settings' classes."""
-    for name, field in section.model_fields.items():
-        own = f"{path}.{name}" if path else name
-        yield own, section, name
-        inner = [model for model in _models(field.annotation) if issubclass(model, Section)]
-        declared = SCHEMA.keys.get(own)
-        if declared is not None and declared.type == "section" and inner:
-            below = f"{own}.<joint>" if own == "joints" else own
-            if below != own:
-                yield below, section, name
-            yield from _fields(inner[0], below)
-
-
-def test_settings_have_exactly_the_keys_of_the_schema() -> None:
-    names = {"locked.<joint>", "geometry.<link>"}  # mappings of names to values
-    assert {path for path, _, _ in _fields(Settings)} | names == set(SCHEMA.keys)
+@pytest.mark.parametrize("key", [key for key in KEYS.values() if not key.required], ids=lambda key: key.path)
+def test_defaults_are_allowed(key: Parameter) -> None:
+    """Pydantic takes defaults as they are: here each is judged as if a file gave it."""
+    found = dict(flat_settings(_settings({key.path.replace("<joint>", "joint_4"): key.default})))
+    value = found[key.path.replace("<joint>", "joint_4")]
+    assert value == (tuple(key.default) if isinstance(key.default, list) else key.default)
+    assert type(value) is (tuple if isinstance(key.default, list) else type(key.default))
 
 
 @pytest.mark.parametrize(
-    "path", [p.path for p in SCHEMA.robot if p.type in ANNOTATIONS and "<link>" not in p.path]
+    "key", [key for key in KEYS.values() if key.type != "section"], ids=lambda key: key.path
 )
-def test_settings_are_annotated_with_the_declared_type(path: str) -> None:
-    if path == "locked.<joint>":
-        assert typing.get_args(Settings.model_fields["locked"].annotation)[1] is float
+def test_null_is_allowed_where_it_means_something(key: Parameter) -> None:
+    if "<link>" in key.path or key.path == "locked.<joint>":
         return
-    section, name = next((c, n) for p, c, n in _fields(Settings) if p == path)
-    field = section.model_fields[name]
-    assert parameter_of(section, name) == SCHEMA.key(path), "the field says which entry it is"
-    assert _without_none(field.annotation) == ANNOTATIONS[SCHEMA.key(path).type]
-    nullable = type(None) in typing.get_args(field.annotation)
-    says_null = SCHEMA.key(path).default is None or "null:" in SCHEMA.key(path).description
-    assert nullable == says_null, "a key may be null if that is its default, or it says what null means"
-
-
-def test_no_settings_class_has_a_default_or_range_of_its_own() -> None:
-    for path, section, name in _fields(Settings):
-        field = section.model_fields[name]
-        declared = SCHEMA.keys.get(path)
-        if declared is None or declared.type == "section":
-            continue
-        assert field.is_required() == declared.required, path
-        assert not [m for m in field.metadata if hasattr(m, "gt") or hasattr(m, "ge") or hasattr(m, "le")], (
-            path
-        )
-
-
-def test_defaults_are_those_of_the_schema() -> None:
-    minimal: dict = {}
-    for path, value in _required(DATA):
-        node = minimal
-        *parents, leaf = path
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[leaf] = value
-    settings = Settings.model_validate(minimal)
-    given = {".".join(path) for path, _ in _required(DATA)}
-    for key, value in flat_settings(settings):
-        declared = SCHEMA.find(key)
-        if key not in given and declared is not None and declared.type != "section":
-            default = declared.default
-            assert value == (tuple(default) if isinstance(default, list) else default), key
-
-
-def _required(data: dict, path: tuple[str, ...] = ()) -> typing.Iterator[tuple[tuple[str, ...], object]]:
-    for key, value in data.items():
-        declared = SCHEMA.find(".".join((*path, key)))
-        assert declared is not None
-        if declared.type == "section":
-            yield from _required(value, (*path, key))
-        elif declared.required:
-            yield (*path, key), value
+    says_so = key.default is None or "null:" in key.description
+    with nullcontext() if says_so else pytest.raises(ConfigError):
+        _settings({key.path.replace("<joint>", "joint_4"): None})
 
 
 def test_choices_are_those_of_the_code() -> None:
@@ -141,8 +55,8 @@ def test_choices_are_those_of_the_code() -> None:
     assert node["noise"].choices == tuple(NOISE_MODES)
     assert node["actuator"].choices == tuple(ACTUATOR_MODES)
     assert node["arm"].choices == (*DRAW_MODES, "random")
-    assert node["controller.law"].choices == SCHEMA.key("controller.law").choices == tuple(LAW_NAMES)
-    assert node["method"].choices == SCHEMA.key("identification.method").choices == tuple(METHODS)
+    assert node["controller.law"].choices == KEYS["controller.law"].choices == tuple(LAW_NAMES)
+    assert node["method"].choices == KEYS["identification.method"].choices == tuple(METHODS)
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------
@@ -247,9 +161,6 @@ def test_conversion_loses_nothing(name: str) -> None:
 GOOD = """
 kinds: {plant: [own]}
 nodes: {own: {a: {type: int, default: 1, range: "[0, 2]", when: live, description: x}}}
-robot:
-  s: {type: section, description: x}
-  s.a: {type: float, default: 1.0, range: "(0, 2]", description: x}
 """
 
 
@@ -257,18 +168,14 @@ robot:
     ("old", "new", "words"),
     [
         ("type: int", "type: integer", ["own: a", "type = 'integer'", "floats"]),
-        ("type: float", "type: real", ["robot: s.a", "type = 'real'"]),
         ("when: live", "when: never", ["own: a", "when = 'never'", "configure"]),
         ("when: live, ", "", ["own: a", "when = None"]),
         (", description: x}}}", "}}}", ["own: a", "description: missing"]),
         ("default: 1, ", "", ["own: a", "default: missing"]),
         ("default: 1, ", "default: 3, ", ["own: a", "default = 3", "<= 2"]),
-        ("default: 1.0", "default: 0.0", ["robot: s.a", "default = 0.0", "> 0"]),
-        ("default: 1.0", "default: .nan", ["robot: s.a", "default = nan"]),
         ('range: "[0, 2]"', "range: 0..2", ["own: a", "range = '0..2'"]),
         ('range: "[0, 2]"', 'range: "[2, 0]"', ["own: a", "range = '[2, 0]'"]),
         ('range: "[0, 2]"', "rage: 1", ["own: a", "rage", "expected only"]),
-        ("  s: {type: section, description: x}\n", "", ["s.a", "expected s to be declared as a section"]),
         ("plant: [own]", "plant: [own, own]", ["plant", "a: declared twice"]),
     ],
 )  # fmt: skip
@@ -281,32 +188,74 @@ def test_a_damaged_schema_says_where(old: str, new: str, words: list[str]) -> No
         assert word in str(caught.value)
 
 
+def test_a_field_without_a_declaration_says_so() -> None:
+    class Bare(Section):
+        a: float = 1.0
+
+    class Unmarked(Section):
+        a: tuple[float, ...] = setting("numbers of any shape")
+
+    with pytest.raises(SchemaError, match=r"^a: expected a declaration"):
+        Keys.of(Bare)
+    with pytest.raises(SchemaError, match=r"^a: type .*Kind"):
+        Keys.of(Unmarked)
+    with pytest.raises(SchemaError, match=r"a length: range = '0\.\.2'"):
+        setting("a length", "m", "0..2")
+
+
+def test_sections_are_declared_by_their_classes() -> None:
+    class Inner(Section):
+        """How a thing is held, in
+        two lines.
+        """  # noqa: D205
+
+        grip: PerJointNumbers | None = setting("of each finger", "rad or m", "(0, 1]", default=None)
+
+    class Outer(Section):
+        hands: dict[str, Inner] = entries("all hands", of="hand")
+        weights: dict[str, float] = entries(
+            "of things", of="thing", each=setting("how heavy", "kg", "[0, inf)")
+        )
+
+    keys = Keys.of(Outer)
+    assert [(key.path, key.type, key.description) for key in keys.values()] == [
+        ("hands", "section", "all hands"),
+        ("hands.<hand>", "section", "how a thing is held, in two lines"),
+        ("hands.<hand>.grip", "per_joint", "of each finger"),
+        ("weights", "section", "of things"),
+        ("weights.<thing>", "float", "how heavy"),
+    ]
+    grip = keys.find("hands.left.grip")
+    assert grip is keys["hands.<hand>.grip"]
+    assert (grip.unit, str(grip.range), grip.default) == ("rad or m", "(0, 1]", None)
+    with pytest.raises(ConfigError, match=r"hands\.left\.grip\[1\].* = 2\.0.*> 0 and <= 1"):
+        validate("a file", {"hands": {"left": {"grip": [0.5, 2.0]}}, "weights": {}}, Outer)
+
+
 def test_nothing_that_a_proof_rests_on_changes_while_a_node_works() -> None:
     """Another live parameter must be thought over: does a certificate, a bound or the tracking theorem know of it?"""
     live = {parameter.path for parameter in NODE_PARAMETERS.values() if parameter.when == "live"}
     reporting = {"diagnostics_period_s", "reference_every", "markers"}
     # However many plans there are, each is certified.
     assert live == reporting | {"plans", "payload_to_attach"}
-    assert {parameter.when for parameter in SCHEMA.robot} == {"configure"}
+    assert {parameter.when for parameter in KEYS.values()} == {"configure"}
 
 
 def test_asking_for_what_is_not_declared_is_an_error() -> None:
-    with pytest.raises(SchemaError, match=r"timing\.period"):
-        SCHEMA.key("timing.period")
     with pytest.raises(SchemaError, match="controller, planner"):
         SCHEMA.node("driver")
-    assert SCHEMA.find("timing.period") is None
+    assert KEYS.find("timing.period") is None
 
 
 def test_names_with_dots_are_names() -> None:
-    found = SCHEMA.find("joints.arm.elbow.velocity")
+    found = KEYS.find("joints.arm.elbow.velocity")
     assert found is not None
     assert found.path == "joints.<joint>.velocity"
 
 
 def test_every_entry_has_a_line_of_its_own() -> None:
     """Descriptions go into descriptors and tables: one line, no full stop, not twice the same in one group."""
-    for parameters in (*SCHEMA.groups.values(), SCHEMA.robot):
+    for parameters in (*SCHEMA.groups.values(), KEYS.values()):
         for parameter in parameters:
             assert "\n" not in parameter.description
             assert not parameter.description.endswith(".")
@@ -315,14 +264,14 @@ def test_every_entry_has_a_line_of_its_own() -> None:
 
 def test_reference_page_is_up_to_date() -> None:
     page = Path(__file__).parent.parent / "docs" / "parameters.md"
-    assert page.read_text(encoding="utf-8") == reference(SCHEMA), (
+    assert page.read_text(encoding="utf-8") == reference(SCHEMA, KEYS), (
         "run: safe-sysid config reference --out docs/parameters.md"
     )
 
 
 def test_reference_page_has_every_parameter() -> None:
-    rows = [line for line in reference(SCHEMA).splitlines() if line.startswith("| `")]
+    rows = [line for line in reference(SCHEMA, KEYS).splitlines() if line.startswith("| `")]
     assert {row.split("`")[1] for row in rows} == {p.path for p in NODE_PARAMETERS.values()} | {
-        p.path for p in SCHEMA.robot if p.type != "section" or "." in p.path
+        p.path for p in KEYS.values() if p.type != "section" or "." in p.path
     }
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 2, "two kinds of tables, no broken row"

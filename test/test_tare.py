@@ -8,8 +8,9 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 from test_identification_identifier import proved
 
-from safe_sysid.identification import Identifier, MeasurementErrors, UpdateStatus
 from safe_sysid.identification.bounds.drift import friction_columns
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.identification.tare.file import load_tare, read_tare, write_tare
 from safe_sysid.identification.tare.tare import TareError, TareRecorder, drift_of, gained, make_tare

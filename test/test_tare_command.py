@@ -10,8 +10,8 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.cli import main
-from safe_sysid.identification import Measurements
 from safe_sysid.identification.digest import log_digest
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.tare.file import read_tare
 from safe_sysid.logs.npz import read_log, write_log
 from safe_sysid.robot import RobotModel, load_robot

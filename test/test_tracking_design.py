@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from urdf_factory import random_arm, write_arm
 
-from safe_sysid.control import ControlLaw, ModelInUse, MotionDemands, RobustLaw, demands_of
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.demands import torque_of
+from safe_sysid.control.demands import MotionDemands, demands_of, torque_of
 from safe_sysid.control.design import STIFFEST, design_gains, gains_for_motion
+from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.control.robust import RobustLaw
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certificate import start_check, verify_plan
 from safe_sysid.robot.loading import load_robot

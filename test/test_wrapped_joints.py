@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from safe_sysid.control import ControllerState
+from safe_sysid.control.controller import ControllerState
 from safe_sysid.episode import Episode
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec

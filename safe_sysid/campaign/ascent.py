@@ -27,7 +27,7 @@ from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels, Signs
 from safe_sysid.campaign.plant import Record, pinocchio_model
 from safe_sysid.campaign.rotor_bodies import RotorBodies
-from safe_sysid.identification import MomentumRows
+from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import transform_inertial
 

@@ -17,7 +17,7 @@ from safe_sysid.campaign.payloads import draw_payload
 from safe_sysid.campaign.plant import Record, exact_record, instants
 from safe_sysid.campaign.settings import TrialSettings, draw_settings, generator
 from safe_sysid.campaign.simulation import simulated_record
-from safe_sysid.identification import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

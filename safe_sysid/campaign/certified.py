@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification import MeasurementErrors, Measurements, UpdateResult
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import (
     CertificateContext,
@@ -15,6 +14,9 @@ from safe_sysid.identification.certificates.file import (
 )
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import log_digest
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import UpdateResult
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CertificateTrail"]

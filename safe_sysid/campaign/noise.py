@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.campaign.plant import Record
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import Measurements
+from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["NOISES", "Levels", "Signs", "draw_levels", "draw_signs", "measure"]
 

@@ -17,7 +17,9 @@ from safe_sysid.campaign.certified import CertificateTrail
 from safe_sysid.campaign.noise import Signs, draw_signs
 from safe_sysid.campaign.results import write_summary
 from safe_sysid.campaign.verdict import Verdict
-from safe_sysid.identification import Identifier, MeasurementErrors, Measurements
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import Tare, TareError, make_tare
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot.model import RobotModel

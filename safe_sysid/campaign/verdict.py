@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification import (
-    ERROR_CAUSES,
-    MeasurementErrors,
-    Measurements,
-    UpdateResult,
-    UpdateStatus,
-)
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
+from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
 

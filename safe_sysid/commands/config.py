@@ -115,7 +115,7 @@ def _reference_arguments(actions: Any) -> None:
     reference = actions.add_parser(
         "reference",
         help="print the reference page of all parameters",
-        description="The page docs/parameters.md, made from the schema.",
+        description="The page docs/parameters.md, made from the declarations.",
     )
     reference.add_argument("--out", type=Path, metavar="FILE", help="write it there")
 
@@ -187,10 +187,11 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _reference(options: argparse.Namespace) -> int:
+    from safe_sysid.robot.config import KEYS
     from safe_sysid.schema import load_schema
     from safe_sysid.schema.reference import reference
 
-    text = reference(load_schema())
+    text = reference(load_schema(), KEYS)
     if options.out is None:
         print(text, end="")
     else:

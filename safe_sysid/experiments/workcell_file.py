@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from safe_sysid.robot.fields import (
+from safe_sysid.schema.fields import (
     Name,
     NamePair,
     NonNegative,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from safe_sysid.decimals import bracketed
-from safe_sysid.identification import UpdateResult, UpdateStatus
+from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox, frozen_array

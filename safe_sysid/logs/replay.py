@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification import Measurements, UpdateResult, UpdateStatus
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.logs.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.journal import JournalEntry, bounds_digest, file_digest, samples_digest
 from safe_sysid.logs.log import LogError

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
 from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import check_velocities
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
 from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
 from safe_sysid.identification.tare.file import load_tare, write_tare
 from safe_sysid.identification.tare.tare import Tare, TareRecorder, gained
 from safe_sysid.logs.certify import CertificateWriter

@@ -20,8 +20,9 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification import Identifier, Measurements, UpdateResult, UpdateStatus
 from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
 from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.logs.session import IdentifierSession
 from safe_sysid.nodes import messages

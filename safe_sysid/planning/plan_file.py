@@ -26,11 +26,11 @@ from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.plan_statement import digest, gains_statement, robot_statement, scene_statement
-from safe_sysid.robot.fields import Name, StrictModel
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, zero_box_problem
 from safe_sysid.robot.scene import Scene
 from safe_sysid.robot.yaml_file import validate
+from safe_sysid.schema.fields import Name, StrictModel
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 from safe_sysid.whole_files import write_text

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.robot.fields import Name, NamePair, StrictModel, Vector3
 from safe_sysid.robot.identity import digest as identity_digest
 from safe_sysid.robot.identity import identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle
 from safe_sysid.robot.scene import Scene
 from safe_sysid.robot.yaml_file import validate
+from safe_sysid.schema.fields import Name, NamePair, StrictModel, Vector3
 
 __all__ = [
     "LOCKSTEP",

@@ -1,21 +1,27 @@
 """The robot's YAML file as validated settings: finite, in range, known; or a ConfigError that says why not.
 
-Defaults, ranges, units and meanings are in ``schema/parameters.yaml``; here are types, and the rules between keys. What
-the guarantees rest on (limits, friction, uncertainty, noise, timing, payload prior) has no default.
+Here is what is declared about the arm. Control, identification and planning declare their own sections, in their
+``settings`` modules, which import nothing but :mod:`safe_sysid.schema`. What the guarantees rest on (limits, friction,
+uncertainty, noise, timing, payload prior) has no default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from safe_sysid.robot.declared import Section, setting
-from safe_sysid.robot.fields import (
+from safe_sysid.control.settings import ControllerSettings
+from safe_sysid.identification.settings import IdentificationSettings, TareSettings
+from safe_sysid.planning.settings import PlannerSettings
+from safe_sysid.robot.yaml_file import merge, read_yaml, validate
+from safe_sysid.schema import Keys, Section, entries, setting
+from safe_sysid.schema.fields import (
+    Kind,
     Name,
     NamePair,
     NonNegative,
@@ -29,25 +35,19 @@ from safe_sysid.robot.fields import (
     numbers,
     problem,
 )
-from safe_sysid.robot.law_settings import LawsSettings
-from safe_sysid.robot.yaml_file import merge, read_yaml, validate
 
 __all__ = [
+    "KEYS",
     "ActuatorSettings",
-    "ControllerSettings",
-    "DriftSettings",
     "DriverSettings",
     "EnvelopeSettings",
     "FloorSettings",
     "HullSettings",
-    "IdentificationSettings",
     "JointSettings",
     "MeasurementSettings",
     "MountingSettings",
     "PayloadSettings",
-    "PlannerSettings",
     "Settings",
-    "TareSettings",
     "TimingSettings",
     "UncertaintySettings",
     "load_settings",
@@ -67,20 +67,36 @@ def _check_position(value: Any) -> Any:
 
 
 class JointSettings(Section):
-    """One joint: limits (from the URDF where left out) and friction model (no default: never silently zero)."""
+    """One joint: limits and friction; sliding joints in m and N instead of rad and N m."""
 
     position: Annotated[
-        tuple[float, float] | Literal["continuous"] | None, PlainValidator(_check_position)
-    ] = setting("joints.<joint>.position")
-    velocity: float | None = setting("joints.<joint>.velocity")
-    torque: float | None = setting("joints.<joint>.torque")
-    rotor_inertia: float = setting("joints.<joint>.rotor_inertia")
-    viscous: float = setting("joints.<joint>.viscous")
-    coulomb: float = setting("joints.<joint>.coulomb")
-    offset: float = setting("joints.<joint>.offset")
-    gear_ratio: float | None = setting("joints.<joint>.gear_ratio")
-    motor_link: Name | None = setting("joints.<joint>.motor_link")
-    motor_axis: Vector3 | None = setting("joints.<joint>.motor_axis")
+        tuple[float, float] | Literal["continuous"] | None, PlainValidator(_check_position), Kind("limits")
+    ] = setting("position limits, or `continuous`; null: the URDF's", "rad or m", default=None)
+    velocity: float | None = setting(
+        "velocity limit; null: the URDF's", "rad/s or m/s", "(0, inf)", default=None
+    )
+    torque: float | None = setting(
+        "torque limit; null: the URDF's effort", "N m or N", "(0, inf)", default=None
+    )
+    rotor_inertia: float = setting("inertia of the rotor, seen at the joint", "kg m^2 or kg", "[0, inf)")
+    viscous: float = setting("viscous friction", "N m s/rad or N s/m", "[0, inf)")
+    coulomb: float = setting("Coulomb friction", "N m or N", "[0, inf)")
+    offset: float = setting("constant torque of the drive that acts besides the commanded one", "N m or N")
+    gear_ratio: float | None = setting(
+        "rotor's speed, relative to motor_link, over the joint's; negative if it turns the other way "
+        "about motor_axis; null: not known, the rotor is taken not to turn in a moving link "
+        "(docs/guarantees.md)",
+        "1 or rad/m",
+        default=None,
+    )
+    motor_link: Name | None = setting(
+        "link that carries the motor, any before the joint; null: the joint's parent link", default=None
+    )
+    motor_axis: Vector3 | None = setting(
+        "direction of the rotor's axis in the frame of motor_link; null: along the joint's axis, if "
+        "motor_link moves with the joint's parent link",
+        default=None,
+    )
 
     @model_validator(mode="after")
     def _motor_is_whole(self) -> JointSettings:
@@ -100,36 +116,36 @@ class JointSettings(Section):
 
 
 class MountingSettings(Section):
-    """Pose of the URDF's root link in the world, in which gravity and scenes are given."""
+    """Pose of the URDF's root link in the world, in which gravity and scenes are given; without it: at the origin."""
 
-    xyz: Vector3 = setting("mounting.xyz")
-    rpy: Vector3 = setting("mounting.rpy")
+    xyz: Vector3 = setting("position", "m", default=(0.0, 0.0, 0.0))
+    rpy: Vector3 = setting("roll, pitch and yaw, as in a URDF", "rad", default=(0.0, 0.0, 0.0))
 
 
 class FloorSettings(Section):
-    """Absolute part of the arm's parameter uncertainty, added to the relative part; of joints: one for all or each."""
+    """Absolute part of the uncertainty, added to the relative part."""
 
-    mass: float = setting("uncertainty.floor.mass")
-    first_moment: float = setting("uncertainty.floor.first_moment")
-    inertia: float = setting("uncertainty.floor.inertia")
-    coulomb: PerJointNumbers = setting("uncertainty.floor.coulomb")
-    viscous: PerJointNumbers = setting("uncertainty.floor.viscous")
-    rotor_inertia: PerJointNumbers = setting("uncertainty.floor.rotor_inertia")
-    offset: PerJointNumbers = setting("uncertainty.floor.offset")
+    mass: float = setting("of masses", "kg", "[0, inf)", default=0.0)
+    first_moment: float = setting("of mass times centre", "kg m", "[0, inf)", default=0.0)
+    inertia: float = setting("of inertias about the joint frame's origin", "kg m^2", "[0, inf)", default=0.0)
+    coulomb: PerJointNumbers = setting("of Coulomb friction", "N m or N", "[0, inf)", default=0.0)
+    viscous: PerJointNumbers = setting("of viscous friction", "N m s/rad or N s/m", "[0, inf)", default=0.0)
+    rotor_inertia: PerJointNumbers = setting("of rotor inertias", "kg m^2 or kg", "[0, inf)", default=0.0)
+    offset: PerJointNumbers = setting("of offsets", "N m or N", "[0, inf)", default=0.0)
 
 
 class UncertaintySettings(Section):
-    """``|theta - theta_nominal| <= relative |theta_nominal| + floor``, entry by entry."""
+    """The true parameters are within ``relative`` of each nominal entry, plus the floor."""
 
-    relative: float = setting("uncertainty.relative")
+    relative: float = setting("fraction of each entry of the parameter vector", range="[0, 1)")
     floor: FloorSettings = FloorSettings()
 
 
 class EnvelopeSettings(Section):
-    """Box in the tool frame that contains every payload: centre and full edge lengths, m."""
+    """Box in the tool frame that contains every payload."""
 
-    center: Vector3 = setting("payload.envelope.center")
-    size: Vector3 = setting("payload.envelope.size")
+    center: Vector3 = setting("its centre", "m")
+    size: Vector3 = setting("its full edge lengths", "m", "(0, inf)")
 
 
 def _check_box(value: Any) -> Any:
@@ -167,18 +183,45 @@ def _check_travels(value: Any) -> Any:
 class PayloadSettings(Section):
     """What the last link, hand and payload together may be, and where they may reach."""
 
-    prior_lower: Vector10 = setting("payload.prior_lower")
-    prior_upper: Vector10 = setting("payload.prior_upper")
+    prior_lower: Vector10 = setting(
+        "lower bounds of m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz in the last joint's frame, "
+        "inertia about its origin",
+        "kg, kg m, kg m^2",
+    )
+    prior_upper: Vector10 = setting("upper bounds of the same", "kg, kg m, kg m^2")
     envelope: EnvelopeSettings
-    hand_opening: Vector10 = setting("payload.hand_opening")
-    hand_joints: Annotated[dict[str, tuple[float, float]] | None, PlainValidator(_check_travels)] = setting(
-        "payload.hand_joints"
+    hand_opening: Vector10 = setting(
+        "largest change of the last link's ten parameters between any two openings of the hand; zeros: "
+        "nothing of the hand moves",
+        "kg, kg m, kg m^2",
+        "[0, inf)",
+        default=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
-    box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box)] = setting(
-        "payload.box"
+    hand_joints: Annotated[
+        dict[str, tuple[float, float]] | None, PlainValidator(_check_travels), Kind("travels")
+    ] = setting(
+        "locked joints of the hand -> positions between which they move; bodies hold their links at all "
+        "of them; `{}`: its shapes hold it at every opening. Needed with `hand_opening`",
+        "rad or m",
+        default=None,
     )
-    density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density)] = setting("payload.density")
-    hand_links: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)] | None = setting("payload.hand_links")
+    box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box), Kind("box")] = (
+        setting(
+            "a box in the tool frame that holds the payload of this run; `envelope`: the envelope is one; "
+            "null: not known. Makes bounds tighter, and false if it is false",
+            "m",
+            default=None,
+        )
+    )
+    density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density), Kind("range")] = setting(
+        "smallest and largest density of the payload anywhere; needs a box; null: not known. Makes "
+        "bounds tighter, and false if it is false",
+        "kg/m^3",
+        default=None,
+    )
+    hand_links: Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Kind("names")] | None = setting(
+        "links of the hand; null: all that hang on the tool frame", default=None
+    )
 
     @model_validator(mode="after")
     def _ordered_and_possible(self) -> PayloadSettings:
@@ -208,23 +251,64 @@ class PayloadSettings(Section):
 class MeasurementSettings(Section):
     """Declared bounds of errors: ``|tau_m - bias - tau| <= torque_abs + torque_drift + torque_rel |tau|``."""
 
-    torque_source: str = setting("measurement.torque_source")
-    rate_hz: float = setting("measurement.rate_hz")
-    torque_abs: PerJointNumbers = setting("measurement.torque_abs")
-    torque_rel: PerJointNumbers = setting("measurement.torque_rel")
-    position_error: PerJointNumbers = setting("measurement.position_error")
-    velocity_error: PerJointNumbers = setting("measurement.velocity_error")
-    stamp_error_s: float = setting("measurement.stamp_error_s")
-    torque_bias: PerJointNumbers = setting("measurement.torque_bias")
-    torque_drift: PerJointNumbers = setting("measurement.torque_drift")
-    torque_delay_s: float = setting("measurement.torque_delay_s")
-    torque_jitter_s: float = setting("measurement.torque_jitter_s")
-    gravity_angle: float = setting("measurement.gravity_angle")
-    gravity_relative: float = setting("measurement.gravity_relative")
-    effort: str = setting("measurement.effort")
-    torque_rate: PerJointNumbers | None = setting("measurement.torque_rate")
-    jerk: PerJointNumbers | None = setting("measurement.jerk")
-    max_age_s: float = setting("measurement.max_age_s")
+    torque_source: str = setting(
+        "what effort of joint_states is: the command, the motor's torque (before friction), or the link "
+        "side's (after it)",
+        choices=("command", "motor", "link"),
+    )
+    rate_hz: float = setting("rate of joint_states", "Hz", "(0, inf)")
+    torque_abs: PerJointNumbers = setting("torque error from sample to sample", "N m or N", "[0, inf)")
+    torque_rel: PerJointNumbers = setting("torque error as a fraction of the true torque", range="[0, 1)")
+    position_error: PerJointNumbers = setting(
+        "position error, the encoder's resolution included", "rad or m", "[0, inf)"
+    )
+    velocity_error: PerJointNumbers = setting("velocity error", "rad/s or m/s", "[0, inf)")
+    stamp_error_s: float = setting(
+        "error of a sample's stamp, at most a quarter of the period; the default is a ROS stamp's resolution",
+        "s",
+        "[0, inf)",
+        default=1e-09,
+    )
+    torque_bias: PerJointNumbers = setting(
+        "torque error that is constant over a run", "N m or N", "[0, inf)", default=0.0
+    )
+    torque_drift: PerJointNumbers = setting(
+        "slow torque errors that do not average out", "N m or N", "[0, inf)", default=0.0
+    )
+    torque_delay_s: float = setting(
+        "the effort may belong to a time this far off the state, the same for a window",
+        "s",
+        "[0, inf)",
+        default=0.0,
+    )
+    torque_jitter_s: float = setting(
+        "and besides by this much from sample to sample", "s", "[0, inf)", default=0.0
+    )
+    gravity_angle: float = setting("gravity may be turned by this much", "rad", "[0, inf)", default=0.0)
+    gravity_relative: float = setting(
+        "and be stronger or weaker by this fraction", range="[0, inf)", default=0.0
+    )
+    effort: str = setting(
+        "held: the torque in force since the last sample; sampled: an instant of a smooth torque, with "
+        "its bound torque_rate",
+        default="held",
+        choices=("held", "sampled"),
+    )
+    torque_rate: PerJointNumbers | None = setting(
+        "bound on the rate of a sampled torque; needed then, meaningless else",
+        "N m/s or N/s",
+        "(0, inf)",
+        default=None,
+    )
+    jerk: PerJointNumbers | None = setting(
+        "bound on the jerk where effort is sampled: sharper; null: not known",
+        "rad/s^3 or m/s^3",
+        "(0, inf)",
+        default=None,
+    )
+    max_age_s: float = setting(
+        "older measurements count as stale; above timing.hold_max_s", "s", "(0, 1]", default=0.02
+    )
 
     @model_validator(mode="after")
     def _rules_that_are_sound(self) -> MeasurementSettings:
@@ -257,16 +341,18 @@ class MeasurementSettings(Section):
 class ActuatorSettings(Section):
     """``|applied - commanded torque| <= torque_abs + torque_rel |commanded|``."""
 
-    torque_abs: PerJointNumbers = setting("actuator.torque_abs")
-    torque_rel: PerJointNumbers = setting("actuator.torque_rel")
+    torque_abs: PerJointNumbers = setting("absolute part", "N m or N", "[0, inf)")
+    torque_rel: PerJointNumbers = setting("relative part", range="[0, 1)")
 
 
 class TimingSettings(Section):
     """Declared timing: nominal period, longest action of one command (delay included), longest delay; s."""
 
-    period_s: float = setting("timing.period_s")
-    hold_max_s: float = setting("timing.hold_max_s")
-    delay_max_s: float = setting("timing.delay_max_s")
+    period_s: float = setting("nominal control period", "s", "(0, inf)")
+    hold_max_s: float = setting(
+        "oldest measurement behind a torque in force; at least period_s + delay_max_s", "s", "(0, inf)"
+    )
+    delay_max_s: float = setting("longest time from a measurement to its command acting", "s", "[0, inf)")
 
     @model_validator(mode="after")
     def _ordered(self) -> TimingSettings:
@@ -279,82 +365,23 @@ class TimingSettings(Section):
         return self
 
 
-class IdentificationSettings(Section):
-    """Momentum windows and the declared bound on acceleration."""
-
-    method: str = setting("identification.method")
-    window_s: float = setting("identification.window_s")
-    update_s: float = setting("identification.update_s")
-    take_after_s: float = setting("identification.take_after_s")
-    acceleration_bound: PerJointNumbers = setting("identification.acceleration_bound")
-
-
-class DriftSettings(Section):
-    """How much the friction of a joint may change between a tare and a later run."""
-
-    coulomb: float = setting("tare.drift.coulomb")
-    viscous: float = setting("tare.drift.viscous")
-    offset: float = setting("tare.drift.offset")
-
-
-class TareSettings(Section):
-    """Equations kept from a motion with the empty hand, and when they are too old to be used."""
-
-    file: Name | None = setting("tare.file")
-    max_age_h: float = setting("tare.max_age_h")
-    max_temperature_difference: float | None = setting("tare.max_temperature_difference")
-    drift: DriftSettings = DriftSettings()
-
-
-class FeedForwardSettings(Section):
-    """What may be added to the law's torque (docs/guarantees.md, "Feed-forward")."""
-
-    bound: PerJointNumbers = setting("controller.feed_forward.bound")
-
-
-class ControllerSettings(Section):
-    """Robust control law and the hypotheses of its tracking theorem (docs/guarantees.md)."""
-
-    K_r: PerJointNumbers = setting("controller.K_r")
-    kappa: float = setting("controller.kappa")
-    inertia_lower: PerJointNumbers | None = setting("controller.inertia_lower")
-    inertia_ratio: PerJointNumbers = setting("controller.inertia_ratio")
-    velocity: PerJointNumbers = setting("controller.velocity")
-    acceleration: PerJointNumbers = setting("controller.acceleration")
-    jerk: PerJointNumbers = setting("controller.jerk")
-    uncertainty: float = setting("controller.uncertainty")
-    blend_s: float = setting("controller.blend_s")
-    torque_rate: PerJointNumbers = setting("controller.torque_rate")
-    gravity_check: bool = setting("controller.gravity_check")
-    feed_forward: FeedForwardSettings = FeedForwardSettings()
-    law: str = setting("controller.law")
-    laws: LawsSettings = LawsSettings()
-
-
-class PlannerSettings(Section):
-    """Exciting trajectories: times in s, ``k_range`` in rad, margin in m."""
-
-    t_f: float = setting("planner.t_f")
-    t_p: float = setting("planner.t_p")
-    intervals: int = setting("planner.intervals")
-    k_range: PerJointNumbers = setting("planner.k_range")
-    clearance_margin: float = setting("planner.clearance_margin")
-    iteration_budget: int = setting("planner.iteration_budget")
-    plans: int = setting("planner.plans")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> PlannerSettings:
-        if not self.t_p < self.t_f:
-            raise problem(f"t_p < t_f = {self.t_f:g}", below=("t_p",), value=self.t_p)
-        return self
-
-
 class DriverSettings(Section):
-    """What the real arm's driver does."""
+    """What the real arm's driver does; needed in real time (docs/arms/)."""
 
-    command_timeout_s: float | None = setting("driver.command_timeout_s")
-    wraps_continuous: bool = setting("driver.wraps_continuous")
-    may_repeat: bool = setting("driver.may_repeat")
+    command_timeout_s: float | None = setting(
+        "without a command for so long the drives brake by themselves; null: not known, which real time "
+        "refuses",
+        "s",
+        "(0, inf)",
+        default=None,
+    )
+    wraps_continuous: bool = setting("joint_states give continuous joints within +-pi", default=False)
+    may_repeat: bool = setting(
+        "joint_states at rest may repeat the same numbers, to the last bit, as a simulation without "
+        "noise does; false: a controller in real time takes half a second of them for a sensor that is "
+        "frozen",
+        default=False,
+    )
 
 
 class HullSettings(StrictModel):
@@ -364,21 +391,34 @@ class HullSettings(StrictModel):
     radius: NonNegative
 
 
-Hulls = Annotated[tuple[HullSettings, ...], BeforeValidator(as_tuple)]
+Hulls = Annotated[tuple[HullSettings, ...], BeforeValidator(as_tuple), Kind("hulls")]
 
 
 class Settings(Section):
     """Everything that a robot's YAML file says; see config/kinova_gen3.yaml for units and meaning."""
 
-    name: Name = setting("name")
-    urdf: Name = setting("urdf")
-    base_link: Name | None = setting("base_link")
-    tool_frame: Name = setting("tool_frame")
-    gravity: Vector3 = setting("gravity")
-    joints: Annotated[dict[Name, JointSettings], Field(min_length=1)]
-    locked: dict[Name, float] = Field(default_factory=dict)
+    name: Name = setting("of the robot; the file's name where it is not given")
+    urdf: Name = setting("URDF file: beside this file, in ../urdf, absolute, or package://NAME/PATH")
+    base_link: Name | None = setting(
+        "root of the URDF, to have it checked; null: whatever it is", default=None
+    )
+    tool_frame: Name = setting(
+        "tool flange, z out of the arm: a link that the last joint moves; payloads are given in it"
+    )
+    gravity: Vector3 = setting("gravity in the world frame", "m/s^2", default=(0.0, 0.0, -9.81))
+    joints: dict[Name, JointSettings] = entries(
+        "moving joints of the arm, base to tip, by the URDF's names", of="joint", min_length=1
+    )
+    locked: dict[Name, float] = entries(
+        "moving joints of the URDF that are held at a value, as those of a hand",
+        of="joint",
+        each=setting("where it is held", "rad or m"),
+        default_factory=dict,
+    )
     mounting: MountingSettings | None = None
-    friction_transition_velocity: float = setting("friction_transition_velocity")
+    friction_transition_velocity: float = setting(
+        "below it the Coulomb torque may be anything in [-coulomb, coulomb]", "rad/s or m/s", "[0, inf)"
+    )
     uncertainty: UncertaintySettings
     payload: PayloadSettings
     measurement: MeasurementSettings
@@ -389,9 +429,22 @@ class Settings(Section):
     controller: ControllerSettings
     planner: PlannerSettings = PlannerSettings()
     driver: DriverSettings = DriverSettings()
-    geometry: Annotated[dict[Name, Hulls], Field(default_factory=dict)]
-    allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = setting("allowed_pairs")
-    home: Pose = setting("home")
+    geometry: dict[Name, Hulls] = entries(
+        "replaces the URDF's collision geometry of a link by convex hulls (docs/scenes.md)",
+        of="link",
+        each=setting(
+            "list of {points: [[x, y, z], ...], radius: r} in the link's frame: convex hulls of points, inflated by a "
+            "radius; empty: others hold it or nothing is there, which verdicts name",
+            "m",
+        ),
+        default_factory=dict,
+    )
+    allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple), Kind("pairs")] = setting(
+        "pairs of bodies that are not checked, besides those that never are (docs/scenes.md), because "
+        "their overlap is harmless; verdicts name them",
+        default=(),
+    )
+    home: Pose = setting("where a run starts if the scene says nothing else", "rad or m")
 
     @model_validator(mode="after")
     def _stale_is_later_than_late(self) -> Settings:
@@ -421,6 +474,10 @@ class Settings(Section):
             if isinstance(value, tuple) and len(value) != n:
                 raise problem(f"{n} numbers, one per joint, not {len(value)}", below=below, value=value)
         return self
+
+
+#: Everything that a robot's file may say.
+KEYS: Final = Keys.of(Settings)
 
 
 def per_joint(value: PerJoint, n: int) -> NDArray[np.float64]:

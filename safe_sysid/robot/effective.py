@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.robot.config import Settings
+from safe_sysid.robot.config import KEYS, Settings
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.schema import Parameter, SchemaError, load_schema
+from safe_sysid.schema import Parameter
 
 __all__ = [
     "EffectiveValue",
@@ -96,12 +96,9 @@ def flat_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
     Args:
         settings: complete.
     """
-    schema = load_schema()
 
     def flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-        parameter = schema.find(path) if path else None
-        if path and parameter is None:
-            raise SchemaError(f"schema/parameters.yaml: robot: {path}: missing: expected a declaration")
+        parameter = KEYS.find(path)
         if parameter is None or (parameter.type == "section" and isinstance(value, (BaseModel, Mapping))):
             entries = value if isinstance(value, Mapping) else dict(value)
             for name, inner in entries.items():
@@ -119,10 +116,10 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
         model: made from the file.
         data: the file, as it was read (:func:`safe_sysid.robot.yaml_file.read_yaml`).
     """
-    schema, values = load_schema(), []
+    values = []
     limits = _limits(model)
     for key, setting in flat_settings(model.settings):
-        parameter = schema.find(key)
+        parameter = KEYS.find(key)
         if parameter is None or parameter.type == "section":
             continue
         value, source = plain(setting), Source.FILE if _given(data, key.split(".")) else Source.DEFAULT
@@ -159,7 +156,7 @@ def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:
         model: the arm.
     """
     numbers = [repr(float(x)).removesuffix(".0") for x in np.atleast_1d(value)]
-    declared = load_schema().find(key) or load_schema().find(key.rpartition(".")[0])
+    declared = KEYS.find(key) or KEYS.find(key.rpartition(".")[0])
     unit = "" if declared is None else unit_of(declared, key, model)
     turning, joined, sliding = unit.partition(" or ")
     if joined and value.shape == (model.n,):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from safe_sysid.errors import ConfigError
+from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.yaml_file import parse_value
-from safe_sysid.schema import Parameter, load_schema
+from safe_sysid.schema import Parameter
 
 __all__ = ["NULLS", "SETTINGS", "given_settings", "overrides_of"]
 
@@ -35,7 +36,7 @@ def overrides_of(given: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         given: values by dotted path, as they were given for ``robot_settings``.
     """
-    return {path: _setting(load_schema().find(path), value) for path, value in given.items()}
+    return {path: _setting(KEYS.find(path), value) for path, value in given.items()}
 
 
 def _setting(parameter: Parameter | None, value: Any) -> Any:

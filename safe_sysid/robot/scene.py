@@ -13,18 +13,6 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.fields import (
-    Name,
-    NamePair,
-    NonNegative,
-    Pose,
-    Positive,
-    Size3,
-    StrictModel,
-    Vector3,
-    as_tuple,
-    numbers,
-)
 from safe_sysid.robot.meshes import mesh_path, read_mesh
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.obstacles import (
@@ -37,6 +25,18 @@ from safe_sysid.robot.obstacles import (
 )
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.yaml_file import read_yaml, validate
+from safe_sysid.schema.fields import (
+    Name,
+    NamePair,
+    NonNegative,
+    Pose,
+    Positive,
+    Size3,
+    StrictModel,
+    Vector3,
+    as_tuple,
+    numbers,
+)
 
 __all__ = ["SECTIONS", "Scene", "SceneBox", "config_path", "count_obstacles", "load_scene"]
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from safe_sysid.schema.parameter import TYPES, Parameter
 from safe_sysid.schema.reading import Schema
+from safe_sysid.schema.section import Keys
 
 __all__ = ["reference"]
 
 _HEAD = """# Parameters
 
-<!-- Made by `safe-sysid config reference --out docs/parameters.md` from safe_sysid/schema/parameters.yaml. -->
+<!-- Made by `safe-sysid config reference --out docs/parameters.md`. -->
 
 Everything that can be set, in two places: the **robot's YAML file** says what the arm is and what is declared about
 it (all proofs rest on that); **ROS parameters** say how the nodes work. `safe-sysid config show FILE` prints the
@@ -58,11 +59,12 @@ _GROUPS = {
 }
 
 
-def reference(schema: Schema) -> str:
+def reference(schema: Schema, keys: Keys) -> str:
     """The page, as Markdown.
 
     Args:
-        schema: of what.
+        schema: of the nodes.
+        keys: of a robot's file.
     """
     lines = [_HEAD + _WHEN + "## Node parameters\n"]
     for group, parameters in schema.groups.items():
@@ -71,7 +73,7 @@ def reference(schema: Schema) -> str:
         lines.append("")
     lines.append("## Keys of a robot's file\n")
     lines.append(_KEYS)
-    for title, description, below in _sections(schema.robot):
+    for title, description, below in _sections(tuple(keys.values())):
         lines.append(f"### {title}\n")
         if description:
             lines.append(f"{description[0].upper()}{description[1:]}.\n")

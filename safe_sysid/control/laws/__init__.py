@@ -12,8 +12,8 @@ from safe_sysid.control.laws.gravity_pid import GravityPidLaw
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
 from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.settings import LawsSettings
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.law_settings import LawsSettings
 from safe_sysid.robot.model import RobotModel
 
 __all__ = [

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
-from safe_sysid.robot.law_settings import AdaptiveRobustSettings
+from safe_sysid.control.settings import AdaptiveRobustSettings
 from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["AdaptiveRobustLaw"]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.laws.newton_euler import newton_euler
+from safe_sysid.control.settings import ArmourSettings
 from safe_sysid.intervals import down, up
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.law_settings import ArmourSettings
 from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["ArmourLaw", "robust_input"]

@@ -14,8 +14,8 @@ from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.laws.scale import joint_inertia
+from safe_sysid.control.settings import GravityPidSettings
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.law_settings import GravityPidSettings
 from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["GravityPidLaw"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.newton_euler import newton_euler
+from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.law_settings import ComputedTorqueSettings, ImpedanceSettings
 from safe_sysid.robot.model import Motors, RobotModel
 
 __all__ = ["ComputedTorqueLaw", "ImpedanceLaw"]

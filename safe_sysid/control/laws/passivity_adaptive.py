@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
+from safe_sysid.control.settings import PassivityAdaptiveSettings
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.law_settings import PassivityAdaptiveSettings
 from safe_sysid.robot.model import Motors, RobotModel
 from safe_sysid.robot.regressors import slotine_li_kernel
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 __all__ = [
+    "Kind",
     "Name",
     "NamePair",
     "NonNegative",
@@ -26,6 +28,17 @@ __all__ = [
 ]
 
 PerJoint = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Mark of an annotation: which of the types of :mod:`safe_sysid.schema.parameter` its values are.
+
+    Attributes:
+        name: a key of ``TYPES``.
+    """
+
+    name: str
 
 
 def problem(expected: str, **context: object) -> PydanticCustomError:
@@ -68,11 +81,11 @@ def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-Vector3 = Annotated[tuple[float, ...], PlainValidator(numbers(3))]
+Vector3 = Annotated[tuple[float, ...], PlainValidator(numbers(3)), Kind("vector3")]
 Size3 = Annotated[tuple[float, ...], PlainValidator(numbers(3, positive=True))]
-Vector10 = Annotated[tuple[float, ...], PlainValidator(numbers(10))]
-Pose = Annotated[tuple[float, ...], PlainValidator(numbers(0))]
-PerJointNumbers = Annotated[PerJoint, PlainValidator(numbers())]
+Vector10 = Annotated[tuple[float, ...], PlainValidator(numbers(10)), Kind("vector10")]
+Pose = Annotated[tuple[float, ...], PlainValidator(numbers(0)), Kind("pose")]
+PerJointNumbers = Annotated[PerJoint, PlainValidator(numbers()), Kind("per_joint")]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Name = Annotated[str, Field(min_length=1)]
