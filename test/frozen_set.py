@@ -190,6 +190,8 @@ def log_outcome(case: LogCase) -> Outcome:
                 "consistent": bool(shown.nominal_consistent),
             })  # fmt: skip
             out["bits"][f"box {k}"] = digest(shown.box.lower, shown.box.upper, shown.nominal)
+            rows = identifier.rows
+            out["bits"][f"kept {k}"] = digest(rows.matrix, rows.target, rows.slack)
             out["bits"] |= {f"{name} {k}": value for name, value in _of_proof(result.proof).items()}
             if case.checked and result.proof is not None:
                 context = CertificateContext(
