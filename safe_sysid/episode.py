@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
+from safe_sysid.control.feed_forwards import make_added_torque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError
@@ -127,7 +128,8 @@ class Episode:
         self._plans = self._planner_settings.plans if plans is None else plans
         self.gains = design_gains(model, lockstep=True)
         check_acceleration(model, self.gains)
-        self.controller = Controller(model, self.gains, model.settings.controller.blend_s)
+        added = make_added_torque(model, self.gains, lockstep=True)
+        self.controller = Controller(model, self.gains, model.settings.controller.blend_s, added=added)
         self.identifier = identifier or Identifier(model)
         self._sensed = sensed or (lambda data: data)
         self.planner = Planner(model, scene, self.gains, options=options, seed=seed)

@@ -22,12 +22,14 @@ ROOMS = (
     "resources",
     "whole_files",
     "parent",
+    "wire",
     "picture_style",
     "decimals",
     "intervals",
     "schema",  # what may be set, declared once; the robot's settings and the nodes' parameters are made from it
     "robot",
     "trajectories",
+    "learning",  # before control: a feed-forward evaluates a residual model; no certificate imports either
     "control",  # before planning: the planner takes the tracking bound from the controller's own synthesis
     "identification",
     "logs",

@@ -210,3 +210,25 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
     assert np.mean(np.diff(control["stamp"]) == 1_000_000) > 0.25
     # Before the controller came the arm was held by its drives; its states were told all the same.
     assert (control["stamp"][0] - simulated["origin_ns"]) > 1.4e9
+
+
+@pytest.mark.ros
+def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Path) -> None:
+    """It is followed on the wall clock, the tracking bound is claimed with it, and its process ends with the node."""
+    file = tmp_path / "ripple.yaml"
+    file.write_text("joints: {joint_2: [{period: 0.3, cos: 0.3, sin: 0.2}]}")
+    added = {"name": "residual", "bound": 0.25, "residual": "ripple", "file": str(file), "late_s": 0.5}
+    overrides = {"measurement": {"max_age_s": 0.5}, "controller": {"feed_forward": added}}
+    nodes = {
+        "plant": {"watchdog_s": 0.1, "realtime.priority": 10},
+        "controller": {"realtime.priority": 10},
+    }
+    with running(tmp_path, nodes, overrides, lockstep=False) as processes, Probe() as probe:
+        probe.wait(lambda: "residual: followed" in probe.value("controller", "feed-forward"), "an answer")
+        claim = probe.value("controller", "tracking bound")
+        assert "0.25 N m" in claim or claim.startswith("not proved since")  # a machine that stalls
+        children = Path(f"/proc/{processes['controller'].process.pid}/task")
+        mine = {pid for task in children.iterdir() for pid in (task / "children").read_text().split()}
+        assert any("safe_sysid.control.beside" in Path(f"/proc/{pid}/cmdline").read_text() for pid in mine)
+        assert processes["controller"].end(signal.SIGTERM)[0] == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in mine)

@@ -21,7 +21,7 @@ import pytest
 
 from safe_sysid.planning.process import Event, PlannerProcess, SolverError
 from safe_sysid.planning.solver import Solver
-from safe_sysid.planning.wire import dumps, loads
+from safe_sysid.wire import dumps, loads
 
 #: Longest wait for anything on a busy machine, s.
 PATIENCE = 60.0

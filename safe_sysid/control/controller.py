@@ -17,6 +17,7 @@ from safe_sysid.control.checks import check_static_gravity
 from safe_sysid.control.claim import Claim
 from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
+from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.judgement import KnownBoxes, why_not_box, why_not_connected, why_not_plan
 from safe_sysid.control.law import ControlLaw
@@ -46,7 +47,12 @@ class Controller:
     """See the module; one instance per arm and run."""
 
     def __init__(
-        self, model: RobotModel, gains: ControllerGains, blend_s: float = 0.25, law: ControlLaw | None = None
+        self,
+        model: RobotModel,
+        gains: ControllerGains,
+        blend_s: float = 0.25,
+        law: ControlLaw | None = None,
+        added: AddedTorque | None = None,
     ) -> None:
         """Start idle with the prior box of epoch 0.
 
@@ -54,12 +60,14 @@ class Controller:
             model: of the arm; its ``arm_prior`` is the first box.
             gains: of :func:`safe_sysid.control.gains.synthesise`.
             blend_s: duration of the blend to a new box, s.
-            law: of control; None for the robust one, the only one that the tracking bound is proved for.
+            law: of control; None for the robust one, the package's only one that proves the tracking bound.
+            added: to the law's torque, by a feed-forward; None: nothing.
         """
         n = model.n
         self.model, self.gains = model, gains
         self.law = law or RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
-        self.claim = Claim(model, gains, self.law)
+        self.added = added
+        self.claim = Claim(model, gains, self.law, None if added is None else added.bound)
         self.state = ControllerState.IDLE
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()
@@ -152,6 +160,8 @@ class Controller:
         self._hold[:] = 0.0
         self._hold[0] = q
         self.law.reset(stamp, q, qd)
+        if self.added is not None:
+            self.added.begin()
         self.claim.begin()
         self.claim.hold(self.box, q)
         if effort is None:
@@ -398,7 +408,7 @@ class Controller:
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
         if self.claim.step():
             self.counts["S above assumed"] += 1
-        self._command(torque, stamp, elapsed, out)
+        self._command(torque, stamp, q, qd, elapsed, out)
         return out
 
     def note_late(self, covered: bool, what: str) -> None:
@@ -427,7 +437,15 @@ class Controller:
                 self.fault(f"no usable measurement for {stamp - watch.stamp:.3f} s: {watch.reason}")
         return False
 
-    def _command(self, torque: FloatArray, stamp: float, elapsed: float, out: ControllerOutput) -> None:
+    def _command(
+        self,
+        torque: FloatArray,
+        stamp: float,
+        q: FloatArray,
+        qd: FloatArray,
+        elapsed: float,
+        out: ControllerOutput,
+    ) -> None:
         """From the law's torque to the command: inside the limits, and without a jump, or not at all."""
         limit, names = self.model.limits.torque, self.model.joint_names
         if not np.isfinite(torque).all():
@@ -436,6 +454,8 @@ class Controller:
         clipped = clip_torque(torque, limit, names)
         if clipped:
             self.counts["saturation"] += 1
+        if self.added is not None:
+            self._add(self.added, torque, stamp, q, qd, elapsed, out.reference)
         j = self._rate.next(torque, elapsed)
         # What the rate cuts is a mix with the command before.
         if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
@@ -461,6 +481,26 @@ class Controller:
                 self._broken = self._broken or clipped
             else:
                 self.fault(clipped)
+
+    def _add(
+        self,
+        added: AddedTorque,
+        torque: FloatArray,
+        stamp: float,
+        q: FloatArray,
+        qd: FloatArray,
+        elapsed: float,
+        reference: FloatArray,
+    ) -> None:
+        """What a feed-forward adds to the law's torque (inside the limits), as far as the limits leave room for it."""
+        if self.taking_over:
+            added.withdraw()  # the proof of a take-over knows of no other torque
+            return
+        added.next(stamp, q, qd, reference, elapsed)
+        if added.why_not:
+            self.counts[added.why_not] += 1
+        torque += added.torque
+        np.clip(torque, -self.model.limits.torque, self.model.limits.torque, out=torque)
 
     def _advance_plan(self, stamp: float) -> None:
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safe_sysid.schema import Section, setting
-from safe_sysid.schema.fields import PerJointNumbers
+from safe_sysid.schema.fields import Name, PerJointNumbers
 
 __all__ = [
     "AdaptiveRobustSettings",
@@ -119,6 +119,7 @@ class LawsSettings(Section):
 class FeedForwardSettings(Section):
     """Torque that may be added to the law's: what a residual model has learned (docs/guarantees.md, Feed-forward)."""
 
+    name: Name | None = setting("of the feed-forward (docs/laws.md); null: nothing is added", default=None)
     bound: PerJointNumbers = setting(
         "the most that is added, whatever the feed-forward says; the tracking bound and plans' torques leave room "
         "for it",
@@ -126,6 +127,20 @@ class FeedForwardSettings(Section):
         "[0, inf)",
         default=0.0,
     )
+    rate: PerJointNumbers = setting(
+        "no faster does what is added change; less than torque_rate",
+        "N m/s or N/s",
+        "(0, 1e6]",
+        default=200.0,
+    )
+    late_s: float = setting(
+        "real time: an answer counts for so long after its question; older, what is added goes to zero at `rate`",
+        "s",
+        "(0, 1]",
+        default=0.005,
+    )
+    residual: Name | None = setting("residual model of the feed-forward `residual`", default=None)
+    file: Name | None = setting("path of the residual model's file", default=None)
 
 
 class ControllerSettings(Section):

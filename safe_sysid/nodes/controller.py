@@ -14,6 +14,8 @@ from trajectory_msgs.msg import JointTrajectory
 from safe_sysid.control.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
+from safe_sysid.control.feed_forward import AddedTorque
+from safe_sysid.control.feed_forwards import make_added_torque
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.laws import make_law
 from safe_sysid.control.states import longest_braking
@@ -59,6 +61,7 @@ class ControllerNode(ManagedNode):
     def __init__(self) -> None:
         self._emergency = False  # an emergency stop that nobody has taken back; outlives every transition
         self._brakes_until: float | None = None  # monotonic, since the process was asked to end, s
+        self._added: AddedTorque | None = None
         super().__init__("controller")
 
     def configure(self) -> None:
@@ -78,11 +81,15 @@ class ControllerNode(ManagedNode):
         self._law_name = settings.controller.law
         self.gains = design_gains(self.model, options.lockstep)
         check_acceleration(self.model, self.gains)
-        rehearse(self.model, self.gains, self._make_law)
+        self._end_feed_forward()
+        self._added = make_added_torque(self.model, self.gains, options.lockstep)
+        rehearse(self.model, self.gains, self._make_law, self._added)
         check = start_check_of(options, self.model, self.gains, self.scene)
         self._checks = ActivationChecks(self.model, self.gains, check, options.lockstep, self.simulated)
         self._judged: Judgement | None = None  # of the last half second of measurements
-        self._core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law())
+        self._core = Controller(
+            self.model, self.gains, settings.controller.blend_s, self._make_law(), self._added
+        )
         self._time = TimeBase(options.lockstep)
         # In real time the loop's two messages are read and written as bytes.
         names, lockstep = self.model.joint_names, options.lockstep
@@ -111,6 +118,12 @@ class ControllerNode(ManagedNode):
         rows = to_ns(options.log_s) // self._period_ns
         self._log = TickLog(self._core, options.lockstep, self.now_ns, rows)
         self._topics()
+
+    def _end_feed_forward(self) -> None:
+        """That of a session before, which may have failed while it was configured."""
+        added, self._added = self._added, None
+        if added is not None:
+            added.close()
 
     def _make_law(self) -> ControlLaw:
         return make_law(self._law_name, self.model, self.gains)
@@ -586,13 +599,16 @@ class ControllerNode(ManagedNode):
             "law": core.law.name,
             "tracking bound": core.claim.text,
         }
+        if core.added is not None:
+            values["feed-forward"] = core.added.text
         if self._doubts:
             values["seen at activation"] = self._doubts
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
         return level, text, values
 
     def cleanup(self) -> None:
-        """Write ``controller.npz``, once."""
+        """Write ``controller.npz``, once; a feed-forward's process ends."""
+        self._end_feed_forward()
         # A configure that fails early must not write that of a session before.
         log = self.__dict__.pop("_log", None)
         if self.options.run_dir is not None and log is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.controller import Controller
+from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.nodes.parameters import CommonOptions
@@ -21,15 +22,21 @@ __all__ = ["rehearse", "start_check_of"]
 FloatArray = NDArray[np.float64]
 
 
-def rehearse(model: RobotModel, gains: ControllerGains, make_law: Callable[[], ControlLaw]) -> None:
+def rehearse(
+    model: RobotModel,
+    gains: ControllerGains,
+    make_law: Callable[[], ControlLaw],
+    added: AddedTorque | None = None,
+) -> None:
     """Do what the loop will do: what it compiles, or reads from a cache, would stall it.
 
     Args:
         model: of the arm.
         gains: of its controller.
         make_law: of control; a new one each time.
+        added: to the law's torque; forgets what was asked here at the next start.
     """
-    scratch, zero = Controller(model, gains, law=make_law()), np.zeros(model.n)
+    scratch, zero = Controller(model, gains, law=make_law(), added=added), np.zeros(model.n)
     home, effort = np.array(model.settings.home), zero
     scratch.start(0.0, home, zero, zero)  # refused, but compiled
     scratch.start(0.0, home, zero)

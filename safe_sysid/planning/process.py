@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.solver import Solver
-from safe_sysid.planning.wire import dumps, loads
+from safe_sysid.wire import dumps, loads
 
 __all__ = ["Event", "Job", "PlannerProcess", "SolverError"]
 

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from safe_sysid.parent import end_with_parent
-from safe_sysid.planning.wire import dumps, loads
+from safe_sysid.wire import dumps, loads
 
 __all__ = ["Solver", "main"]
 

@@ -1,4 +1,4 @@
-"""What planner and solver process say to each other: pickles of nouns, read-only where they were."""
+"""What a process and one that it started say to each other: pickles of nouns, read-only where they were."""
 
 from __future__ import annotations
 

@@ -1,0 +1,72 @@
+"""Feed-forwards by name (:class:`safe_sysid.control.feed_forward.FeedForward`); docs/laws.md says what each is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from safe_sysid.control.beside import AskedBeside
+from safe_sysid.control.feed_forward import AddedTorque, AskedInTick, FeedForward
+from safe_sysid.control.feed_forwards.residual import ResidualFeedForward
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["FEED_FORWARDS", "make_added_torque", "make_feed_forward"]
+
+#: Names that ``controller.feed_forward.name`` may have.
+FEED_FORWARDS: dict[str, Callable[[RobotModel], FeedForward]] = {"residual": ResidualFeedForward}
+
+
+def make_feed_forward(model: RobotModel) -> FeedForward:
+    """The feed-forward that a robot's file names.
+
+    Args:
+        model: of the arm; ``controller.feed_forward.name`` is given.
+
+    Raises:
+        ParameterError: unknown name, or the feed-forward cannot be made.
+    """
+    name = model.settings.controller.feed_forward.name
+    maker = FEED_FORWARDS.get(str(name))
+    if maker is None:
+        raise ParameterError(
+            f"controller.feed_forward.name = {name!r}: expected one of {', '.join(FEED_FORWARDS)}"
+        )
+    return maker(model)
+
+
+def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool) -> AddedTorque | None:
+    """What a controller adds to its law's torque, as a robot's file says; None where no feed-forward is named.
+
+    Args:
+        model: of the arm.
+        gains: of its controller, whose theorem leaves room for the bound.
+        lockstep: simulated time waits for every answer; else the feed-forward works in a process of its own, and no
+            tick waits for it.
+
+    Raises:
+        ParameterError: the name is unknown, no joint has a bound, the rate is above the torque's, or the feed-forward
+            cannot be made.
+    """
+    s, n = model.settings.controller, model.n
+    if s.feed_forward.name is None:
+        return None
+    bound, rate, most = (per_joint(x, n) for x in (s.feed_forward.bound, s.feed_forward.rate, s.torque_rate))
+    if not np.any(bound):
+        raise ParameterError(
+            f"controller.feed_forward.bound = {s.feed_forward.bound!r}: expected a positive bound for some joint "
+            f"where the feed-forward {s.feed_forward.name} is to be added"
+        )
+    if np.any(rate >= most):
+        j = int(np.argmax(rate / most))
+        raise ParameterError(
+            f"controller.feed_forward.rate = {rate[j]:g} {model.torque_units[j]}/s for {model.joint_names[j]}: "
+            f"expected less than controller.torque_rate = {most[j]:g}, which the law needs, too"
+        )
+    feed_forward = make_feed_forward(model)  # in real time, too: what is wrong with it is said at once
+    late = s.feed_forward.late_s
+    source = AskedInTick(feed_forward, n) if lockstep else AskedBeside(make_feed_forward, model, late)
+    return AddedTorque(s.feed_forward.name, source, bound, rate, gains.assumptions.hold_max)

@@ -1,0 +1,63 @@
+"""Residual models: the torque that the rigid-body model leaves, learned or measured. Nothing proved rests on them.
+
+A control process needs `predict` alone; what trains a model stays out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.ripple import TorqueRipple
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["RESIDUAL_MODELS", "ResidualModel", "make_residual_model"]
+
+FloatArray = NDArray[np.float64]
+
+
+class ResidualModel(Protocol):
+    """What the rigid model leaves of the torque along a motion."""
+
+    def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
+        """Torque that drives must add to the rigid model's, and how far to trust that.
+
+        Args:
+            q: (n,) rad or m.
+            qd: (n,) rad/s or m/s.
+            qdd: (n,) rad/s^2 or m/s^2.
+
+        Returns:
+            (n,) N m or N, and a share from 0 (nothing is known there) to 1.
+        """
+
+
+#: Names that ``controller.feed_forward.residual`` may have: makers from the arm and the model's file.
+RESIDUAL_MODELS: dict[str, Callable[[RobotModel, Path], ResidualModel]] = {"ripple": TorqueRipple.read}
+
+
+def make_residual_model(model: RobotModel) -> ResidualModel:
+    """The residual model that a robot's file names.
+
+    Args:
+        model: of the arm.
+
+    Raises:
+        ParameterError: unknown name, or no file is named.
+        SafeSysIdError: the file does not fit.
+    """
+    s = model.settings.controller.feed_forward
+    maker = RESIDUAL_MODELS.get(str(s.residual))
+    if maker is None:
+        expected = ", ".join(RESIDUAL_MODELS)
+        raise ParameterError(f"controller.feed_forward.residual = {s.residual!r}: expected one of {expected}")
+    if s.file is None:
+        raise ParameterError(
+            f"controller.feed_forward.file = None: expected the file of the residual model {s.residual}"
+        )
+    return maker(model, Path(s.file))
