@@ -64,7 +64,7 @@ def study(console: Console) -> list[dict[str, Any]]:
         tracking = verify_plan(one, model, model.arm_prior, scene, gains).families["tracking"]
         rows.append(
             {"change": change, "joints_certain": certain, "V_max": gains.V_max}
-            | {"margin": tracking.smallest, "hypothesis": tracking.culprit}
+            | {"margin": tracking.value, "hypothesis": tracking.culprit}
             | asdict(w)
         )
         table.add_row(
@@ -75,7 +75,7 @@ def study(console: Console) -> list[dict[str, Any]]:
             f"{w.torque_max:.2f}",
             f"{1e3 * w.growth_mean:.1f}",
             f"{1e3 * w.growth_max:.1f}",
-            f"{tracking.smallest:+.3f} ({tracking.culprit})",
+            f"{tracking.value:+.3f} ({tracking.culprit})",
         )
     del SETTINGS["changed"]
     console.print(table)

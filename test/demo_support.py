@@ -19,6 +19,7 @@ from safe_sysid.report.run_logs import (
     UpdateEntry,
 )
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation import draw_truth, payload_from_spec
 
@@ -43,10 +44,10 @@ def rig() -> Rig:
     return Rig(model, design_gains(model, lockstep=True), theta)
 
 
-def margins(smallest: float) -> dict[str, dict[str, object]]:
+def margins(smallest: float) -> dict[str, Margin]:
     """A plan's certificate: so much clearance beyond the margin that was asked for."""
-    one = {"unit": "m", "culprit": "payload - post", "time_s": 0.3}
-    return {"clearance": {"smallest": smallest, **one}, "self_clearance": {"smallest": smallest + 0.1, **one}}
+    found = {"clearance": smallest, "self_clearance": smallest + 0.1}
+    return {family: Margin(family, "payload", "post", value, 0.3) for family, value in found.items()}
 
 
 def clean_logs(rng: np.random.Generator | None = None) -> RunLogs:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -280,9 +280,15 @@ def of_certificate(certificate: Certificate) -> Outcome:
     families = certificate.families
     return {
         "ok": certificate.ok, "status": certificate.status,
-        "margins": {name: float(margin.smallest).hex() for name, margin in families.items()},
+        "margins": {name: float(margin.value).hex() for name, margin in families.items()},
         "where": {name: f"{margin.culprit}, {margin.time!r} s" for name, margin in families.items()},
-        "bits": {f"margins {name}": digest(certificate.margins[name], *certificate.labels[name]) for name in families}
+        "bits": {
+            f"margins {name}": digest(
+                certificate.margins[name],
+                *(replace(margin, a=a, b=b).culprit for a, b in certificate.labels[name]),
+            )
+            for name, margin in families.items()
+        }
         | {"cells": digest(certificate.grid), "directions": digest(certificate.witness)},
     }  # fmt: skip
 

@@ -16,6 +16,7 @@ from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report.curves import JudgedCurves, write_curves
 from safe_sysid.report.run_logs import RunLogs
 from safe_sysid.report.summary import Exit, write_summary
+from safe_sysid.robot.margin import margin_records
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["FILES", "write_run"]
@@ -88,7 +89,8 @@ def write_logs(directory: Path, logs: RunLogs) -> None:
     plans: list[dict[str, Any]] = [
         {
             "sequence": p.sequence, "status": p.status, "start_ns": int(1e9 * p.start), "purpose": p.purpose,
-            "box": p.box, "t_plan": 0.6, "duration": 1.2, "k": list(p.k), "margins": dict(p.margins), "reasons": [],
+            "box": p.box, "t_plan": 0.6, "duration": 1.2, "k": list(p.k),
+            "margins": margin_records(p.margins), "reasons": [],
         }
         for p in logs.plans
     ]  # fmt: skip

@@ -117,7 +117,7 @@ def test_a_gentle_plan_is_certified_and_attacks_find_nothing(model: RobotModel, 
     assert set(certificate.families) == set(certificate.margins) == set(FAMILIES)
     assert certificate.box_identity == "0:3"
     for family in FAMILIES:
-        smallest, margins = certificate.families[family].smallest, certificate.margins[family]
+        smallest, margins = certificate.families[family].value, certificate.margins[family]
         assert smallest == margins.min() >= 0.0
         assert margins.shape == (128, len(certificate.labels[family]))
         assert not margins.flags.writeable
@@ -202,7 +202,7 @@ def test_each_family_can_refuse_and_says_who(
     assert bad.status.startswith("not certified: ")
     assert not bad.families[family].ok
     assert culprit in bad.families[family].culprit
-    assert bad.families[family].smallest < 0.0
+    assert bad.families[family].value < 0.0
     assert culprit in bad.status
     assert family in bad.status
     others = set(FAMILIES) - {family}
@@ -343,7 +343,7 @@ def test_random_arms_are_certified_only_within_their_limits(n: int) -> None:
     gains = gains_for(model, box, 0.02)
     certificate = verify_plan(plan_of(trajectory, box), model, box, Scene("open"), gains)
     assert certificate.ok, certificate.summary()
-    assert certificate.families["clearance"].smallest == INF
+    assert certificate.families["clearance"].value == INF
     assert "unconstrained" in certificate.summary()
     cells, tracking = time_cells(trajectory, 48), TrackingSet.of(gains, n)
     which = np.repeat(np.arange(48), 60)

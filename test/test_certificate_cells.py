@@ -48,9 +48,9 @@ def certify(
 def tight(model: RobotModel, box: ParameterBox, family: str, share: float = 0.5) -> tuple[RobotModel, dict]:
     """A limit between what 16 cells can show and what 64 can; fails where the margin is smallest only."""
     coarse, fine = certify(model, box), certify(model, box, intervals=64)
-    gap = share * (fine.families[family].smallest - coarse.families[family].smallest)
+    gap = share * (fine.families[family].value - coarse.families[family].value)
     assert gap > 0.0
-    lost = coarse.families[family].smallest + gap
+    lost = coarse.families[family].value + gap
     if family == "torque":
         return with_limits(model, torque=model.limits.torque - lost), {}
     return model, {"clearance_margin": 0.002 + lost}
@@ -63,9 +63,9 @@ def test_cells_that_fail_are_halved_and_the_others_are_not(
     model, more = tight(model, box, family)
     before, after = certify(model, box, splits=0, **more), certify(model, box, splits=2, **more)
     assert not before.ok
-    assert before.families[family].smallest < 0.0
+    assert before.families[family].value < 0.0
     assert after.ok, after.summary()
-    assert after.families[family].smallest >= 0.0
+    assert after.families[family].value >= 0.0
     assert len(before.grid) == 17
     assert 17 < len(after.grid) < 65
     assert np.all(np.isin(before.grid, after.grid))

@@ -92,17 +92,17 @@ def check_independently(
     q, qd, qdd = states[:, 0], states[:, 1], states[:, 2]
     room = np.minimum(q - limits.position_lower, limits.position_upper - q).min()
     assert room >= keep.position - 1e-9
-    assert motion.kept["position"].smallest == pytest.approx(room, abs=1e-4)
+    assert motion.kept["position"].value == pytest.approx(room, abs=1e-4)
     speed = (limits.velocity - np.abs(qd)).min()
     assert np.all(np.abs(qd) <= (1.0 - keep.velocity) * limits.velocity + 1e-9)
-    assert motion.kept["velocity"].smallest == pytest.approx(speed, abs=1e-4)
+    assert motion.kept["velocity"].value == pytest.approx(speed, abs=1e-4)
     assert np.all(np.abs(qdd) <= (1.0 - keep.acceleration) * limits.acceleration + 1e-9)
     torque = pinocchio_torques(model, theta, states)
     # Between the search's own samples of a millisecond a torque moves by less than this.
     assert np.all(torque <= (1.0 - keep.torque) * limits.torque + 1e-3)
-    assert motion.kept["torque"].smallest == pytest.approx((limits.torque - torque).min(), abs=2e-3)
+    assert motion.kept["torque"].value == pytest.approx((limits.torque - torque).min(), abs=2e-3)
     for own, name in ((False, "clearance"), (True, "self_clearance")):
-        bound, said = verified_distances(model, scene, trajectory)[own], motion.kept[name].smallest
+        bound, said = verified_distances(model, scene, trajectory)[own], motion.kept[name].value
         if said < 0.09:
             # The enclosure of a cell is a little wider than what happens in it.
             assert bound <= said + 1e-4
@@ -339,11 +339,9 @@ def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: 
         post(height),
         QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 2.0),
     )
-    assert check_motion(model, theta, scene, straight, limits)["clearance"].smallest < 0.03, (
-        "it is in the way"
-    )
+    assert check_motion(model, theta, scene, straight, limits)["clearance"].value < 0.03, "it is in the way"
     motion = fast_motion(model, theta, scene, LOW - SIDE, LOW + SIDE, limits=limits, keep=keep, starts=1)
-    assert motion.kept["clearance"].smallest >= 0.03 - 1e-6
+    assert motion.kept["clearance"].value >= 0.03 - 1e-6
     check_independently(model, theta, scene, motion, limits, keep)
     assert 720.0 * 1.6**2 / 2.0**5 < motion.jerk < 200.0
 
@@ -362,7 +360,7 @@ def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.nd
     with pytest.raises(MotionRefusedError, match="velocity of joint_1") as refusal:
         fast_motion(model, theta, Scene("open"), LOW - far, LOW + far, limits=slow, starts=1)
     assert refusal.value.best is not None
-    assert refusal.value.best.kept["velocity"].smallest < 0.05 * 0.9
+    assert refusal.value.best.kept["velocity"].value < 0.05 * 0.9
 
 
 def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, np.ndarray]) -> None:
@@ -375,14 +373,14 @@ def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, n
         (SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2])),),
     )
     own = check_motion(model, theta, scene, QuinticTrajectory.hold(goal))["clearance"]
-    assert own.smallest == pytest.approx(0.008, abs=1e-4)
+    assert own.value == pytest.approx(0.008, abs=1e-4)
     limits, keep = MotionLimits.of(model, torque=TORQUE), MotionKeep(clearance=0.04, opening=0.2)
     motion = fast_motion(model, theta, scene, LOW - SIDE, goal, limits=limits, keep=keep, starts=1)
-    assert motion.kept["clearance"].smallest >= own.smallest - 1e-4
+    assert motion.kept["clearance"].value >= own.value - 1e-4
     pairs = PairDistances(model, scene)
     states = motion.trajectory.states(np.linspace(0.0, 2.0, 300))[:, 0]
     nearest = pairs.at(states, want_slopes=False)[0][:, ~pairs.is_self].min(axis=1)
-    asked = np.minimum(keep.clearance, own.smallest + keep.opening * np.linalg.norm(states - goal, axis=1))
+    asked = np.minimum(keep.clearance, own.value + keep.opening * np.linalg.norm(states - goal, axis=1))
     assert np.all(nearest >= asked - 1e-3)
 
 
@@ -473,16 +471,16 @@ def test_what_a_motion_keeps_is_told_of_bad_ones_too(arm: tuple[RobotModel, np.n
     limits = MotionLimits.of(model, acceleration=5.0)
     kept = check_motion(model, theta, post(0.5), fast, limits)
     peak = 1.6 * np.array([1.875, 5.7735])
-    assert kept["velocity"].smallest == pytest.approx(1.7453 - peak[0], abs=1e-9)
-    assert kept["acceleration"].smallest == pytest.approx(5.0 - peak[1], abs=1e-3)
-    assert kept["torque"].smallest < -20.0
-    assert kept["clearance"].smallest < 0.0
+    assert kept["velocity"].value == pytest.approx(1.7453 - peak[0], abs=1e-9)
+    assert kept["acceleration"].value == pytest.approx(5.0 - peak[1], abs=1e-3)
+    assert kept["torque"].value < -20.0
+    assert kept["clearance"].value < 0.0
     assert "joint_1" in (kept["velocity"].culprit, kept["torque"].culprit)
     assert "post" in kept["clearance"].culprit
     bent = LOW.copy()
     bent[3] = -2.7
     out = check_motion(model, theta, Scene("open"), QuinticTrajectory.hold(bent))
-    assert out["position"].smallest == pytest.approx(2.5795 - 2.7)
+    assert out["position"].value == pytest.approx(2.5795 - 2.7)
     assert out["position"].culprit == "joint_4"
     with pytest.raises(PlanError, match="2 joints"):
         check_motion(model, theta, Scene("open"), QuinticTrajectory.hold(np.zeros(2)))

@@ -262,7 +262,7 @@ def test_calibration_reproduces_the_certificate(model: RobotModel) -> None:
     rng = np.random.default_rng(7)
     k = rng.uniform(-0.4, 0.4, 7)
     certified = {name: value - rng.uniform(0.0, 0.1, value.shape) for name, value in c.raw(k).items()}
-    far = {name: certified[name] > 2.0 * c.scale[name] for name in ("clearance", "self")}
+    far = {name: certified[name] > 2.0 * c.scale[name] for name in ("clearance", "self_clearance")}
     calibrated = c.calibrate(k, certified)
     for name, value in calibrated.raw(k).items():
         told = np.isfinite(value) & ~far.get(name, np.zeros(value.shape, bool))

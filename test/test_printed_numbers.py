@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "safe_sysid"
 #: Words that name what is proved.
 PROVED = re.compile(
     r"\b(lower|upper|smallest|smallest_m|certified|certified_m|e_bound|de_bound|V_max|half_width|width_share|"
-    r"payload_lower|payload_upper|prior_lower|prior_upper|promise)\b"
+    r"payload_lower|payload_upper|prior_lower|prior_upper|promise|(margin|worst|tightest|claim)\.value)\b"
 )
 ROUNDED = re.compile(r"\.\d+[gfe]$|^g$|%\.\d+[gfe]")
 #: Where such a word is a declared limit, not a bound that was proved, or a count of what was simulated.
@@ -78,7 +78,7 @@ def test_no_code_rounds_a_proved_number_to_nearest() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ['f"{box.lower[0]:.4g}"', 'f"{1e3 * margin.smallest:.1f} mm"', "'{{ \"%.5g\"|format(p.upper) }}'"],
+    ['f"{box.lower[0]:.4g}"', 'f"{1e3 * margin.value:.1f} mm"', "'{{ \"%.5g\"|format(p.upper) }}'"],
 )
 def test_the_rule_finds_what_it_forbids(source: str) -> None:
     assert rounded_otherwise(source)

@@ -293,7 +293,7 @@ def spoil(directory: Path, text: str) -> None:
     for plan in planner["plans"]:
         plan |= {"purpose": text, "box": text, "reasons": [text]}
         for margin in plan.get("margins", {}).values():
-            margin |= {"culprit": text, "unit": text}
+            margin["culprit"] = text
     planner["plans"][-1]["status"] = text
     planner["refused"] = {text: 1}
     (directory / "planner.json").write_text(json.dumps(planner))

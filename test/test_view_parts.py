@@ -17,6 +17,7 @@ from scipy.spatial.transform import Rotation
 from safe_sysid.commands.view import _namespace
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.loading import find_urdf
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
 from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import config_path
@@ -26,7 +27,7 @@ from safe_sysid.view.arm_shapes import arm_shapes, link_placements
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
-from safe_sysid.view.snapshot import BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
+from safe_sysid.view.snapshot import BoundsView, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
 from safe_sysid.view.text import escaped, plain
 
@@ -152,7 +153,7 @@ def snapshot_of(text: str, bounds: BoundsView | None = None) -> Snapshot:
         nodes={"controller": node, "planner": node, "identifier": node, "plant": node},
         prior=(-np.ones(10), np.ones(10)),
         bounds=bounds or BoundsView(text, -0.5 * np.ones(10), np.zeros(10), 0.5 * np.ones(10)),
-        margins=(Margin(text, text, 1.0),),
+        margins=(Margin("torque", text, text, 1.0, 0.0),),
         plan=text,
         missing=(text,),
         warnings=(text,),
@@ -215,7 +216,7 @@ def test_what_the_controller_warns_of_stands_at_the_top() -> None:
 
 @given(st.floats(1e-9, 1e9), st.sampled_from((1.0, -1.0)))
 def test_a_margin_is_never_shown_larger_than_it_is(size: float, sign: float) -> None:
-    page = pieces.margins(Snapshot(margins=(Margin("torque", "N m", sign * size),)))
+    page = pieces.margins(Snapshot(margins=(Margin("torque", "", "", sign * size, 0.0),)))
     shown = float(page.partition("≥ ")[2].partition(" ")[0])
     assert shown <= sign * size
     assert shown == pytest.approx(sign * size, rel=0.02)

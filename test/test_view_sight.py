@@ -277,7 +277,7 @@ def test_certificates_are_judged() -> None:
         MultiArrayDimension(label="torque [N m], clearance [m]", size=2, stride=2),
     ]
     found.certificate(message)
-    assert [(m.name, m.unit, m.smallest) for m in found.snapshot((), False).margins] == [
+    assert [(m.family, m.unit, m.value) for m in found.snapshot((), False).margins] == [
         ("torque", "N m", 0.5),
         ("clearance", "m", 0.01),
     ]

@@ -45,16 +45,11 @@ def _entry(sequence: int, answer: PlannerResult) -> PlanEntry:
     plan, certificate = answer.plan, answer.certificate
     if plan is None or certificate is None:
         return PlanEntry(sequence, answer.status.value, 0.0, None, None)
-    margins = {
-        name: {"smallest": margin.smallest}
-        for name, margin in certificate.families.items()
-        if np.isfinite(margin.smallest)
-    }
     return PlanEntry(
         plan.sequence,
         answer.status.value,
         plan.start_time,
         plan.hand_over_time,
         plan.end_time,
-        margins=margins,
+        margins=certificate.families,
     )

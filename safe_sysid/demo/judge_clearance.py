@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,16 +30,9 @@ _DISTANCE = 1e-7  # m: what MuJoCo's iteration leaves open
 
 def _promise(plan: PlanEntry, margin: float) -> float | None:
     """Distance that a plan's certificate guarantees, m: obstacles and the arm itself; None if it constrains nothing."""
-    known = [
-        float(plan.margins[name]["smallest"]) + margin
-        for name in ("clearance", "self_clearance")
-        if name in plan.margins and _finite(plan.margins[name]["smallest"])
-    ]
+    found = [plan.margins[name].value for name in ("clearance", "self_clearance") if name in plan.margins]
+    known = [value + margin for value in found if np.isfinite(value)]
     return min(known) if known else None
-
-
-def _finite(value: Any) -> bool:
-    return value is not None and bool(np.isfinite(float(value)))
 
 
 def certified_clearance(plans: tuple[PlanEntry, ...], margin: float) -> float | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +15,6 @@ from safe_sysid.report.summary import (
     Exit,
     Goal,
     Loop,
-    Margin,
     Noise,
     ParameterRow,
     PlanRow,
@@ -27,6 +23,7 @@ from safe_sysid.report.summary import (
     TimeHistogram,
     Timing,
 )
+from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
@@ -123,20 +120,9 @@ def _plan(plan: PlanEntry) -> PlanRow:
         k=list(plan.k),
         cost=plan.cost,
         planning_s=plan.duration,
-        margins={name: _margin(margin) for name, margin in plan.margins.items()},
+        margins={name: MarginRecord.of(margin) for name, margin in plan.margins.items()},
         reasons=list(plan.reasons),
         purpose=plan.purpose,
-    )
-
-
-def _margin(margin: Any) -> Margin:
-    smallest = margin["smallest"]
-    finite = smallest is not None and math.isfinite(smallest)
-    return Margin(
-        smallest=float(smallest) if finite else None,
-        unit=str(margin.get("unit", "")),
-        culprit=str(margin.get("culprit", "")),
-        time_s=float(margin.get("time", margin.get("time_s", 0.0))),
     )
 
 

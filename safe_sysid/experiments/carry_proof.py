@@ -138,7 +138,7 @@ class CarryProof:
         start = {} if measurement is None else {"start": start_share(gains, carry, measurement)}
         return {
             "certified": bool(found.ok) and all(share <= 1.0 for share in start.values()),
-            "margins": {name: float(family.smallest) for name, family in found.families.items()},
+            "margins": {name: family.value for name, family in found.families.items()},
             "warning_margin": float(np.min(found.margins["torque"] - beyond)),
             "certificate": found.summary(),
             **start,

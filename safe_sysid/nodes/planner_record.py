@@ -9,6 +9,7 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 
 from safe_sysid.planning.certificate import Certificate
 from safe_sysid.planning.results import PlannerResult
+from safe_sysid.robot.margin import margin_records
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
@@ -31,11 +32,7 @@ def plan_record(
     }  # fmt: skip
     if certificate is not None:
         entry["summary"] = certificate.summary()
-        entry["margins"] = {
-            name: {"smallest": m.smallest, "unit": m.unit, "time": m.time, "culprit": m.culprit}
-            for name, m in certificate.families.items()
-            if np.isfinite(m.smallest)  # JSON knows no infinity: not constrained at all
-        }
+        entry["margins"] = margin_records(certificate.families)
     if plan is not None:
         times, knots = plan.trajectory.times.tolist(), plan.trajectory.knots.tolist()
         entry |= {"t_plan": plan.t_plan, "duration": plan.trajectory.duration, "times": times}
@@ -48,7 +45,7 @@ def certificate_message(plan: Plan, certificate: Certificate, start_ns: int) -> 
 
     The first label says of which plan, for which box and from when; the second has the families and units, in order.
     """
-    rows = [(m.smallest, m.time) for m in certificate.families.values()]
+    rows = [(m.value, m.time) for m in certificate.families.values()]
     names = ", ".join(f"{m.family} [{m.unit}]" for m in certificate.families.values())
     message = Float64MultiArray(data=[float(x) for row in rows for x in row])
     about = f"plan {plan.sequence}, box {plan.box_identity}, start {start_ns} ns"

@@ -18,8 +18,9 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan
+from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.view.snapshot import OLD, BoundsView, Margin, NodeView, Snapshot, Solid, Verdict
+from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, Snapshot, Solid, Verdict
 from safe_sysid.view.text import plain
 
 __all__ = ["Sight"]
@@ -148,11 +149,13 @@ class Sight:
         if len(dim) != 2 or _ABOUT.fullmatch(dim[0].label) is None or len(dim[1].label) > 2000:
             raise RefusedError("bad layout", "expected a certificate's two labels")
         names = _FAMILY.findall(dim[1].label)
-        if not 1 <= len(names) <= 40 or len(message.data) != 2 * len(names):
+        if not names or len(message.data) != 2 * len(names):
             raise RefusedError("wrong length", f"{len(message.data)} numbers for {len(names)} families")
-        self._margins = tuple(
-            Margin(name, unit, float(message.data[2 * i])) for i, (name, unit) in enumerate(names)
-        )
+        for name, unit in names:
+            if UNITS.get(name) != unit:
+                raise RefusedError("bad layout", f"{name} [{unit}]: expected families and units of {UNITS}")
+        rows = np.reshape(np.asarray(message.data, float), (-1, 2)).tolist()
+        self._margins = tuple(Margin(name, "", "", *row) for (name, _), row in zip(names, rows, strict=True))
 
     def diagnostics(self, message: DiagnosticArray) -> None:
         """What this namespace's nodes say."""

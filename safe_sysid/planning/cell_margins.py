@@ -16,15 +16,17 @@ from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, parameter_names
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.extrema import interval_ranges
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "CellMargins", "MarginFinder", "halves", "thread_count"]
+__all__ = ["FAMILIES", "CellMargins", "Labels", "MarginFinder", "halves", "thread_count"]
 
 FloatArray = NDArray[np.float64]
+Labels = tuple[tuple[str, str], ...]
 FAMILIES = ("position", "velocity", "torque", "clearance", "self_clearance", "tracking")
 #: Families whose enclosures are wider than what they enclose: in shorter cells their margins grow.
 SPLIT_FAMILIES = ("torque", "clearance", "self_clearance")
@@ -58,6 +60,21 @@ class CellMargins:
         values = {name: v[which] for name, v in self.values.items()}
         return CellMargins(self.borders[which], values, self.directions[which])
 
+    def smallest(self, family: str, labels: Labels, column: int | None = None) -> Margin:
+        """The smallest margin of a family, or of one of its constraints; NaN is smaller than any number.
+
+        Args:
+            family: one of ``FAMILIES``.
+            labels: of the family's columns.
+            column: of the constraint; None: all.
+        """
+        values = self.values[family] if column is None else self.values[family][:, [column]]
+        if values.size == 0:
+            return Margin.unconstrained(family)
+        cell, worst = np.unravel_index(int(np.argmin(values)), values.shape)  # argmin finds NaN first
+        label = labels[int(worst) if column is None else column]
+        return Margin(family, *label, float(values[cell, worst]), float(self.borders[cell, 0]))
+
     @staticmethod
     def join(parts: Iterable[CellMargins]) -> CellMargins:
         """All cells of several, in the order of time."""
@@ -86,7 +103,7 @@ class MarginFinder:
     """Margins of one trajectory's cells, for one arm, box, scene and controller.
 
     Attributes:
-        labels: per family, the names of its constraints; known after the first call.
+        labels: per family, ``a`` and ``b`` of its constraints' margins; known after the first call.
         torque, clearance: enclosures of the last call.
     """
 
@@ -106,7 +123,7 @@ class MarginFinder:
         """Arguments as :func:`safe_sysid.planning.certificate.verify_plan`."""
         self.trajectory, self.model, self.box, self.scene, self.gains = trajectory, model, box, scene, gains
         self.clearance_margin, self.threads = clearance_margin, threads
-        self.labels: dict[str, tuple[str, ...]] = {}
+        self.labels: dict[str, Labels] = {}
         self._always = bounds_at_every_pose(model)
         n, assume = model.n, gains.assumptions
         self._true = TrackingSet.of(gains, n)
@@ -147,15 +164,11 @@ class MarginFinder:
             "clearance": distance[:, ~clearance.is_self],
             "self_clearance": distance[:, clearance.is_self],
         }
-        names = [f"{a} - {b}" for a, b in clearance.pairs]
-        own = clearance.is_self
-        self.labels |= dict.fromkeys(("position", "velocity", "torque"), model.joint_names)
-        self.labels["clearance"] = tuple(
-            name for name, is_self in zip(names, own, strict=True) if not is_self
-        )
-        self.labels["self_clearance"] = tuple(
-            name for name, is_self in zip(names, own, strict=True) if is_self
-        )
+        joints = tuple((joint, "") for joint in model.joint_names)
+        self.labels |= dict.fromkeys(("position", "velocity", "torque"), joints)
+        for name, is_self in (("clearance", False), ("self_clearance", True)):
+            mine = zip(clearance.pairs, clearance.is_self, strict=True)
+            self.labels[name] = tuple(pair for pair, own in mine if own == is_self)
         values["tracking"], self.labels["tracking"] = self._tracking(position, speed, acceleration, jerk)
         return CellMargins(borders, values, clearance.directions)
 
@@ -190,7 +203,7 @@ class MarginFinder:
 
     def _tracking(
         self, position: FloatArray, speed: FloatArray, acceleration: FloatArray, jerk: FloatArray
-    ) -> tuple[FloatArray, tuple[str, ...]]:
+    ) -> tuple[FloatArray, Labels]:
         """Margins (M, ..) of the tracking theorem's hypotheses, with their names."""
         model, gains, box = self.model, self.gains, self.box
         q_mid = position.mean(axis=-1)
@@ -206,15 +219,16 @@ class MarginFinder:
             jerk_d_abs=np.abs(jerk).max(axis=-1) * _UP,
             uncertainty=self.torque.measure,
         )
-        columns, names = [], []
+        columns: list[FloatArray] = []
+        names: list[tuple[str, str]] = []
         for hypothesis, values in found.items():
             values = np.asarray(values, float)
             if values.ndim == 1:
                 columns.append(values[:, None])
-                names.append(hypothesis)
+                names.append((hypothesis, ""))
             else:
                 columns.append(values)
-                names += [f"{hypothesis} of {joint}" for joint in model.joint_names]
+                names += [(hypothesis, joint) for joint in model.joint_names]
         # Friction and sensitivities entered the theorem as those of the gains' own box.
         beyond = np.maximum(gains.box.lower - box.lower, box.upper - gains.box.upper)
         outside = np.flatnonzero(~(beyond <= 0.0))
@@ -222,7 +236,7 @@ class MarginFinder:
             parameters = parameter_names(model.joint_names)
             size = np.maximum(np.maximum(np.abs(gains.box.lower), np.abs(gains.box.upper)), 1e-12)
             columns.append(np.broadcast_to(-beyond[outside] / size[outside], (len(speed), outside.size)))
-            names += [f"{parameters[p]} within the box of the gains" for p in outside]
+            names += [(f"{parameters[p]} within the box", "the gains") for p in outside]
         return np.concatenate(columns, axis=1), tuple(names)
 
     def can_gain(self, cells: CellMargins) -> bool:
@@ -230,7 +244,7 @@ class MarginFinder:
         for name in FAMILIES:
             values = cells.values[name]
             if name == "tracking":
-                exact = [i for i, label in enumerate(self.labels[name]) if label not in SPLIT_HYPOTHESES]
+                exact = [i for i, (what, _) in enumerate(self.labels[name]) if what not in SPLIT_HYPOTHESES]
                 values = values[:, exact]
             elif name in SPLIT_FAMILIES:
                 continue

@@ -6,7 +6,6 @@ rests on the controller's tracking theorem, whose hypotheses along this plan it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,50 +17,20 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.cell_margins import FAMILIES, CellMargins, MarginFinder, thread_count
+from safe_sysid.planning.cell_margins import FAMILIES, CellMargins, Labels, MarginFinder, thread_count
 from safe_sysid.reachability.cells import time_cells
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "Certificate", "FamilyMargin", "may_rest", "start_check", "verify_plan"]
+__all__ = ["FAMILIES", "Certificate", "may_rest", "start_check", "verify_plan"]
 
 FloatArray = NDArray[np.float64]
 #: Between two poses of :func:`may_rest`, s: the motion there is not looked at, and so slow that its jerk is none.
 _PAUSE = 100.0
-_UNITS = dict(zip(FAMILIES, ("rad", "rad/s", "N m", "m", "m", "of the limit"), strict=True))
-
-
-@dataclass(frozen=True)
-class FamilyMargin:
-    """Smallest margin of one family of constraints: how much, where, when.
-
-    Attributes:
-        family: one of ``FAMILIES``.
-        smallest: margin, in ``unit``; negative is a violation, NaN an enclosure that broke down, inf no constraint.
-        unit: rad, rad/s, N m, m or share of the limit.
-        time: trajectory time of the worst cell's start, s.
-        culprit: joint, pair of bodies, or hypothesis.
-    """
-
-    family: str
-    smallest: float
-    unit: str
-    time: float
-    culprit: str
-
-    @property
-    def ok(self) -> bool:
-        """Whether the family is certified; False for NaN."""
-        return self.smallest >= 0.0
-
-    def __str__(self) -> str:
-        """E.g. ``torque 1.3 N m (joint_6, 0.42 s)``."""
-        if self.smallest == math.inf:
-            return f"{self.family} unconstrained"
-        return f"{self.family} {at_least(self.smallest, 4)} {self.unit} ({self.culprit}, {self.time:.2f} s)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +42,7 @@ class Certificate:
         status: ``certified``, or the cause in words.
         families: the smallest margin of each family.
         margins: per family, (M, ..) margins of all cells and constraints; read-only.
-        labels: per family, the names of the constraints.
+        labels: per family, ``a`` and ``b`` of the constraints' margins.
         grid: (M + 1,) cell borders, s.
         box_identity: the box that it holds for, nested boxes included.
         witness: (M, P, 3) directions that separate the pairs of bodies, clearance's and self-clearance's in the order
@@ -82,9 +51,9 @@ class Certificate:
 
     ok: bool
     status: str
-    families: Mapping[str, FamilyMargin]
+    families: Mapping[str, Margin]
     margins: Mapping[str, FloatArray]
-    labels: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, Labels]
     grid: FloatArray
     box_identity: str
     witness: FloatArray
@@ -200,13 +169,12 @@ def start_check(
     if q.shape != (model.n,) or not np.all(np.isfinite(q)):
         return [f"start pose {q.tolist()}: expected {model.n} finite joint angles"]
     find = _finder(QuinticTrajectory.hold(q), model, box, scene, gains, margin, 1)
-    margins = find(np.array([[0.0, find.trajectory.duration]])).values
-    reasons = []
-    for family in FAMILIES:
-        for c in np.flatnonzero(~np.all(margins[family] >= 0.0, axis=0)):
-            short = float(np.min(margins[family][:, c]))
-            reasons.append(_reason(family, int(c), short, find, q))
-    return reasons
+    cells = find(np.array([[0.0, find.trajectory.duration]]))
+    return [
+        _reason(cells.smallest(family, find.labels[family], int(c)), int(c), find, q)
+        for family in FAMILIES
+        for c in np.flatnonzero(~np.all(cells.values[family] >= 0.0, axis=0))
+    ]
 
 
 def may_rest(
@@ -233,13 +201,14 @@ def may_rest(
     free, against = ~cells.failing(), [""] * len(poses)
     for i in np.flatnonzero(~free):
         family = next(name for name in FAMILIES if not np.all(cells.values[name][i] >= 0.0))
-        worst = int(np.argmin(cells.values[family][i]))
-        against[i] = f"{family.replace('_', ' ')} of {find.labels[family][worst]}"
+        worst = cells.take(np.array([i])).smallest(family, find.labels[family])
+        against[i] = f"{family.replace('_', ' ')} of {worst.culprit}"
     return free, against
 
 
-def _reason(family: str, index: int, short: float, find: MarginFinder, q: FloatArray) -> str:
-    name, limits, margin = find.labels[family][index], find.model.limits, find.clearance_margin
+def _reason(found: Margin, index: int, find: MarginFinder, q: FloatArray) -> str:
+    family, name, short = found.family, found.culprit, found.value
+    limits, margin = find.model.limits, find.clearance_margin
     if family == "position":
         low, high = limits.position_lower[index], limits.position_upper[index]
         return (
@@ -264,7 +233,7 @@ def _reason(family: str, index: int, short: float, find: MarginFinder, q: FloatA
             else f"overlap (by at most {at_most(-bound, places=4)} m)"
         )
         return f"{name}: {distance}, {margin:g} m asked for"
-    return f"{family}, {name}: margin {at_least(short, 4)} {_UNITS[family]}: expected at least 0"
+    return f"{family}, {name}: margin {at_least(short, 4)} {found.unit}: expected at least 0"
 
 
 def _finder(
@@ -288,23 +257,10 @@ def _finder(
     return MarginFinder(trajectory, model, box, scene, gains, clearance_margin, threads)
 
 
-def _conclude(labels: dict[str, tuple[str, ...]], cells: CellMargins, identity: str) -> Certificate:
-    families, margins = {}, {}
-    for family in FAMILIES:
-        values = margins[family] = frozen_array(cells.values[family], None, family, finite=False)
-        if values.size == 0:
-            families[family] = FamilyMargin(family, math.inf, _UNITS[family], 0.0, "none")
-            continue
-        # argmin finds NaN first, if there is one.
-        cell, column = np.unravel_index(int(np.argmin(values)), values.shape)
-        families[family] = FamilyMargin(
-            family,
-            float(values[cell, column]),
-            _UNITS[family],
-            float(cells.borders[cell, 0]),
-            labels[family][column],
-        )
-    bad = [str(f) for f in families.values() if not f.ok]
+def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -> Certificate:
+    families = {family: cells.smallest(family, labels[family]) for family in FAMILIES}
+    margins = {family: frozen_array(cells.values[family], None, family, finite=False) for family in FAMILIES}
+    bad = [str(margin) for margin in families.values() if not margin.ok]
     status = "certified" if not bad else "not certified: " + ", ".join(bad)
     freeze = MappingProxyType
     grid = np.append(cells.borders[:, 0], cells.borders[-1, 1])
@@ -312,5 +268,5 @@ def _conclude(labels: dict[str, tuple[str, ...]], cells: CellMargins, identity: 
     for array in (grid, witness):
         array.setflags(write=False)
     return Certificate(
-        not bad, status, freeze(families), freeze(margins), freeze(labels), grid, identity, witness
+        not bad, status, freeze(families), freeze(margins), freeze(dict(labels)), grid, identity, witness
     )

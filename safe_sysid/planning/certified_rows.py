@@ -169,7 +169,7 @@ class CertifiedRows:
         margins = {
             name: np.atleast_1d(value) / self._unit(name)
             for name, value in verdict_of(certificate, self.gains).margins.items()
-            if name not in ("clearance", "self")
+            if name not in ("clearance", "self_clearance")
         }
         for name in ("clearance", "self_clearance"):
             if name in certificate.margins and certificate.margins[name].size:

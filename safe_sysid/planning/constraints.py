@@ -13,7 +13,7 @@ torque     (n,)    N m, limit less ``|W theta_mid| + |W| rad``: every parameter 
 tracking   (1,)    sqrt(W/s), what the tracking proof assumes less ``S = sum_p rad_p |W_p|_*``
 inertia    (1,)    1, less the share of the assumed inertia bound that the links take
 clearance  (F,)    m, arm and payload to the obstacles, by moving joint frame
-self       (1,)    m, arm and payload to themselves
+self_clearance (1,) m, arm and payload to themselves
 ========== ======= ===========================================================================================
 
 The first four depend on one joint's k each, and linearly: they are bounds on k, exact for all samples at once
@@ -48,7 +48,7 @@ FloatArray = NDArray[np.float64]
 Margins = dict[str, FloatArray]
 
 LINEAR = ("position", "velocity", "acceleration", "jerk")
-_BENT = ("torque", "tracking", "inertia", "clearance", "self")
+_BENT = ("torque", "tracking", "inertia", "clearance", "self_clearance")
 FAMILIES = (*LINEAR, *_BENT)
 #: Margins beyond this many typical sizes do not matter; keeps infinities out of the optimiser.
 _FAR = 10.0
@@ -125,7 +125,7 @@ class FastConstraints:
             "tracking": one + 0.02 * g.assumptions.uncertainty,
             "inertia": one + 0.05,
             "clearance": np.full(max(len(self.proximity.frames), 1), self.clearance_margin),
-            "self": one + self.clearance_margin,
+            "self_clearance": one + self.clearance_margin,
         }
 
     def _typical(self) -> Margins:
@@ -141,7 +141,7 @@ class FastConstraints:
             "tracking": one * 0.2 * a.uncertainty,
             "inertia": one * 0.3,
             "clearance": np.full(max(len(self.proximity.frames), 1), 0.05),
-            "self": one * 0.05,
+            "self_clearance": one * 0.05,
         }
 
     @property
@@ -174,7 +174,7 @@ class FastConstraints:
             if name not in raw:
                 continue
             old, margin = self.reserve[name], np.asarray(margin, float)
-            if name in ("clearance", "self"):
+            if name in ("clearance", "self_clearance"):
                 # Of what is far the certificate only knows that it is far.
                 margin = np.where(margin > 2.0 * self.scale[name].max(), np.nan, margin)
             if margin.size == 1 and raw[name].size > 1:
@@ -245,7 +245,7 @@ class FastConstraints:
         share = -share_slopes(self.model.kinematics, state[0][samples[:, n + 1]], self.box, self._spare)
         share *= by_k[samples[:, n + 1], 0]
         parts = [torque, tracking[:, None], share[:, None]]
-        for column, name in ((n + 2, "clearance"), (-1, "self")):
+        for column, name in ((n + 2, "clearance"), (-1, "self_clearance")):
             at = samples[:, column : column + self.scale[name].size] if column > 0 else samples[:, column:]
             parts.append(slopes[name][at, np.arange(at.shape[1])] * by_k[at, 0])
         bent = np.concatenate(parts, axis=1)
@@ -291,7 +291,7 @@ class FastConstraints:
             "tracking": (self.gains.assumptions.uncertainty - measure)[:, None],
             "inertia": (1.0 - share)[:, None],
             "clearance": near.clearance,
-            "self": near.self_clearance,
+            "self_clearance": near.self_clearance,
         }
-        slopes = {"clearance": near.clearance_slope, "self": near.self_slope}
+        slopes = {"clearance": near.clearance_slope, "self_clearance": near.self_slope}
         return {name: value.reshape(count, self.samples, -1) for name, value in margins.items()}, slopes

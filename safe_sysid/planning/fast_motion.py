@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import FamilyMargin
 from safe_sysid.planning.knot_family import KnotFamily
 from safe_sysid.planning.motion_limits import (
     DISTANCE_STEP,
@@ -33,6 +32,7 @@ from safe_sysid.planning.motion_limits import (
 from safe_sysid.planning.motion_rows import MotionRows, evenly
 from safe_sysid.planning.pair_distances import PairDistances
 from safe_sysid.planning.sqp import SqpOptions, Subproblem, minimise
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.scene import Scene
@@ -82,7 +82,7 @@ class FastMotion:
     """
 
     trajectory: QuinticTrajectory
-    kept: Mapping[str, FamilyMargin]
+    kept: Mapping[str, Margin]
     jerk: float
     seed: int = 0
 
@@ -98,7 +98,7 @@ def check_motion(
     scene: Scene,
     trajectory: QuinticTrajectory,
     limits: MotionLimits | None = None,
-) -> Mapping[str, FamilyMargin]:
+) -> Mapping[str, Margin]:
     """What a motion keeps, sampled densely: torques every ms, distances every 2 ms; the rest exactly.
 
     Args:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import FamilyMargin
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.regressors import torque_regressor
@@ -21,7 +21,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = [
     "DISTANCE_STEP",
     "TORQUE_STEP",
-    "UNITS",
     "MotionKeep",
     "MotionLimits",
     "check_times",
@@ -31,14 +30,6 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-UNITS = {
-    "position": "rad",
-    "velocity": "rad/s",
-    "acceleration": "rad/s^2",
-    "torque": "N m",
-    "clearance": "m",
-    "self_clearance": "m",
-}
 #: Steps of the dense check, s.
 TORQUE_STEP, DISTANCE_STEP = 1e-3, 2e-3
 
@@ -155,7 +146,7 @@ def kept_by(
     distances: PairDistances,
     trajectory: QuinticTrajectory,
     limits: MotionLimits,
-) -> dict[str, FamilyMargin]:
+) -> dict[str, Margin]:
     """Smallest distance of a motion to each family of limits: exact for position and rates, else dense samples."""
     if trajectory.n != model.n:
         raise PlanError(f"motion of {trajectory.n} joints: expected {model.n} as {model.name}")
@@ -174,23 +165,23 @@ def kept_by(
         room = np.minimum(ranges[:, 0] - lower, upper - ranges[:, 1])
         joint = int(np.argmin(room))
         when = int(np.argmin(np.minimum(fine[:, order] - lower, upper - fine[:, order])[:, joint]))
-        out[name] = _margin(name, room[joint], fine_times[when], joints[joint])
+        out[name] = Margin(name, joints[joint], "", float(room[joint]), float(fine_times[when]))
     q, qd, qdd = (np.ascontiguousarray(fine[:, i]) for i in range(3))
     room = limits.torque - torques(model, theta, q, qd, qdd)
     when, joint = (int(i) for i in np.unravel_index(int(np.argmin(room)), room.shape))
-    out["torque"] = _margin("torque", room[when, joint], fine_times[when], joints[joint])
+    out["torque"] = Margin("torque", joints[joint], "", float(room[when, joint]), float(fine_times[when]))
     times = check_times(trajectory.times, DISTANCE_STEP)
     found, _ = distances.at(trajectory.states(times)[:, 0], want_slopes=False)
     for name, mine in (("clearance", ~distances.is_self), ("self_clearance", distances.is_self)):
         columns = np.flatnonzero(mine)
         if not columns.size:
-            out[name] = _margin(name, math.inf, 0.0, "none")
+            out[name] = Margin.unconstrained(name)
             continue
         when, c = (
             int(i) for i in np.unravel_index(int(np.argmin(found[:, columns])), found[:, columns].shape)
         )
-        pair = " - ".join(distances.names[columns[c]])
-        out[name] = _margin(name, found[when, columns[c]], times[when], pair)
+        pair = distances.names[int(columns[c])]
+        out[name] = Margin(name, *pair, float(found[when, columns[c]]), float(times[when]))
     return out
 
 
@@ -200,7 +191,3 @@ def check_times(knots: ArrayLike, step: float) -> FloatArray:
     parts = [np.linspace(a, b, max(math.ceil((b - a) / step), 1), endpoint=False) for a, b in pairwise(knots)]
     # The end's own acceleration is that of rest; what leads to it is one rounding before.
     return np.concatenate([*parts, [np.nextafter(knots[-1], 0.0), knots[-1]]])
-
-
-def _margin(family: str, smallest: float, time: float, culprit: str) -> FamilyMargin:
-    return FamilyMargin(family, float(smallest), UNITS[family], float(time), culprit)

@@ -72,17 +72,17 @@ class MotionMargins:
         if not certificate.families:
             return
         tracking = certificate.margins["tracking"]
-        column = {name: i for i, name in enumerate(certificate.labels["tracking"])}
-        rates = [i for name, i in column.items() if name not in SPLIT_HYPOTHESES]
+        column = {label: i for i, label in enumerate(certificate.labels["tracking"])}
+        rates = [i for (hypothesis, _), i in column.items() if hypothesis not in SPLIT_HYPOTHESES]
         settled = self._proximity.settled
         seen = [i for i, pair in enumerate(certificate.labels["self_clearance"]) if pair not in settled]
         worth = np.array(
             [
-                certificate.families["clearance"].smallest,
+                certificate.families["clearance"].value,
                 np.min(certificate.margins["self_clearance"][:, seen], initial=np.inf),
                 np.min(certificate.margins["torque"] / self.planner.model.limits.torque),
-                np.min(tracking[:, column["uncertainty"]]),
-                np.min(tracking[:, column["inertia"]]),
+                np.min(tracking[:, column["uncertainty", ""]]),
+                np.min(tracking[:, column["inertia", ""]]),
                 np.min(tracking[:, rates]),
             ]
         )

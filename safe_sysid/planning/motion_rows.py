@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.knot_family import KnotFamily
-from safe_sysid.planning.motion_limits import UNITS, MotionKeep, MotionLimits, torques, without_coulomb
+from safe_sysid.planning.motion_limits import MotionKeep, MotionLimits, torques, without_coulomb
 from safe_sysid.planning.motion_sampler import MotionSampler
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import torque_regressor
 
@@ -216,15 +217,14 @@ class MotionRows:
             s, c = (int(i) for i in np.unravel_index(int(np.argmin(part)), part.shape))
             short = -float(part[s, c])
             if name.endswith("clearance"):
-                time = float(self.pose_times[s])
                 which = np.flatnonzero(self.distances.is_self == (name == "self_clearance"))[c]
-                culprit, size, unit = " - ".join(self.distances.names[which]), METRE, "m"
+                time, between, size = self.pose_times[s], self.distances.names[int(which)], METRE
             else:
-                time, culprit = float(self.times[s]), self.model.joint_names[c]
+                time, between = self.times[s], (self.model.joint_names[c], "")
                 size = RADIAN if name == "position" else float(getattr(self.limits, name)[c])
-                unit = UNITS[name]
+            worst, short = Margin(name, *between, -short * size, float(time)), short * size
             out.append(
-                f"{name} of {culprit} at {time:.2f} s: {short * size:.4g} {unit} short of what is to be kept"
+                f"{name} of {worst.culprit} at {worst.time:.2f} s: {short:.4g} {worst.unit} short of what is to be kept"
             )
         return out
 

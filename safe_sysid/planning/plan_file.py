@@ -12,7 +12,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.plan_statement import digest, gains_statement, robot_statement, scene_statement
+from safe_sysid.robot.margin import Margin, MarginRecord
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, zero_box_problem
 from safe_sysid.robot.scene import Scene
@@ -35,7 +36,7 @@ from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 from safe_sysid.whole_files import write_text
 
-__all__ = ["SCHEMA", "Claim", "PlanFile", "PlanFileError", "file_name", "read_plan", "write_plan"]
+__all__ = ["SCHEMA", "PlanFile", "PlanFileError", "file_name", "read_plan", "write_plan"]
 
 FloatArray = NDArray[np.float64]
 SCHEMA = "safe_sysid/plan/1"
@@ -54,15 +55,6 @@ Count = Annotated[int, Field(ge=0, lt=10**9)]
 
 class PlanFileError(PlanError):
     """A plan file cannot be written or read; the message names file, field, value and expectation."""
-
-
-class Claim(StrictModel):
-    """Smallest margin of one family that a file claims; ``smallest`` None: nothing constrains the family."""
-
-    smallest: float | None
-    unit: str
-    time: float
-    culprit: str
 
 
 class _PlanPart(StrictModel):
@@ -87,7 +79,7 @@ class _BoxPart(StrictModel):
 class _CertificatePart(StrictModel):
     intervals: Annotated[int, Field(ge=1, le=4096)]
     clearance_margin: Annotated[float, Field(ge=0.0)]
-    families: dict[Name, Claim]
+    families: dict[Name, MarginRecord]
 
 
 class _WitnessPart(StrictModel):
@@ -120,7 +112,7 @@ class PlanFile:
         robot, scene, gains: as stated, see :mod:`safe_sysid.planning.plan_statement`.
         intervals: of the certificate, before any splitting.
         clearance_margin: that the certificate asked for, m.
-        claims: by family.
+        claims: smallest margins, by family.
         grid: (M + 1,) borders of the final cells, s, or None.
         directions: (M, P, 3) separating directions of the final cells and pairs, or None.
         written_by: program and version.
@@ -134,7 +126,7 @@ class PlanFile:
     gains: Mapping[str, Any]
     intervals: int
     clearance_margin: float
-    claims: Mapping[str, Claim]
+    claims: Mapping[str, Margin]
     grid: FloatArray | None
     directions: FloatArray | None
     written_by: str
@@ -222,7 +214,7 @@ def write_plan(
             "clearance_margin": float(
                 settings.clearance_margin if clearance_margin is None else clearance_margin
             ),
-            "families": {name: _claim(certificate, name) for name in FAMILIES},
+            "families": {name: _claim(certificate.families[name]) for name in FAMILIES},
         },
         "box": {
             "epoch": box.epoch,
@@ -243,11 +235,9 @@ def write_plan(
     return path
 
 
-def _claim(certificate: Certificate, name: str) -> dict[str, Any]:
-    family = certificate.families[name]
-    smallest = family.smallest
-    modest = None if smallest == math.inf else max(0.0, smallest - _MODEST * (1.0 + smallest))
-    return {"smallest": modest, "unit": family.unit, "time": float(family.time), "culprit": family.culprit}
+def _claim(margin: Margin) -> dict[str, Any]:
+    modest = max(0.0, margin.value - _MODEST * (1.0 + margin.value))
+    return MarginRecord.of(replace(margin, value=modest) if margin.value < math.inf else margin).model_dump()
 
 
 def _packed(certificate: Certificate) -> dict[str, Any]:
@@ -295,9 +285,14 @@ def read_plan(path: str | Path) -> PlanFile:
         raise PlanFileError(
             f"{path}: sha256 = {file.sha256}: expected {found}: the file was changed or damaged"
         )
-    for name in FAMILIES:
-        if name not in file.certificate.families:
-            raise PlanFileError(f"{path}: certificate.families.{name} is missing: expected its margin")
+    for name in set(file.certificate.families).symmetric_difference(FAMILIES):
+        raise PlanFileError(
+            f"{path}: certificate.families.{name[:40]}: expected margins of {', '.join(FAMILIES)}, each once"
+        )
+    try:
+        claims = {name: record.margin(name) for name, record in file.certificate.families.items()}
+    except ValueError as error:
+        raise PlanFileError(f"{path}: certificate.families.{error}") from None
     part, box = file.plan, file.box
     n = len(part.k)
     if any(len(row) != n for knot in part.knots for row in knot) or len(part.knots) != len(part.times):
@@ -323,7 +318,7 @@ def read_plan(path: str | Path) -> PlanFile:
         file.gains,
         file.certificate.intervals,
         file.certificate.clearance_margin,
-        file.certificate.families,
+        claims,
         None if file.witness is None else np.array(file.witness.grid),
         None if file.witness is None else _unpacked(path, file.witness),
         file.written_by,

@@ -53,14 +53,14 @@ class Proximity:
         frames: (F,) indices of the joint frames that have bodies.
         axis: (n, 3) joint axes.
         balls: that stand for the bodies.
-        settled: pairs of the arm's bodies, named as in certificates (``a - b``), that are left out: no motion changes
+        settled: pairs of the arm's bodies, in the order of certificates, that are left out: no motion changes
             them, or brings them nearer than is asked for.
     """
 
     frames: IntArray
     axis: FloatArray
     balls: BallCover
-    settled: frozenset[str]
+    settled: frozenset[tuple[str, str]]
     _around: tuple[FloatArray, ...]
     _solids: Solids
     _allowed: NDArray[np.bool_]
@@ -105,7 +105,7 @@ class Proximity:
             frames,
             np.array(model.kinematics.axis),
             balls,
-            frozenset(f"{a} - {b}" for a, b in settled),
+            settled,
             (np.array(around, dtype=float).reshape(-1, 4), first.astype(np.int64)),
             Solids.of(obstacles),
             allowed,

@@ -38,7 +38,7 @@ def verdict_of(
     certificate: Certificate,
     gains: ControllerGains,
     frame_of: Mapping[str, int] | None = None,
-    settled: frozenset[str] = frozenset(),
+    settled: frozenset[tuple[str, str]] = frozenset(),
 ) -> Verdict:
     """A certificate in the optimiser's terms: worst margin over time per joint, in physical units.
 
@@ -62,31 +62,31 @@ def verdict_of(
             margins[name] = np.array(list(worst[name].values()))
     own = [margin for pair, margin in worst.get("self_clearance", {}).items() if pair not in settled]
     if own:
-        margins["self"] = np.array([min(own)])
+        margins["self_clearance"] = np.array([min(own)])
     if worst.get("clearance"):
         margins["clearance"] = _by_frame(worst["clearance"], frame_of)
     tracking, a = worst.get("tracking", {}), gains.assumptions
     joints = certificate.labels.get("position", ())
     for name, assumed in (("velocity", a.velocity), ("acceleration", a.acceleration), ("jerk", a.jerk)):
-        shares = [tracking.get(f"{name} of {joint}") for joint in joints]
+        shares = [tracking.get((name, joint)) for joint, _ in joints]
         if shares and None not in shares:
             absolute = np.array(shares, float) * assumed
             margins[name] = np.minimum(margins[name], absolute) if name in margins else absolute
-    if "uncertainty" in tracking:
-        margins["tracking"] = np.array([tracking["uncertainty"] * a.uncertainty])
-    if "inertia" in tracking:
-        margins["inertia"] = np.array([tracking["inertia"]])
+    if ("uncertainty", "") in tracking:
+        margins["tracking"] = np.array([tracking["uncertainty", ""] * a.uncertainty])
+    if ("inertia", "") in tracking:
+        margins["inertia"] = np.array([tracking["inertia", ""]])
     reasons = () if certificate.ok else (certificate.status,)
     return Verdict(certificate.ok, margins, certificate, reasons)
 
 
-def _by_frame(worst: Mapping[str, float], frame_of: Mapping[str, int] | None) -> FloatArray:
+def _by_frame(worst: Mapping[tuple[str, str], float], frame_of: Mapping[str, int] | None) -> FloatArray:
     """Smallest margin of each frame's bodies to any obstacle; infinite where a frame has none near."""
     if not frame_of:
         return np.array([min(worst.values())])
     out = np.full(max(frame_of.values()) + 1, np.inf)
     for pair, margin in worst.items():
-        for body in pair.split(" - "):
+        for body in pair:
             if body in frame_of:
                 # NaN stays: it certifies nothing and teaches nothing.
                 out[frame_of[body]] = np.minimum(out[frame_of[body]], margin)

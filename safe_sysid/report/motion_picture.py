@@ -15,6 +15,7 @@ from scipy.spatial import ConvexHull, QhullError
 from safe_sysid.decimals import at_least
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.inverse_kinematics import tool_pose
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
@@ -121,7 +122,7 @@ def _margins(
     axis: Axes, family: str, steps: Sequence[tuple[Plan, Certificate]], ends: Sequence[float]
 ) -> None:
     """Smallest certified margin of a family at every instant that is driven."""
-    smallest, where = math.inf, ""
+    worst = Margin.unconstrained(family)
     for (plan, certificate), end in zip(steps, ends, strict=True):
         values = np.asarray(certificate.margins[family])
         if not values.size:
@@ -134,13 +135,12 @@ def _margins(
             lw=1.3,
             baseline=None,
         )
-        worst = certificate.families[family]
-        if worst.smallest < smallest:
-            smallest, where = worst.smallest, worst.culprit
+        worst = min(worst, certificate.families[family], key=lambda margin: margin.value)
     for (_, _), end in zip(steps, ends, strict=True):
         axis.axvline(end, color=_GRID, lw=1.0, zorder=0)
     axis.axhline(0.0, color=_LIMIT, lw=1.2)
-    unit = next(iter(steps))[1].families[family].unit
-    axis.set_title(f"{family.replace('_', ' ')} margin [{unit}]", fontsize=10.5, loc="left")
-    told = f"smallest {at_least(smallest)}: {where}" if where else "unconstrained"
+    axis.set_title(f"{family.replace('_', ' ')} margin [{worst.unit}]", fontsize=10.5, loc="left")
+    told = (
+        "unconstrained" if worst.value == math.inf else f"smallest {at_least(worst.value)}: {worst.culprit}"
+    )
     axis.set_xlabel(f"time [s]; {told}", fontsize=9)

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.decimals import at_least
-from safe_sysid.planning.certificate import FAMILIES, FamilyMargin
+from safe_sysid.planning.certificate import FAMILIES
 from safe_sysid.planning.plan_check import PlanReport
+from safe_sysid.robot.margin import UNITS, Margin
 
 __all__ = ["over", "print_verdict", "told_margin"]
 
@@ -25,15 +26,14 @@ def over(family: str, clearance_margin: float) -> str:
     return f" over {1e3 * clearance_margin:g} mm" if family in ("clearance", "self_clearance") else ""
 
 
-def told_margin(margin: FamilyMargin, clearance_margin: float) -> str:
+def told_margin(margin: Margin, clearance_margin: float) -> str:
     """A margin for people: those of distances say which distance they are counted from.
 
     Args:
         margin: the smallest of a family.
         clearance_margin: distance that the certificate asked for, m.
     """
-    beyond = over(margin.family, clearance_margin) if np.isfinite(margin.smallest) else ""
-    return str(margin).replace(margin.family, f"{margin.family}{beyond}", 1)
+    return margin.text(over(margin.family, clearance_margin))
 
 
 def print_verdict(
@@ -56,12 +56,10 @@ def print_verdict(
     table.add_column("plan", no_wrap=True)
     for title in ("box", "cells"):
         table.add_column(title, justify="right")
-    units = next((r.certificate.families for r in reports if r.certificate and r.certificate.families), {})
     margins_asked = {r.file.clearance_margin for r in reports if r.file is not None}
     asked = margins_asked.pop() if len(margins_asked) == 1 else None
     for family in FAMILIES:
-        unit = units[family].unit.removeprefix("of the ") if family in units else ""
-        unit += "" if asked is None else over(family, asked)
+        unit = UNITS[family].removeprefix("of the ") + ("" if asked is None else over(family, asked))
         table.add_column(f"{family.replace('_clearance', '')}\n{unit}", justify="right", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time\ns", justify="right")
@@ -69,7 +67,7 @@ def print_verdict(
         certificate = report.certificate
         margins = ["-"] * len(FAMILIES)
         if certificate is not None and certificate.families:
-            values = [certificate.families[name].smallest for name in FAMILIES]
+            values = [certificate.families[name].value for name in FAMILIES]
             margins = [at_least(value, 4) if not np.isposinf(value) else "-" for value in values]
         table.add_row(
             report.path.name,
@@ -89,10 +87,10 @@ def print_verdict(
         return
     for family in FAMILIES:
         found = [(r.certificate.families[family], r) for r in reports if r.certificate is not None]
-        margin, report = min(found, key=lambda item: item[0].smallest)
+        margin, report = min(found, key=lambda item: item[0].value)
         name, file = report.path.name, report.file
         told = (told_margin(margin, file.clearance_margin) if file is not None else f"{margin}") + (
-            f" in {name}" if len(reports) > 1 and np.isfinite(margin.smallest) else ""
+            f" in {name}" if len(reports) > 1 and np.isfinite(margin.value) else ""
         )
         console.print(f"smallest margin: {told}", markup=False)
     for line in dict.fromkeys([*assumed, *(line for report in reports for line in report.assumed)]):

@@ -27,6 +27,7 @@ from safe_sysid.planning.results import PlanStatus
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.report.motion_picture import draw_motion
 from safe_sysid.report.plan_verdict import over, told_margin
+from safe_sysid.robot.margin import UNITS, margin_records
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import rotation_from_rpy
 from safe_sysid.robot.pairs import unchecked
@@ -262,11 +263,7 @@ def write_motion(motion: Motion, out: Path, title: str) -> dict[str, Any]:
                 "end_rad": plan.trajectory.knots[-1, 0].tolist(),
                 "planning_s": answer.wall_time,
                 "certificates": answer.certificates,
-                "margins": {
-                    name: {"smallest": m.smallest, "unit": m.unit, "time_s": m.time, "culprit": m.culprit}
-                    for name, m in certificate.families.items()
-                    if np.isfinite(m.smallest)
-                },
+                "margins": margin_records(certificate.families),
             }
         )
     if drawn:
@@ -293,20 +290,14 @@ def table(motion: Motion) -> Table:
     found = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("plan", "start, s", "end, s", "found in, s"):
         found.add_column(title, justify="right")
-    units = {}
-    for _, answer in motion.steps[:1]:
-        units = (
-            {} if answer.certificate is None else {k: f.unit for k, f in answer.certificate.families.items()}
-        )
     for family in FAMILIES:
-        unit = units.get(family, "")
         beyond = over(family, motion.model.settings.planner.clearance_margin).replace("over", "margin over")
-        found.add_column(f"{family.replace('_', ' ')}{beyond}{', ' + unit if unit else ''}", justify="right")
+        found.add_column(f"{family.replace('_', ' ')}{beyond}, {UNITS[family]}", justify="right")
     for _, answer in motion.steps:
         if answer.plan is None or answer.certificate is None:
             continue
         plan = answer.plan
-        margins = [answer.certificate.families[name].smallest for name in FAMILIES]
+        margins = [answer.certificate.families[name].value for name in FAMILIES]
         found.add_row(
             str(plan.sequence),
             f"{plan.start_time:.2f}",

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.planning.certificate import FamilyMargin
 from safe_sysid.report.identification_html import identification_html
 from safe_sysid.report.identification_output import print_result, verdict_line
 from safe_sysid.report.identification_result import (
@@ -35,9 +34,10 @@ from safe_sysid.report.run_logs import PlanEntry
 from safe_sysid.report.run_tables import margin_table
 from safe_sysid.report.summary import ParameterRow
 from safe_sysid.report.table import parameter_table
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.view.pieces import intervals, margins
-from safe_sysid.view.snapshot import BoundsView, Margin, Snapshot
+from safe_sysid.view.snapshot import BoundsView, Snapshot
 
 __all__ = ["as_json", "complaint", "is_sound", "run_trial", "summarise", "table"]
 
@@ -189,14 +189,12 @@ def _margins(rng: np.random.Generator) -> Iterator[Claim]:
     """A certificate's margin in words, in the view and in the report of a run (mm)."""
     value = _interval(rng)[0]
     exact = Fraction(value)
-    told = str(FamilyMargin(family="clearance", smallest=value, unit="m", culprit="a - b", time=1.0))
+    margin = Margin("clearance", "a", "b", value, 1.0)
+    told = str(margin)
     yield "margin", "clearance", "lower", re.findall(rf"clearance ({_NUMBER}) m", told)[0], exact
-    seen = margins(Snapshot(margins=(Margin("clearance", "m", value),)))
+    seen = margins(Snapshot(margins=(margin,)))
     yield "view", "clearance", "lower", re.findall(rf"≥ ({_NUMBER}) m", seen)[0], exact
-    plan = PlanEntry(
-        sequence=0, status="ok", start=0.0, end=1.0, margins={"clearance": {"smallest": value, "unit": "m"}}
-    )
-    rows = margin_table([plan])
+    rows = margin_table([PlanEntry(0, "ok", 0.0, end=1.0, margins={"clearance": margin})])
     cell = rows["rows"][0]["cells"][0]["text"] if rows else ""
     yield "report of a run", "clearance", "lower", cell.removesuffix(" mm"), 1000 * exact
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from safe_sysid.decimals import at_least
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_logs import ControllerLog
+from safe_sysid.robot.margin import Margin
 
 __all__ = ["Event", "end_of", "events_of", "states_of"]
 
@@ -68,13 +70,12 @@ def events_of(facts: RunFacts) -> list[Event]:
     return sorted(events, key=lambda event: event.time)
 
 
-def _tightest(margins: object) -> str:
+def _tightest(margins: Mapping[str, Margin]) -> str:
     """The nearest thing to the plan, for the timeline."""
-    try:
-        margin = margins["clearance"] if "clearance" in margins else margins["self_clearance"]  # type: ignore[operator,index]
-        return f", {at_least(float(margin['smallest']), scale=1000, places=1)} mm to spare at {margin['culprit']}"
-    except (KeyError, TypeError, ValueError, OverflowError):
+    margin = margins.get("clearance") or margins.get("self_clearance")
+    if margin is None or not math.isfinite(margin.value):
         return ""
+    return f", {at_least(margin.value, scale=1000, places=1)} mm to spare at {margin.culprit}"
 
 
 def _update(time: float, identity: str, status: str) -> Sequence[Event]:

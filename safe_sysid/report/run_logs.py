@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
+from safe_sysid.robot.margin import Margin, MarginRecord
+from safe_sysid.robot.yaml_file import validate
+from safe_sysid.schema.fields import StrictModel
 
 __all__ = [
     "BRAKING",
@@ -36,7 +40,9 @@ GUARANTEED = ("holding", "tracking", "braking")
 
 
 #: What made-up or damaged files lead to.
-_DAMAGE = (OSError, KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, MemoryError)
+_DAMAGE = (
+    OSError, KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, MemoryError, ConfigError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,7 @@ class UpdateEntry:
 
 @dataclass(frozen=True, eq=False)
 class PlanEntry:
-    """One answer of the planner; times on the common clock, s; ``margins`` as in the certificate, by family."""
+    """One answer of the planner; times on the common clock, s; ``margins``: the certificate's, by family."""
 
     sequence: int
     status: str
@@ -124,7 +130,7 @@ class PlanEntry:
     k: tuple[float, ...] = ()
     cost: float | None = None
     duration: float | None = None
-    margins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    margins: Mapping[str, Margin] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
     purpose: str = "excitation"
 
@@ -310,12 +316,21 @@ def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
                 tuple(float(value) for value in entry.get("k") or ()),
                 _optional(entry.get("cost")),
                 _optional(entry.get("planning_s")),
-                margins if isinstance(margins := entry.get("margins"), dict) else {},
+                _margins(entry),
                 tuple(str(reason) for reason in entry.get("reasons") or ()),
                 str(entry.get("purpose", "excitation")),
             )
         )
     return tuple(plans)
+
+
+class _Margins(StrictModel):
+    margins: dict[str, MarginRecord]
+
+
+def _margins(entry: Mapping[str, Any]) -> dict[str, Margin]:
+    found = validate("plans", {"margins": entry.get("margins", {})}, _Margins).margins
+    return {family: record.margin(family) for family, record in found.items()}
 
 
 def _optional(value: Any) -> float | None:

@@ -13,6 +13,7 @@ from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_logs import PlanEntry
 from safe_sysid.report.summary import VIOLATION_KINDS, Quantiles, Summary
 from safe_sysid.report.table import safety_texts
+from safe_sysid.robot.margin import Margin
 
 __all__ = ["margin_table", "safety_rows", "setting_rows", "tiles_of", "timing_rows"]
 
@@ -95,56 +96,35 @@ def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
     if not planned:
         return None
     families = [name for name in FAMILIES if any(name in plan.margins for plan in planned)]
-    smallest = {
-        name: min((_margin(plan, name)[0] for plan in planned), default=math.inf) for name in families
-    }
+    worst = {name: min(planned, key=lambda plan: _value(plan, name)) for name in families}
     rows = []
     for plan in planned:
-        cells = []
-        for name in families:
-            value, unit = _margin(plan, name)
-            scale, shown = _SCALES.get(unit, (1, unit))
-            text = "-" if not math.isfinite(value) else f"{at_least(value, scale=scale)} {shown}"
-            cells.append({"text": text, "worst": math.isfinite(value) and value == smallest[name]})
+        cells = [
+            {
+                "text": _shown(plan.margins[name]) if math.isfinite(_value(plan, name)) else "-",
+                "worst": math.isfinite(_value(plan, name))
+                and _value(plan, name) == _value(worst[name], name),
+            }
+            for name in families
+        ]
         rows.append({"name": f"{plan.sequence} {plan.purpose} (box {plan.box})", "cells": cells})
-    return {
-        "heads": [_HEADS.get(name, name) for name in families],
-        "rows": rows,
-        "tightest": _tightest(planned, families),
-    }
+    tightest = [
+        f"{_HEADS[name]}: {_shown(plan.margins[name])} at {plan.margins[name].culprit}, plan {plan.sequence}, "
+        f"{plan.margins[name].time:.2f} s after its start"
+        for name, plan in worst.items()
+        if math.isfinite(_value(plan, name))
+    ]
+    return {"heads": [_HEADS[name] for name in families], "rows": rows, "tightest": tightest}
 
 
-def _margin(plan: PlanEntry, family: str) -> tuple[float, str]:
-    """Smallest margin (infinite: nothing to keep away from), and its unit."""
-    margin = plan.margins.get(family)
-    if not isinstance(margin, Mapping):
-        return math.inf, ""
-    try:
-        value = float(margin["smallest"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return math.inf, ""
-    return (value if math.isfinite(value) else math.inf), str(margin.get("unit", ""))
+def _value(plan: PlanEntry, family: str) -> float:
+    """Smallest margin; infinite: nothing to keep away from."""
+    return plan.margins[family].value if family in plan.margins else math.inf
 
 
-def _tightest(plans: Sequence[PlanEntry], families: Sequence[str]) -> list[str]:
-    """Of each family the plan that is nearest to the limit, and where."""
-    lines = []
-    for name in families:
-        value, plan = min(((_margin(plan, name)[0], plan) for plan in plans), key=lambda pair: pair[0])
-        if not math.isfinite(value):
-            continue
-        margin, unit = plan.margins[name], _margin(plan, name)[1]
-        scale, shown = _SCALES.get(unit, (1, unit))
-        when = margin.get("time", margin.get("time_s"))
-        try:
-            after = f", {float(when):.2f} s after its start"
-        except (TypeError, ValueError, OverflowError):
-            after = ""
-        lines.append(
-            f"{_HEADS.get(name, name)}: {at_least(value, scale=scale)} {shown} at {margin.get('culprit', '?')}, "
-            f"plan {plan.sequence}{after}"
-        )
-    return lines
+def _shown(margin: Margin) -> str:
+    scale, unit = _SCALES.get(margin.unit, (1, margin.unit))
+    return f"{at_least(margin.value, scale=scale)} {unit}"
 
 
 def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:

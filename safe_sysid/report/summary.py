@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from safe_sysid.decimals import width_share
+from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import write_text
 
@@ -21,7 +22,6 @@ __all__ = [
     "Exit",
     "Goal",
     "Loop",
-    "Margin",
     "Noise",
     "ParameterRow",
     "PlanRow",
@@ -89,15 +89,6 @@ class Violations(_Model):
         return sum(getattr(self, kind) for kind in VIOLATION_KINDS)
 
 
-class Margin(_Model):
-    """Smallest certified margin of one family of constraints of a plan; ``smallest`` null: nothing to constrain."""
-
-    smallest: FiniteFloat | None
-    unit: str
-    culprit: str
-    time_s: Time
-
-
 class PlanRow(_Model):
     """One answer of the planner: a certified plan, or the reason why there was none."""
 
@@ -110,7 +101,7 @@ class PlanRow(_Model):
     k: list[FiniteFloat]
     cost: FiniteFloat | None
     planning_s: FiniteFloat | None
-    margins: dict[str, Margin]
+    margins: dict[str, MarginRecord]
     reasons: list[str]
     purpose: str = "excitation"
 

@@ -204,9 +204,9 @@ def margins(snapshot: Snapshot) -> str:
         return ""
     tags = []
     for margin in snapshot.margins[:12]:
-        if math.isfinite(margin.smallest):
-            name = escaped(margin.name.replace("_", " "), 40)
-            tags.append(f"<span>{name} ≥ {at_least(margin.smallest)} {escaped(margin.unit, 12)}</span>")
+        if math.isfinite(margin.value):
+            name = margin.family.replace("_", " ")
+            tags.append(f"<span>{name} ≥ {at_least(margin.value)} {margin.unit}</span>")
     return _SECTION.format(
         '<div class="ss-head"><span>Certified margins of the last plan</span></div>'
         f'<div class="ss-tags" id="ss-margins">{"".join(tags)}</div>'

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OLD", "BoundsView", "Margin", "NodeView", "Snapshot", "Solid", "Verdict"]
+from safe_sysid.robot.margin import Margin
+
+__all__ = ["OLD", "BoundsView", "NodeView", "Snapshot", "Solid", "Verdict"]
 
 FloatArray = NDArray[np.float64]
 #: What was said longer ago is history, s of wall time.
@@ -60,15 +62,6 @@ class Solid:
     points: FloatArray
 
 
-@dataclass(frozen=True)
-class Margin:
-    """Of the last plan's certificate: what is left of a limit at the worst place."""
-
-    name: str
-    unit: str
-    smallest: float
-
-
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """How a simulated run ended.
@@ -98,7 +91,7 @@ class Snapshot:
         prior: (10,), (10,) of theta_e.
         bounds: the box that the controller works with; None until it is heard.
         torque: (n,) commanded torque, N m (N where a joint slides); None: not heard, or not any more.
-        margins: of the last plan.
+        margins: of the last plan, without culprits.
         plan: line about the plan under way.
         missing: sentences: what is not heard, and where it was looked for.
         warnings: sentences: what does not fit together.

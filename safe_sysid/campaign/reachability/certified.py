@@ -109,8 +109,8 @@ def attack_certificate(
     compare("hypothesis acceleration", "tracking", slice(n, 2 * n), facts.acceleration_share)
     compare("hypothesis jerk", "tracking", slice(2 * n, 3 * n), facts.jerk_share, keep=smooth)
     for name, found in (("uncertainty", facts.uncertainty_share), ("inertia", facts.inertia_share)):
-        if name in labels:
-            column = labels.index(name)
+        if (name, "") in labels:
+            column = labels.index((name, ""))
             compare(f"hypothesis {name}", "tracking", slice(column, column + 1), found[:, None])
     record.samples += len(times)
     chosen = rng.choice(len(times), min(commands, len(times)), replace=False)
@@ -244,9 +244,7 @@ def _distances(
     shapes, pairs = clearance_pairs(case.model, case.scene)
     if not pairs:
         return
-    by_name = {
-        f"{shapes[a].name} - {shapes[b].name}": PairTruth(case, shapes[a], shapes[b]) for a, b in pairs
-    }
+    by_name = {(shapes[a].name, shapes[b].name): PairTruth(case, shapes[a], shapes[b]) for a, b in pairs}
     for family in ("clearance", "self_clearance"):
         labels = certificate.labels[family]
         if not labels:
