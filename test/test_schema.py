@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +23,7 @@ from safe_sysid.robot.effective import flat_settings
 from safe_sysid.robot.yaml_file import merge, read_yaml, validate
 from safe_sysid.schema import Keys, Parameter, Range, SchemaError, Section, entries, load_schema, setting
 from safe_sysid.schema.fields import PerJointNumbers
+from safe_sysid.schema.json_schema import json_schema
 from safe_sysid.schema.reading import read_schema
 from safe_sysid.schema.reference import reference
 from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES
@@ -30,7 +34,9 @@ NODE_PARAMETERS = {f"{kind}: {p.path}": p for kind in SCHEMA.kinds for p in SCHE
 NUMBERS = [p for p in KEYS.values() if p.range is not None]
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS.values() if not key.required], ids=lambda key: key.path)
+@pytest.mark.parametrize(
+    "key", [p for p in KEYS.values() if not p.required and p.type != "section"], ids=lambda key: key.path
+)
 def test_defaults_are_allowed(key: Parameter) -> None:
     """Pydantic takes defaults as they are: here each is judged as if a file gave it."""
     found = dict(flat_settings(_settings({key.path.replace("<joint>", "joint_4"): key.default})))
@@ -45,8 +51,7 @@ def test_defaults_are_allowed(key: Parameter) -> None:
 def test_null_is_allowed_where_it_means_something(key: Parameter) -> None:
     if "<link>" in key.path or key.path == "locked.<joint>":
         return
-    says_so = key.default is None or "null:" in key.description
-    with nullcontext() if says_so else pytest.raises(ConfigError):
+    with nullcontext() if key.nullable else pytest.raises(ConfigError):
         _settings({key.path.replace("<joint>", "joint_4"): None})
 
 
@@ -57,6 +62,94 @@ def test_choices_are_those_of_the_code() -> None:
     assert node["arm"].choices == (*DRAW_MODES, "random")
     assert node["controller.law"].choices == KEYS["controller.law"].choices == tuple(LAW_NAMES)
     assert node["method"].choices == KEYS["identification.method"].choices == tuple(METHODS)
+
+
+# -- JSON schema -------------------------------------------------------------------------------------------------
+
+
+def _judged(value: object, schema: Any) -> bool:
+    """Whether a value is what a JSON schema says; of its words those that ours uses, an unknown one fails."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    tests: dict[str, Callable[[Any], bool]] = {
+        "type": lambda kind: (
+            isinstance(value, int if kind == "integer" else (int, float)) and not isinstance(value, bool)
+            if kind in ("number", "integer")
+            else isinstance(value, kinds[kind])
+        ),
+        "anyOf": lambda options: any(_judged(value, option) for option in options),
+        "const": lambda only: value == only,
+        "enum": lambda words: value in words,
+        "minLength": lambda least: len(value) >= least,
+        "minItems": lambda least: len(value) >= least,
+        "maxItems": lambda most: len(value) <= most,
+        "items": lambda of: all(_judged(entry, of) for entry in value),
+        "minimum": lambda end: value >= end,
+        "maximum": lambda end: value <= end,
+        "exclusiveMinimum": lambda end: value > end,
+        "exclusiveMaximum": lambda end: value < end,
+        "required": lambda names: set(names) <= set(value),
+        "properties": lambda known: all(_judged(value[name], known[name]) for name in known if name in value),
+        "additionalProperties": lambda of: (
+            all(
+                of is not False and _judged(value[name], of)
+                for name in value
+                if name not in schema["properties"]
+            )
+            if "properties" in schema
+            else all(_judged(entry, of) for entry in value.values())
+        ),
+    }
+    words = [word for word in schema if word not in ("$schema", "description", "default")]
+    return all(tests[word](schema[word]) for word in words)
+
+
+EDITORS = json_schema(KEYS, filled_in=("name",))
+
+
+@pytest.mark.parametrize("file", sorted(resource_path("config").glob("*.yaml")), ids=lambda path: path.name)
+def test_editors_find_nothing_wrong_with_packaged_robots(file: Path) -> None:
+    assert _judged(read_yaml(file), json.loads(json.dumps(EDITORS)))
+
+
+@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.path)
+def test_editors_mark_a_number_outside_its_range(key: Parameter) -> None:
+    path = key.path.replace("<joint>", "joint_4")
+    count = {"vector3": 3, "vector10": 10}.get(key.type)
+    assert key.range is not None
+    inside = _inside(key.range)
+    good: Any = round(inside) if key.type == "int" else [inside] * count if count else inside
+    assert _judged(merge(DATA, {path: good}), EDITORS)
+    for number in _outside(key.range, key.type == "int"):
+        bad: Any = [*good[1:], number] if count else number
+        assert not _judged(merge(DATA, {path: bad}), EDITORS)
+        if key.type == "per_joint":
+            assert not _judged(merge(DATA, {path: [inside, bad]}), EDITORS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timming.period_s": 1.0}, {"timing.period": 1.0}, {"joints.joint_4.speed": 1.0}, {"controller.law": "best"},
+        {"planner.intervals": 128.5}, {"planner.plans": True}, {"gravity": [0.0, 0.0]}, {"tool_frame": ""},
+        {"joints.joint_4.viscous": None}, {"joints.joint_4.position": "endless"}, {"payload.box": {"center": [0]}},
+        {"geometry": {"link": [{"points": [], "radius": 0.1}]}}, {"allowed_pairs": [["a", "b", "c"]]}, {"home": 0.0},
+        {"locked": {"finger": "open"}}, {"payload.hand_joints": {"finger": [0.0]}}, {"measurement": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_editors_mark_what_the_reader_refuses(wrong: dict[str, object]) -> None:
+    assert not _judged(merge(DATA, wrong), EDITORS)
+    with pytest.raises(ConfigError):
+        _settings(wrong)
+
+
+def test_editors_mark_what_is_missing_and_know_what_may_be() -> None:
+    for key in EDITORS["required"]:
+        assert not _judged({name: value for name, value in DATA.items() if name != key}, EDITORS), key
+    assert "name" not in EDITORS["required"]
+    for allowed in ({"mounting": None}, {"base_link": None}, {"payload.box": "envelope"}, {"locked": {}}):
+        assert _judged(merge(DATA, allowed), EDITORS), allowed
+        _settings(allowed)
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------

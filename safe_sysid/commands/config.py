@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _show_arguments(actions)
     _init_arguments(actions)
     _reference_arguments(actions)
+    _schema_arguments(actions)
 
 
 def _joint_value(text: str) -> tuple[str, float]:
@@ -120,9 +121,19 @@ def _reference_arguments(actions: Any) -> None:
     reference.add_argument("--out", type=Path, metavar="FILE", help="write it there")
 
 
+def _schema_arguments(actions: Any) -> None:
+    schema = actions.add_parser(
+        "schema",
+        help="print a JSON schema of robot files, for editors",
+        description="JSON Schema of a robot's file: editors complete and explain keys by it, and mark what is wrong. "
+        "With the YAML extension of an editor, the file's first line is then # yaml-language-server: $schema=FILE",
+    )
+    schema.add_argument("--out", type=Path, metavar="FILE", help="write it there")
+
+
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
-    actions = {"check": _check, "show": _show, "init": _init, "reference": _reference}
+    actions = {"check": _check, "show": _show, "init": _init, "reference": _reference, "schema": _schema}
     return actions[options.action](options)
 
 
@@ -191,10 +202,21 @@ def _reference(options: argparse.Namespace) -> int:
     from safe_sysid.schema import load_schema
     from safe_sysid.schema.reference import reference
 
-    text = reference(load_schema(), KEYS)
-    if options.out is None:
+    return _write(reference(load_schema(), KEYS), options.out)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from safe_sysid.robot.config import KEYS
+    from safe_sysid.schema.json_schema import json_schema
+
+    return _write(json.dumps(json_schema(KEYS, filled_in=("name",)), indent=1) + "\n", options.out)
+
+
+def _write(text: str, out: Path | None) -> int:
+    """To a file, or to the terminal."""
+    if out is None:
         print(text, end="")
     else:
-        check_output("--out", options.out)
-        options.out.write_text(text, encoding="utf-8")
+        check_output("--out", out)
+        out.write_text(text, encoding="utf-8")
     return 0

@@ -101,7 +101,7 @@ def write_configuration(
     found, payload_remarks = _decide(draft, payload_kg, say)
     remarks += payload_remarks
     model = found.model()
-    text = configuration_text(found.data(), _sentences(found, model), remarks)
+    text = configuration_text(found.data(), _sentences(found, model), remarks, found.sliding)
     if yaml.safe_load(text) != found.data():
         raise ParameterError(
             "the file's text does not say what was computed: expected the same; please report this"

@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from safe_sysid.robot.config import KEYS
+
 __all__ = ["configuration_text"]
 
-_WIDTH = 120
+_WIDTH, _COLUMN = 120, 38  # of lines, and where short comments begin
 _MARK = "to be measured"
 _PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", ""}
@@ -52,34 +54,75 @@ def _lines(comment: str, indent: str = "") -> list[str]:
     return [f"{indent}# {line}".rstrip().replace("\0", " ") for line in lines]
 
 
+#: What this file says of a key besides its declaration.
+_REMARKS = {
+    "base_link": "its frame is the world frame, unless `mounting` says where it stands",
+    "gravity": "another way: `mounting`",
+    "friction_transition_velocity": _MARK,
+    "uncertainty.relative": f"of the URDF's masses and inertias too: {_MARK}",
+    "uncertainty.floor.coulomb": "anything from none to twice the value above",
+    "uncertainty.floor.viscous": "the same",
+    "uncertainty.floor.rotor_inertia": "with `relative`: 15 %; more costs tracking bound",
+    "measurement.position_error": f"zero in simulation only: {_MARK}",
+    "measurement.velocity_error": f"zero in simulation only: {_MARK}",
+    "identification.acceleration_bound": "a quarter above what the gains allow for",
+    "controller.torque_rate": f"the drives' own limit: {_MARK}",
+}
+
+
 class _Text:
-    """Lines of a YAML file, in the order that they are read."""
+    """Lines of a YAML file, in the order that they are read; what keys mean is taken from their declarations."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], sliding: Sequence[str]) -> None:
         self.lines: list[str] = []
-        self._data = data
+        self.data = data
+        self._sliding = [name in sliding for name in data["joints"]]
 
-    def say(self, comment: str, indent: str = "") -> None:
+    def say(self, *sentences: str, indent: str = "") -> None:
         """A comment on lines of its own."""
-        self.lines += _lines(comment, indent)
+        self.lines += _lines(" ".join(sentences), indent)
 
     def gap(self) -> None:
         """An empty line."""
         self.lines.append("")
 
-    def put(self, key: str, note: str = "", under: str = "", width: int = 38) -> None:
-        """A key with its value, which may be a section in one line, and a note behind it."""
-        section = self._data[under] if under else self._data
-        indent = "  " if under else ""
-        line = f"{indent}{_scalar(key)}: {_flow(section[key])}"
-        self.lines.append(f"{line.ljust(width)} # {note}" if note else line)
+    def put(self, path: str) -> None:
+        """A key with its value, its unit and what it is: behind it, or before it where that is too long."""
+        value: Any = self.data
+        for part in path.split("."):
+            value = value[part]
+        indent, declared = "  " * path.count("."), KEYS[path]
+        each = "per joint or one for all" if declared.type == "per_joint" else ""
+        words = (declared.unit_for(self._sliding), declared.description, each, _REMARKS.get(path, ""))
+        note = "; ".join(word for word in words if word)
+        line = f"{indent}{_scalar(path.rpartition('.')[2])}: {_flow(value)}".ljust(_COLUMN)
+        if len(line) + len(note) + 3 > _WIDTH:
+            self.say(note, indent=indent)
+            note = ""
+        self.lines.append(f"{line} # {note}" if note else line.rstrip())
+
+    def section(self, path: str, *sentences: str) -> None:
+        """A section with what it is, and all that the data have in it."""
+        indent, section = "  " * path.count("."), self.data
+        for part in path.split("."):
+            section = section[part]
+        self.say(KEYS[path].sentence, *sentences, indent=indent)
+        self.lines.append(f"{indent}{path.rpartition('.')[2]}:")
+        for key in section:
+            below = f"{path}.{key}"
+            if KEYS[below].type == "section" and below != "payload.envelope":
+                self.section(below)
+            else:
+                self.put(below)
 
     def text(self) -> str:
         """The file."""
         return "\n".join(self.lines) + "\n"
 
 
-def configuration_text(data: Mapping[str, Any], told: Mapping[str, str], remarks: Sequence[str]) -> str:
+def configuration_text(
+    data: Mapping[str, Any], told: Mapping[str, str], remarks: Sequence[str], sliding: Sequence[str] = ()
+) -> str:
     """The file's text.
 
     Args:
@@ -87,25 +130,44 @@ def configuration_text(data: Mapping[str, Any], told: Mapping[str, str], remarks
         told: sentences about this arm, by topic: ``source``, ``drives``, ``payload``, ``inertia``, ``gains``,
             ``geometry``, ``home``.
         remarks: what was guessed.
+        sliding: names of the joints that slide.
     """
-    t = _Text(data)
-    _head(t, data, told, remarks)
-    _arm(t, data, told)
-    _payload(t, told)
-    _measurement(t)
-    _identification(t)
-    _controller(t, data, told)
-    _rest(t, data, told)
+    t = _Text(data, sliding)
+    _head(t, told, remarks)
+    _arm(t, told)
+    t.section("payload", "Before anything is measured.", told["payload"])
+    for key, example in (
+        ("hand_opening", "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"),
+        ("hand_joints", "{finger_joint: [0.0, 0.04]}"),
+    ):
+        t.say(KEYS[f"payload.{key}"].sentence, indent="  ")
+        t.lines.append(f"  # {key}: {example}")
+    t.gap()
+    for section, sentence in (
+        ("measurement", f"Errors of the sensors: {_MARK}, or from the data sheet."),
+        ("actuator", f"Errors of the drives: {_MARK}."),
+        (
+            "timing",
+            "Light rotors forgive little delay. `safe-sysid demo --real-time` prints what this machine does: "
+            f"{_MARK}.",
+        ),
+        ("identification", ""),
+        ("controller", f"Found by computation. {told['gains']} {told['inertia']}"),
+        ("planner", ""),
+    ):
+        t.section(section, *filter(None, [sentence]))
+        t.gap()
+    _rest(t, told)
     return t.text()
 
 
-def _head(t: _Text, data: Mapping[str, Any], told: Mapping[str, str], remarks: Sequence[str]) -> None:
+def _head(t: _Text, told: Mapping[str, str], remarks: Sequence[str]) -> None:
     t.say(
-        f"{data['name']}, {told['source']}\n\n"
+        f"{t.data['name']}, {told['source']}\n\n"
         "SI units and radians throughout; sliding joints in m and N instead of rad and N m. A value marked "
-        '"per joint or '
-        'one for all" is a number, or a list with one entry for each joint, base to tip. Unknown keys are errors; '
-        "docs/parameters.md has every key. What is declared here as a bound is assumed by every guarantee.\n\n"
+        '"per joint or one for all" is a number, or a list with one entry for each joint, base to tip. Unknown keys '
+        "are errors; docs/parameters.md has every key. What is declared here as a bound is assumed by every "
+        "guarantee.\n\n"
         "The URDF says nothing of friction, rotor inertia, measurement errors and timing. Such values are starting "
         "values, good enough to simulate with, and carry a mark in their comments: `safe-sysid config check` repeats "
         "it as a warning until it is taken away. docs/tutorial.md says how to measure them."
@@ -115,174 +177,43 @@ def _head(t: _Text, data: Mapping[str, Any], told: Mapping[str, str], remarks: S
         for remark in remarks:
             t.say(f"- {remark}")
     t.gap()
-    t.put("name")
-    t.put("urdf", "beside this file, in ../urdf, absolute, or package://NAME/PATH")
-    t.put(
-        "base_link", "root of the URDF; its frame is the world frame, unless `mounting` says where it stands"
-    )
-    t.put("tool_frame", "tool flange, z out of the arm; payloads are given in this frame")
-    t.put("gravity", "m/s^2, in the world frame; another way: `mounting`")
+    for key in ("name", "urdf", "base_link", "tool_frame", "gravity"):
+        t.put(key)
     t.gap()
 
 
-def _arm(t: _Text, data: Mapping[str, Any], told: Mapping[str, str]) -> None:
+def _arm(t: _Text, told: Mapping[str, str]) -> None:
     t.say(
-        "Per joint: position limits (rad, or `continuous`), velocity limit (rad/s) and torque limit (N m) "
-        "of the URDF, and "
-        "the friction model tau_f = coulomb sign(qd) + viscous qd + rotor_inertia qdd + offset  (N m, N m "
-        "s/rad, kg m^2 "
-        "at the joint, N m). "
-        f"{told['drives']}"
+        "Per joint: position limits (or `continuous`), velocity limit and torque limit of the URDF, and the friction "
+        "model tau_f = coulomb sign(qd) + viscous qd + rotor_inertia qdd + offset, rotor inertia at the joint.",
+        told["drives"],
     )
-    t.say("rotor_inertia, viscous, coulomb, offset: to be measured (docs/tutorial.md).")
+    t.say(f"rotor_inertia, viscous, coulomb, offset: {_MARK} (docs/tutorial.md).")
     t.lines.append("joints:")
-    for name, joint in data["joints"].items():
+    for name, joint in t.data["joints"].items():
         t.lines.append(f"  {_scalar(name)}: {_flow(joint)}")
     t.gap()
-    if "locked" in data:
-        t.say(
-            "Joints of the URDF that are not the arm's, as those of a hand: held where they are (rad or m)."
-        )
-        t.put("locked")
+    if "locked" in t.data:
+        t.say(KEYS["locked"].sentence)
+        t.lines.append(f"locked: {_flow(t.data['locked'])}")
         t.gap()
-    t.put(
-        "friction_transition_velocity",
-        "rad/s; below it Coulomb torque is anything in [-Fc, Fc]; to be measured",
-    )
+    t.put("friction_transition_velocity")
     t.gap()
-    t.say(
-        "The arm's true parameters lie within `relative` of each entry of the parameter vector (m, m c, "
-        "inertia about the "
-        "joint frame's origin, Fc, Fv, Ia, beta), plus the floor (x % of zero is zero; of a joint's: per "
-        "joint or one for "
-        "all). Coulomb friction, viscous friction and rotor inertia are never below zero."
-    )
-    t.lines.append("uncertainty:")
-    t.put("relative", "of the URDF's masses and inertias too: to be measured", "uncertainty")
-    t.lines.append("  floor:")
-    notes = {
-        "mass": "kg",
-        "first_moment": "kg m",
-        "inertia": "kg m^2",
-        "coulomb": "N m; anything from none to twice the value above",
-        "viscous": "N m s/rad; the same",
-        "rotor_inertia": "kg m^2; with `relative`: 15 %; more costs tracking bound",
-        "offset": "N m",
-    }
-    for key, value in data["uncertainty"]["floor"].items():
-        t.lines.append(f"    {key}: {_flow(value)}".ljust(34) + f" # {notes[key]}")
-    t.gap()
-
-
-def _payload(t: _Text, told: Mapping[str, str]) -> None:
-    t.say(
-        "What the last link, hand and payload together may be, before anything is measured, in the last "
-        "joint's frame, "
-        "inertia about its origin. Order: m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz (kg, kg m, kg m^2). "
-        f"{told['payload']}"
-    )
-    t.lines.append("payload:")
-    t.put("prior_lower", "", "payload")
-    t.put("prior_upper", "", "payload")
-    t.say("Box in the tool frame that contains every payload.", "  ")
-    t.put("envelope", "m", "payload")
-    t.say(
-        "A hand that opens changes the last link: largest minus smallest of each parameter over all openings.",
-        "  ",
-    )
-    t.lines.append("  # hand_opening: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]")
-    t.say(
-        "And its shapes: locked joints that open it, with the ends of their travel; {} if its shapes hold all.",
-        "  ",
-    )
-    t.lines.append("  # hand_joints: {finger_joint: [0.0, 0.04]}")
-    t.gap()
-
-
-def _measurement(t: _Text) -> None:
-    t.say("Errors of the sensors and drives, and timing: to be measured, or from the data sheet.")
-    t.lines.append("measurement:")
-    for key, note in (
-        ("torque_source", "what `effort` of joint_states is: command, motor (before friction) or link side"),
-        ("rate_hz", "of joint_states"),
-        ("torque_abs", "N m, a in |tau_m - tau| <= a + b |tau|; per joint or one for all"),
-        ("torque_rel", "b; per joint or one for all"),
-        ("position_error", "rad, bound; zero in simulation only: to be measured"),
-        ("velocity_error", "rad/s, bound; zero in simulation only: to be measured"),
-    ):
-        t.put(key, note, "measurement")
-    t.gap()
-    t.say("|applied torque - commanded| <= torque_abs + torque_rel |commanded|: to be measured.")
-    t.lines.append("actuator:")
-    t.put("torque_abs", "N m; per joint or one for all", "actuator")
-    t.put("torque_rel", "per joint or one for all", "actuator")
-    t.gap()
-    t.say(
-        "Light rotors forgive little delay. `safe-sysid demo --real-time` prints what this machine does: "
-        "to be measured."
-    )
-    t.lines.append("timing:")
-    t.put("period_s", "nominal control period", "timing")
-    t.put(
-        "hold_max_s",
-        "oldest measurement behind a torque in force; later: covered or counted",
-        "timing",
-    )
-    t.put("delay_max_s", "longest time from measurement to the command acting", "timing")
-    t.gap()
-
-
-def _identification(t: _Text) -> None:
-    t.lines.append("identification:")
-    t.put("window_s", "length of one momentum equation", "identification")
-    t.put("update_s", "time between two updates of the bounds", "identification")
-    t.put(
-        "acceleration_bound",
-        "rad/s^2, |qdd| never exceeds it; a quarter above what the gains allow for",
-        "identification",
+    t.section(
+        "uncertainty",
+        "Of the parameter vector (m, m c, inertia about the joint frame's origin, Fc, Fv, Ia, beta): x % of zero is "
+        "zero. Coulomb friction, viscous friction and rotor inertia are never below zero.",
     )
     t.gap()
 
 
-def _controller(t: _Text, data: Mapping[str, Any], told: Mapping[str, str]) -> None:
-    t.say(
-        "Robust control law and the hypotheses of its tracking theorem, which every plan's certificate checks "
-        f"(docs/guarantees.md), found by computation. {told['gains']} "
-        f"{told['inertia']}"
-    )
-    t.lines.append("controller:")
-    for key, note in (
-        ("K_r", "1/s, slope of r = de + K_r e; per joint or one for all"),
-        ("kappa", "1/s, decay rate of the tracking error's energy that the damping is chosen for"),
-        ("inertia_ratio", "H <= diag(ratio * lower rotor inertia) along plans"),
-        ("velocity", "rad/s, |qd| along plans"),
-        ("acceleration", "rad/s^2, |desired acceleration| along plans"),
-        ("jerk", "rad/s^3, |desired jerk| along plans"),
-        ("uncertainty", "sqrt(W/s), S: what the box makes uncertain in the torque, weighted by inertia"),
-        ("torque_rate", "N m/s, no command changes faster; the drives' own limit: to be measured"),
-    ):
-        if key in data["controller"]:
-            t.put(key, note, "controller")
-    t.gap()
-
-
-def _rest(t: _Text, data: Mapping[str, Any], told: Mapping[str, str]) -> None:
-    t.lines.append("planner:")
-    t.put("t_f", "s, duration of one trajectory; its second part is the braking manoeuvre", "planner")
-    t.put("t_p", "s, a new plan takes over after this time", "planner")
-    t.put("k_range", "rad, how far from its start a trajectory may end; per joint or one for all", "planner")
-    t.put("plans", "exciting trajectories of one identification run", "planner")
-    t.gap()
-    t.say(
-        "The driver's own watchdog: seconds without a command until the drives stop the arm by themselves. "
-        "Needed in real "
-        "time; from the driver's documentation."
-    )
+def _rest(t: _Text, told: Mapping[str, str]) -> None:
+    t.say(KEYS["driver"].sentence, f"Its documentation says: {KEYS['driver.command_timeout_s'].description}.")
     t.lines += ["# driver:", "#   command_timeout_s: 0.02", ""]
     t.say(told["geometry"])
-    if data["geometry"]:
+    if t.data["geometry"]:
         t.lines.append("geometry:")
-        for link, hulls in data["geometry"].items():
+        for link, hulls in t.data["geometry"].items():
             t.lines.append(f"  {_scalar(link)}:" + ("" if hulls else " []"))
             for hull in hulls:
                 t.lines += _hull_lines(hull)
@@ -290,14 +221,14 @@ def _rest(t: _Text, data: Mapping[str, Any], told: Mapping[str, str]) -> None:
         t.lines.append("geometry: {}")
     t.gap()
     t.say(
-        "Pairs of bodies that are not checked because their overlap is harmless, besides those that never are (moved "
-        "by one joint; overlapping in every pose, of the two links that a joint joins). Proposed here are pairs that "
-        "are less than 2 cm apart in every pose: shapes that contain them may overlap where they do not. Check them: "
-        "verdicts name them."
+        KEYS["allowed_pairs"].sentence,
+        "Never checked are pairs that one joint moves, and the two links that a joint joins if they overlap in every "
+        "pose. Proposed here are pairs that are less than 2 cm apart in every pose: shapes that contain them may "
+        "overlap where they do not. Check them.",
     )
-    if data["allowed_pairs"]:
+    if t.data["allowed_pairs"]:
         t.lines.append("allowed_pairs:")
-        t.lines += [f"  - {_flow(pair)}" for pair in data["allowed_pairs"]]
+        t.lines += [f"  - {_flow(pair)}" for pair in t.data["allowed_pairs"]]
     else:
         t.lines.append("allowed_pairs: []")
     t.gap()

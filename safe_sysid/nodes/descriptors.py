@@ -36,8 +36,7 @@ def node_descriptor(parameter: Parameter, read_only: bool) -> ParameterDescripto
 
 
 def _sentence(parameter: Parameter) -> str:
-    unit = f" [{parameter.unit}]" if parameter.unit else ""
-    return f"{parameter.description[0].upper()}{parameter.description[1:]}{unit}."
+    return f"{parameter.sentence[:-1]} [{parameter.unit}]." if parameter.unit else parameter.sentence
 
 
 def _descriptor(parameter: Parameter, text: str, read_only: bool) -> ParameterDescriptor:

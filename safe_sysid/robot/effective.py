@@ -137,14 +137,12 @@ def unit_of(parameter: Parameter, key: str, model: RobotModel) -> str:
         key: an actual key of it.
         model: the arm.
     """
-    turning, joined, sliding = parameter.unit.partition(" or ")
-    if not joined:
-        return parameter.unit
     of_one = [
-        model.sliding[j] for j, name in enumerate(model.joint_names) if key.startswith(f"joints.{name}.")
+        slides
+        for name, slides in zip(model.joint_names, model.sliding, strict=True)
+        if key.startswith(f"joints.{name}.")
     ]
-    slides = of_one or list(model.sliding)
-    return sliding if all(slides) else parameter.unit if any(slides) else turning
+    return parameter.unit_for(of_one or model.sliding)
 
 
 def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:

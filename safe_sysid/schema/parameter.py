@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -144,6 +144,32 @@ class Parameter:
     def pattern(self) -> re.Pattern[str]:
         """Of the paths that are this parameter's."""
         return re.compile(re.sub(r"<\w+>", ".+", self.path.replace(".", r"\.")))
+
+    @property
+    def sentence(self) -> str:
+        """The description, for where no other words stand around it."""
+        return f"{self.description[0].upper()}{self.description[1:]}."
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a robot's file may say null."""
+        return self.default is None or "null:" in self.description
+
+    def unit_for(self, sliding: Iterable[bool]) -> str:
+        """The unit as some joints have it: of ``rad or m`` rad where they turn, m where they slide, else both.
+
+        Args:
+            sliding: of each joint that the value is of.
+        """
+        turning, joined, other = self.unit.partition(" or ")
+        slides = list(sliding)
+        return (
+            self.unit
+            if not joined or (any(slides) and not all(slides))
+            else other
+            if any(slides)
+            else turning
+        )
 
     @property
     def expected(self) -> str:

@@ -18,7 +18,8 @@ _HEAD = """# Parameters
 Everything that can be set, in two places: the **robot's YAML file** says what the arm is and what is declared about
 it (all proofs rest on that); **ROS parameters** say how the nodes work. `safe-sysid config show FILE` prints the
 values that a file comes to, `safe-sysid config check FILE` judges a robot's file, a scene, or a file of node
-parameters.
+parameters. Editors complete and check a robot's file by `safe-sysid config schema --out robot.schema.json`: with the
+first line `# yaml-language-server: $schema=robot.schema.json`.
 
 Keys of the robot's file are ROS parameters too: `robot_settings.measurement.torque_abs` is the key `torque_abs` of
 section `measurement`. Given at the start of a node (`-p robot_settings.measurement.torque_abs:=0.2`, a parameter
@@ -76,7 +77,7 @@ def reference(schema: Schema, keys: Keys) -> str:
     for title, description, below in _sections(tuple(keys.values())):
         lines.append(f"### {title}\n")
         if description:
-            lines.append(f"{description[0].upper()}{description[1:]}.\n")
+            lines.append(f"{description}\n")
         if below:
             lines.extend(_table(below, with_when=False))
             lines.append("")
@@ -90,7 +91,7 @@ def _sections(keys: Sequence[Parameter]) -> Iterator[tuple[str, str, list[Parame
     for top in tops:
         if top.type == "section":
             below = [key for key in keys if key.path.startswith(f"{top.path}.")]
-            yield f"`{top.path}`", top.description, below
+            yield f"`{top.path}`", top.sentence, below
 
 
 def _table(parameters: Iterable[Parameter], with_when: bool) -> Iterator[str]:
@@ -118,7 +119,7 @@ def _type(parameter: Parameter) -> str:
 
 
 def _default(parameter: Parameter) -> str:
-    if parameter.required:
+    if parameter.required or parameter.type == "section":
         return ""
     default = parameter.default
     text = default if isinstance(default, str) and default else json.dumps(default)

@@ -72,7 +72,8 @@ def entries(description: str, of: str, each: Any = None, **field: Any) -> Any:
         field: of pydantic's ``Field``, as ``default_factory``.
     """
     below = None if each is None else each.json_schema_extra[_DECLARED]
-    declared = Parameter("", "section", "configure", description)
+    default: object = {} if "default_factory" in field else REQUIRED
+    declared = Parameter("", "section", "configure", description, default=default)
     extra: dict[str, Any] = {_DECLARED: declared, _EACH: (f"<{of}>", below)}
     return Field(json_schema_extra=extra, **field)
 
@@ -109,17 +110,19 @@ def parameters(section: type[Section], path: str = "") -> Iterator[Parameter]:
     for name, field in section.model_fields.items():
         own = f"{path}.{name}" if path else name
         extra, inner = _extra(field), _section_in(field.annotation)
+        default: object
         if _EACH in extra:
             of, each = extra[_EACH]
             yield _named(extra[_DECLARED], own, "section")
             if inner is None:
                 yield _named(each, f"{own}.{of}", _type(own, typing.get_args(field.annotation)[1]))
             else:
-                yield from _section(inner, f"{own}.{of}")
+                yield from _section(inner, f"{own}.{of}", REQUIRED)
         elif _DECLARED in extra:
             yield _named(extra[_DECLARED], own, _type(own, field.annotation, field.metadata))
         elif inner is not None:
-            yield from _section(inner, own)
+            default = REQUIRED if field.is_required() else None if field.default is None else {}
+            yield from _section(inner, own, default)
         else:
             raise SchemaError(f"{own}: expected a declaration: setting(...)")
 
@@ -141,11 +144,11 @@ class Keys(dict[str, Parameter]):
         return max(found, key=lambda p: p.path.count("."), default=None)
 
 
-def _section(section: type[Section], path: str) -> Iterator[Parameter]:
+def _section(section: type[Section], path: str, default: object) -> Iterator[Parameter]:
     text = " ".join((section.__doc__ or "").split()).removesuffix(".").replace("``", "`")
     # A sentence there, a phrase here, as descriptions of values are; acronyms stay.
     text = text[0].lower() + text[1:] if text[1].islower() else text
-    yield Parameter(path, "section", "configure", text)
+    yield Parameter(path, "section", "configure", text, default=default)
     yield from parameters(section, path)
 
 
