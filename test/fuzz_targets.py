@@ -216,7 +216,7 @@ def _tare() -> tuple[bytes, ...]:
     head = {
         "schema": 1,
         "robot": "r",
-        "robot_hash": "0",
+        "arm": {},
         "log_hash": "0",
         "errors": {},
         "samples": 3,
@@ -260,7 +260,7 @@ def _bag(plugin: str) -> tuple[bytes, ...]:
 
 def _plan() -> tuple[bytes, ...]:
     head: dict[str, Any] = {
-        "schema": "safe_sysid/plan/1",
+        "schema": "safe_sysid/plan/2",
         "written_by": "x",
         "robot": {"name": "r"},
         "scene": {},
@@ -313,7 +313,7 @@ def _entry() -> tuple[bytes, ...]:
 
 
 CONFIGURATION = (
-    b"format: 1\npackage: {version: '1'}\nnode: n\nkind: k\nrobot: {name: r, given: r, file: f, urdf_sha256: '', "
+    b"format: 2\npackage: {version: '1'}\nnode: n\nkind: k\nrobot: {name: r, given: r, file: f, urdf_sha256: '', "
     b"proofs_sha256: ''}\nlockstep: true\nfiles: {}\nparameters: {}\nsettings: {}\nmachine: {}\n"
 )
 RESULTS = json.dumps({"schema": CAMPAIGN_SCHEMA}).encode() + b'\n{"index": 0}\n{"index": 1}\n'

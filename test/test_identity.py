@@ -15,7 +15,7 @@ import yaml
 
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.config import KEYS
-from safe_sysid.robot.identity import BY_MODEL, SCOPES, differences, digest, identity, why_not_stated
+from safe_sysid.robot.identity import PARTS, SCOPES, differences, digest, identity, why_not_stated
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.yaml_file import read_yaml
 from safe_sysid.schema import Parameter
@@ -128,34 +128,52 @@ def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -
         path = actual(key.path)
         values = {path: changed(key, value_of(before.settings, path))}
     after = load_robot(place / "arm.yaml", **values)
-    ours, theirs = identity(before, "bounds"), identity(after, "bounds")
-    reason = why_not_stated(key.path, "bounds")
-    if reason is None:
-        assert any(
-            f"declared.{actual(key.path)}".startswith(path) or path.startswith(f"declared.{actual(key.path)}")
-            for path, _, _ in differences(theirs, ours)
-        ), "its value is in the content"
-    follows = reason is None or (_is_by_model(key.path) and key.path not in IDLE)
-    assert (digest(ours) != digest(theirs)) == follows, reason
+    for scope in SCOPES:
+        ours, theirs = identity(before, scope), identity(after, scope)
+        reason = why_not_stated(key.path, scope)
+        if reason is None:
+            declared = f"declared.{actual(key.path)}"
+            assert any(
+                declared.startswith(path) or path.startswith(declared)
+                for path, _, _ in differences(theirs, ours)
+            ), f"{scope}: its value is in the content"
+        follows = reason is None or (_is_in_a_part(key.path, scope) and key.path not in IDLE)
+        assert (digest(ours) != digest(theirs)) == follows, f"{scope}: {reason}"
 
 
-def _is_by_model(path: str) -> bool:
-    return any(path == known or path.startswith(f"{known}.") for known in BY_MODEL)
+def _is_in_a_part(path: str, scope: str) -> bool:
+    """Whether a part of the scope holds what a key says, and the scope does not say besides that it does not matter."""
+    if any(_is_below(path, key) for key in SCOPES[scope].left_out):
+        return False
+    return any(_is_below(path, key) for name in SCOPES[scope].parts for key in PARTS[name].holds)
+
+
+def _is_below(path: str, key: str) -> bool:
+    return path == key or path.startswith(f"{key}.")
 
 
 def test_reasons_are_about_keys_that_there_are() -> None:
-    known = KEYS
-    for reasons in (BY_MODEL, *SCOPES.values()):
-        assert [key for key in reasons if key not in known] == []
+    for reasons in (*(part.holds for part in PARTS.values()), *(scope.left_out for scope in SCOPES.values())):
+        assert [key for key in reasons if key not in KEYS] == []
         assert all(len(reason.split()) > 3 for reason in reasons.values())
+
+
+def test_what_bounds_rest_on_is_in_every_plan() -> None:
+    """A plan may be certified for a box of bounds: a key that they rest on is no less one of the plan's."""
+    for key in KEYS:
+        if why_not_stated(key, "bounds") is None:
+            assert why_not_stated(key, "plans") is None, key
+        if why_not_stated(key, "plans") is None:
+            assert why_not_stated(key, "run") is None, key
 
 
 def test_the_same_arm_from_another_place_is_the_same(place: Path, tmp_path: Path) -> None:
     for name in ("arm.yaml", "arm.urdf"):
         shutil.copy(place / name, tmp_path / name)
-    ours, theirs = (identity(load_robot(folder / "arm.yaml"), "bounds") for folder in (place, tmp_path))
-    assert ours == theirs
-    assert list(differences(theirs, ours)) == []
+    for scope in SCOPES:
+        ours, theirs = (identity(load_robot(folder / "arm.yaml"), scope) for folder in (place, tmp_path))
+        assert ours == theirs
+        assert list(differences(theirs, ours)) == []
 
 
 def test_an_unknown_key_would_be_stated() -> None:

@@ -17,8 +17,8 @@ from safe_sysid.commands import verify as verify_command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.decimals import at_least
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.planning.plan_statement import digest
 from safe_sysid.report.verify_command import plans_command
+from safe_sysid.robot.identity import digest
 
 
 def call(command: object, *arguments: str) -> int:

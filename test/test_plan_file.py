@@ -26,10 +26,8 @@ from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.plan_chain import Proved, box_ground, chain_problem, mixture_problem
 from safe_sysid.planning.plan_check import PlanChecker, PlanReport, check_plan_file
 from safe_sysid.planning.plan_file import PlanFileError, file_name, read_plan, write_plan
-from safe_sysid.planning.plan_statement import digest
 from safe_sysid.report.verification import Answer, Verification
-from safe_sysid.robot.identity import digest as robot_digest
-from safe_sysid.robot.identity import identity
+from safe_sysid.robot.identity import digest, identity
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -256,7 +254,7 @@ def _nested(depth: int) -> list[Any]:
 
 
 FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
-    "schema": (_set("schema", value="safe_sysid/plan/2"), "schema"),
+    "schema": (_set("schema", value="safe_sysid/plan/1"), "schema"),
     "no schema": (lambda c: c.pop("schema"), "schema"),
     "unknown field": (_set("comment", value="trust me"), "comment"),
     "missing box": (lambda c: c.pop("box"), "box"),
@@ -367,10 +365,10 @@ def test_flipped_bits_are_noticed(good: Path, tmp_path: Path) -> None:
         "null",
         '{"schema": NaN}',
         '{"schema": 1e999}',
-        '{"schema": "safe_sysid/plan/1", "schema": "safe_sysid/plan/1"}',
+        '{"schema": "safe_sysid/plan/2", "schema": "safe_sysid/plan/2"}',
         "[" * 100_000,
-        '{"schema": "safe_sysid/plan/1", "robot": ' + "[" * 900 + "]" * 900 + "}",
-        '{"schema": "safe_sysid/plan/1"}',
+        '{"schema": "safe_sysid/plan/2", "robot": ' + "[" * 900 + "]" * 900 + "}",
+        '{"schema": "safe_sysid/plan/2"}',
         '{"schema": ' + "9" * 5000 + "}",
         "\xff\xfe",
     ],
@@ -551,7 +549,7 @@ def test_plans_of_a_run_are_of_one_robot_scene_and_timing(good: Path, tmp_path: 
 
 def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, model: RobotModel) -> None:
     report, box = checker.check(good), box_of(model)
-    robot = robot_digest(identity(model, "bounds"))
+    robot = digest(identity(model, "bounds"))
     known = Proved(box.payload_lower, box.payload_upper, robot)
     ground = box_ground(report, model, {})
     assert "no certificate" in ground.text
@@ -579,7 +577,7 @@ def test_bounds_of_another_robot_prove_nothing_for_a_plan(
     """The same arm under other assumptions is another one: its bounds hold only where those are true."""
     report, box = checker.check(good), box_of(model)
     other = load_robot("kinova_gen3", **{"measurement.torque_abs": 0.01})
-    foreign = Proved(box.payload_lower, box.payload_upper, robot_digest(identity(other, "bounds")))
+    foreign = Proved(box.payload_lower, box.payload_upper, digest(identity(other, "bounds")))
     ground = box_ground(report, model, {"0:1": foreign})
     assert ground.wrong
     assert "another robot than the plan" in ground.text

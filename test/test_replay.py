@@ -275,7 +275,7 @@ def test_another_robot_or_setting_is_refused(two, tmp_path):
     told = run_replay(write(tmp_path / "set", [other, *messages[1:]]))
     assert "what proofs rest on has digest" in told
     assert "say with --robot where that robot's file is" in told
-    for k, (old, new) in enumerate((("format: 1", "format: 2"), ("lockstep: true", "lockstep: 1"))):
+    for k, (old, new) in enumerate((("format: 2", "format: 1"), ("lockstep: true", "lockstep: 1"))):
         told = run_replay(write(tmp_path / f"bad{k}", [run.configuration(**{old: new}), *messages[1:]]))
         assert "configuration: " in told
         assert "expected" in told

@@ -195,7 +195,9 @@ def test_what_must_not_be_used_is_refused_with_its_reason(model, errors, arm):
     louder = dataclasses.replace(errors, torque_abs=0.06)
     assert "measurement error torque_abs" in tare.refusal(model, louder)
     heavier = load_robot("kinova_gen3", **{"uncertainty.relative": 0.06})
-    assert "other kinematics, prior" in tare.refusal(heavier, errors)
+    assert "empty_hand.lower[0] = " in tare.refusal(heavier, errors)
+    slower = load_robot("kinova_gen3", friction_transition_velocity=0.02)
+    assert "declared.friction_transition_velocity = 0.01: expected 0.02" in tare.refusal(slower, errors)
     warm = dataclasses.replace(tare, temperature=20.0)
     assert warm.refusal(model, errors, now, 29.0) is None
     assert "difference of at most" in warm.refusal(model, errors, now, 31.0)

@@ -5,9 +5,6 @@ Without ROS: a bag is read without it.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +20,10 @@ from safe_sysid import __version__
 from safe_sysid.errors import ConfigError, SafeSysIdError, short
 from safe_sysid.identification.certificates.robot_identity import robot_to_json
 from safe_sysid.logs.journal import file_digest
+from safe_sysid.robot.identity import digest, identity
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, config_path
+from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.yaml_file import parse_yaml
 
 __all__ = [
@@ -35,12 +33,9 @@ __all__ = [
     "machine",
     "proof_digest",
     "read_configuration",
-    "scene_digest",
 ]
 
-FORMAT = 1
-#: Settings that no proof rests on, and that nodes may therefore have different from each other.
-_FREE = ("name", "urdf", "home", "tare.file", "planner.plans", "planner.iteration_budget")
+FORMAT = 2
 #: Whose last digit may depend on their version.
 _LIBRARIES = ("numpy", "scipy", "numba", "pin", "highspy", "clarabel")
 
@@ -61,46 +56,16 @@ def settings_of(model: RobotModel) -> dict[str, Any]:
 def proof_digest(model: RobotModel, lockstep: bool, release: str = __version__) -> str:
     """SHA-256 of all that proofs of bounds, tracking and plans rest on: two nodes that differ must not work together.
 
-    Not in it: names and paths of files (what they say is), the home pose, and how long a planner searches. Nor the
-    controller's gains, which an identifier never computes: they are a function of what is in it, this package's version
-    included. Nor the scene, which bounds do not rest on (:func:`scene_digest`).
+    Everything of the scope ``run`` (:mod:`safe_sysid.robot.identity`). Not in it: the controller's gains, which an
+    identifier never computes: they are a function of what is in it, this package's version included. Nor the scene,
+    which bounds do not rest on (:func:`~safe_sysid.robot.identity.scene_identity`).
 
     Args:
         model: the arm, overrides applied; its ``controller.law`` is the law in force.
         lockstep: whether the gains are those of a simulation that waits for every command.
         release: version of this package that proves.
     """
-    settings = settings_of(model)
-    for path in _FREE:
-        section, _, key = path.rpartition(".")
-        (settings.get(section, {}) if section else settings).pop(key, None)
-    limits = model.limits
-    content = {
-        "urdf": robot_to_json(model)["urdf"],
-        "limits": {field.name: _plain(getattr(limits, field.name)) for field in dataclasses.fields(limits)},
-        "prior": [_plain(model.arm_prior.lower), _plain(model.arm_prior.upper)],
-        "bodies": {body.name: [body.joint, _plain(body.points), body.radius] for body in model.bodies},
-        "allowed_pairs": sorted(sorted(pair) for pair in model.allowed_pairs),
-        "settings": settings,
-        "lockstep": lockstep,
-        "version": release,
-    }
-    return _sha256(content)
-
-
-def scene_digest(scene: Scene) -> str:
-    """SHA-256 of what plans are certified clear of: shapes and places of obstacles, and what they may touch.
-
-    Args:
-        scene: around the arm; its name, start and goal are not in it.
-    """
-    obstacles = {o.name: [_plain(o.points), _plain(o.radius)] for o in scene.obstacles}
-    return _sha256([obstacles, sorted(sorted(pair) for pair in scene.allowed_pairs)])
-
-
-def _sha256(content: object) -> str:
-    # Python writes floats so that they are read again bit for bit, infinite ones included.
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest({**identity(model, "run"), "lockstep": lockstep, "version": release})
 
 
 def configuration_text(
@@ -255,7 +220,8 @@ def read_configuration(text: str) -> Configuration:
         raise ConfigurationError(str(error)) from None
     if content.get("format") != FORMAT:
         raise ConfigurationError(
-            f"configuration: format = {short(content.get('format'), 60)}: expected {FORMAT}"
+            f"configuration: format = {short(content.get('format'), 60)}: expected {FORMAT} (recorded by another "
+            "version of this package: replay it with that one)"
         )
     for key, kind in _FIELDS.items():
         if not isinstance(content.get(key), kind):

@@ -7,12 +7,9 @@ also say the scene that they were configured with; the planner says both with ev
 
 from __future__ import annotations
 
-import hashlib
-import json
-
 from safe_sysid import __version__
-from safe_sysid.identification.certificates.robot_identity import robot_to_json
-from safe_sysid.logs.configuration import proof_digest, scene_digest, settings_of
+from safe_sysid.logs.configuration import proof_digest
+from safe_sysid.robot.identity import digest, identity, scene_identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 
@@ -29,27 +26,23 @@ def configuration_digest(model: RobotModel, lockstep: bool, scene: Scene | None 
         lockstep: whether the gains are those of a simulation that waits for every command.
         scene: that the node was configured with; None for a node whose proofs rest on none.
     """
-    sections = {**settings_of(model), "URDF": robot_to_json(model)["urdf"], "lockstep": lockstep}
-    sections["version"] = __version__
-    for name in ("name", "urdf", "home"):
-        sections.pop(name, None)
-    parts = [f"{name}={_short(value)}" for name, value in sorted(sections.items())]
-    around = [] if scene is None else [f"scene={scene_digest(scene)[:_SCENE]}"]
+    content = identity(model, "run")
+    declared = content.pop("declared")
+    sections = {**content, **declared, "lockstep": lockstep, "version": __version__}
+    sections["URDF"] = sections.pop("urdf")
+    parts = [f"{name}={digest(value)[:_SECTION]}" for name, value in sorted(sections.items())]
+    around = [] if scene is None else [f"scene={digest(scene_identity(scene))[:_SCENE]}"]
     return ",".join([proof_digest(model, lockstep)[:_WHOLE], *around, *parts])
 
 
-def plan_digest(digest: str) -> str:
+def plan_digest(whole: str) -> str:
     """What decides of a planner's digest: short enough for the header of every plan.
 
     Args:
-        digest: of a node that has a scene.
+        whole: digest of a node that has a scene.
     """
-    whole, _, rest = digest.partition(",")
-    return f"{whole},scene={_sections(',' + rest)['scene']}"
-
-
-def _short(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_SECTION]
+    first, _, rest = whole.partition(",")
+    return f"{first},scene={_sections(',' + rest)['scene']}"
 
 
 def difference(theirs: str, ours: str) -> str:
@@ -72,5 +65,5 @@ def difference(theirs: str, ours: str) -> str:
     return ", ".join(sorted(names)) or "something that is not a setting (another version of this package?)"
 
 
-def _sections(digest: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in digest.split(",")[1:] if "=" in part)
+def _sections(whole: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in whole.split(",")[1:] if "=" in part)

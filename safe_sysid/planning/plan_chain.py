@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.plan_check import PlanReport
-from safe_sysid.planning.plan_statement import differences
-from safe_sysid.robot.identity import digest, identity
+from safe_sysid.planning.plan_statement import SAME
+from safe_sysid.robot.identity import digest, disagreements, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import zero_box_problem
 from safe_sysid.trajectories.plan import Plan
@@ -64,7 +64,7 @@ def mixture_problem(reports: Sequence[PlanReport]) -> str | None:
     files = [report.file for report in reports if report.file is not None]
     for file in files[1:]:
         for what in ("robot", "scene", "gains"):
-            different = differences(getattr(file, what), getattr(files[0], what))
+            different = disagreements(getattr(file, what), getattr(files[0], what), SAME)
             if different:
                 other = "timing" if what == "gains" else what
                 return (

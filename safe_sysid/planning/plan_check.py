@@ -25,13 +25,13 @@ from safe_sysid.planning.plan_statement import (
     LOCKSTEP,
     REAL_TIME,
     SAME,
-    differences,
     gains_statement,
     robot_statement,
     scene_statement,
     stated_scene,
 )
 from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.identity import disagreements
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
@@ -143,7 +143,7 @@ class PlanChecker:
                     "describes it"
                 ) from None
         model = self._robots[name] if self._robot is None else self._robot
-        different = differences(file.robot, robot_statement(model))
+        different = disagreements(file.robot, robot_statement(model), SAME)
         if different:
             raise PlanFileError(
                 f"{file.path}: of another robot, or with other settings, than the one it is checked with "
@@ -195,7 +195,7 @@ class PlanChecker:
     ) -> tuple[str | None, ControllerGains | None, Certificate | None]:
         """The first thing that is not proved; gains and certificate as far as it came."""
         scene.check(model)
-        different = differences(file.scene, scene_statement(scene))
+        different = disagreements(file.scene, scene_statement(scene), SAME)
         if different:
             return f"scene: another one than {scene.name}: {different[0]}", None, None
         if file.plan.trajectory.n != model.n:
@@ -240,7 +240,7 @@ class PlanChecker:
         except ParameterError as error:
             return None, f"{other}{error}"
         gains = self._gains[id(model)]
-        lines = differences(file.gains, gains_statement(gains, model))
+        lines = disagreements(file.gains, gains_statement(gains, model), SAME)
         return (gains, "") if not lines else (None, other + lines[0])
 
 

@@ -25,7 +25,8 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
-from safe_sysid.planning.plan_statement import digest, gains_statement, robot_statement, scene_statement
+from safe_sysid.planning.plan_statement import gains_statement, robot_statement, scene_statement
+from safe_sysid.robot.identity import digest
 from safe_sysid.robot.margin import Margin, MarginRecord
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, zero_box_problem
@@ -39,7 +40,7 @@ from safe_sysid.whole_files import write_text
 __all__ = ["SCHEMA", "PlanFile", "PlanFileError", "file_name", "read_plan", "write_plan"]
 
 FloatArray = NDArray[np.float64]
-SCHEMA = "safe_sysid/plan/1"
+SCHEMA = "safe_sysid/plan/2"
 _MAX_BYTES = 64 << 20
 _MAX_KNOTS = 64
 _MAX_CELLS = 1 << 14
@@ -89,7 +90,7 @@ class _WitnessPart(StrictModel):
 
 
 class _File(StrictModel):
-    schema_name: Annotated[Literal["safe_sysid/plan/1"], Field(alias="schema")]
+    schema_name: Annotated[Literal["safe_sysid/plan/2"], Field(alias="schema")]
     written_by: str
     robot: dict[str, Any]
     scene: dict[str, Any]
@@ -271,7 +272,10 @@ def read_plan(path: str | Path) -> PlanFile:
     path = Path(path)
     content = read_content(path)
     if content.get("schema") != SCHEMA:
-        raise PlanFileError(f"{path}: schema = {str(content.get('schema'))[:60]!r}: expected {SCHEMA!r}")
+        raise PlanFileError(
+            f"{path}: schema = {str(content.get('schema'))[:60]!r}: expected {SCHEMA!r} (plans of older versions "
+            "state less of the robot: plan again)"
+        )
     try:
         file = validate(str(path), content, _File)
         found = digest({key: value for key, value in content.items() if key != "sha256"})

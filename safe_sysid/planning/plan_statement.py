@@ -8,9 +8,7 @@ answers "is this the file of that robot?", and no margin rests on it.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.robot.identity import digest as identity_digest
-from safe_sysid.robot.identity import identity
+from safe_sysid.robot.identity import identity, scene_identity, statement
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle
 from safe_sysid.robot.scene import Scene
@@ -31,8 +28,6 @@ __all__ = [
     "LOCKSTEP",
     "REAL_TIME",
     "SAME",
-    "differences",
-    "digest",
     "gains_statement",
     "robot_statement",
     "scene_statement",
@@ -42,63 +37,18 @@ __all__ = [
 
 #: Numbers are the same up to this, relative and (in SI units) absolute.
 SAME = 1e-9
-_SHA = "sha256"
 #: What the gains of a plan are for: the timing that the robot declares, or a plant that waits for every command.
 REAL_TIME, LOCKSTEP = "real-time", "lock-step"
 _MOST_POINTS, _MOST_OBSTACLES = 4096, 1000
 
 
-def _plain(value: Any) -> Any:
-    """Arrays as lists, infinities as texts (JSON has none)."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    value = float(value)
-    return value if np.isfinite(value) else str(value)
-
-
-def _with_digest(content: dict[str, Any]) -> dict[str, Any]:
-    return {**content, _SHA: digest(content)}
-
-
-def digest(content: Any) -> str:
-    """SHA-256 of JSON content, whatever order or spacing it is written in."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def robot_statement(model: RobotModel) -> dict[str, Any]:
-    """Everything of a robot (URDF and YAML, overrides applied) that the certificate of a plan is computed from.
-
-    And the identity of the robot that bounds in its box are of (:mod:`safe_sysid.robot.identity`).
+    """Everything of a robot that the certificate of a plan rests on, and bounds in its box: scope ``plans``.
 
     Args:
         model: the arm.
     """
-    kin, limits, prior = model.kinematics, model.limits, model.arm_prior
-    return _with_digest(
-        _plain(
-            {
-                "name": model.name,
-                "bounds_identity": identity_digest(identity(model, "bounds")),
-                "joint_names": model.joint_names,
-                "kinematics": kin._asdict(),
-                "limits": {f.name: getattr(limits, f.name) for f in dataclasses.fields(limits)},
-                "prior": {"lower": prior.lower, "upper": prior.upper},
-                "friction_transition_velocity": model.friction_transition_velocity,
-                "bodies": {
-                    body.name: {"joint": body.joint, "points": body.points, "radius": body.radius}
-                    for body in model.bodies
-                },
-                "allowed_pairs": sorted(sorted(pair) for pair in model.allowed_pairs),
-            }
-        )
-    )
+    return statement({"name": model.name, **identity(model, "plans")})
 
 
 def scene_statement(scene: Scene) -> dict[str, Any]:
@@ -107,15 +57,7 @@ def scene_statement(scene: Scene) -> dict[str, Any]:
     Args:
         scene: around the arm.
     """
-    return _with_digest(
-        _plain(
-            {
-                "name": scene.name,
-                "obstacles": {o.name: {"points": o.points, "radius": o.radius} for o in scene.obstacles},
-                "allowed_pairs": sorted(sorted(pair) for pair in scene.allowed_pairs),
-            }
-        )
-    )
+    return statement({"name": scene.name, **scene_identity(scene)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,50 +127,4 @@ def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]
     assumed = {f.name: getattr(gains.assumptions, f.name) for f in dataclasses.fields(gains.assumptions)}
     if not np.any(gains.assumptions.feed_forward):
         del assumed["feed_forward"]  # plans of arms without one say nothing of it
-    return _with_digest(_plain({"timing": timing_of(gains, model), **own, "assumptions": assumed}))
-
-
-def differences(stated: Any, ours: Mapping[str, Any]) -> list[str]:
-    """What a statement says that ours does not, one line each; empty if they agree and its digest is its own.
-
-    Args:
-        stated: read from a file: anything.
-        ours: of the same kind, trusted.
-    """
-    if not isinstance(stated, dict):
-        return [f"{type(stated).__name__}: expected an object"]
-    lines = [
-        f"{path}: file {_short(theirs)}, here {_short(mine)}"
-        for path, theirs, mine in _compare("", {k: v for k, v in stated.items() if k != _SHA}, ours)
-    ]
-    own = digest({key: value for key, value in stated.items() if key != _SHA})
-    if not lines and stated.get(_SHA) != own:
-        lines.append(f"{_SHA}: file {_short(stated.get(_SHA))}, its content has {own}")
-    return lines
-
-
-def _compare(path: str, theirs: Any, mine: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(theirs, dict) and isinstance(mine, Mapping):
-        for key in [*mine, *(k for k in theirs if k not in mine)]:
-            if key == _SHA and not path:
-                continue
-            missing = "(missing)"
-            yield from _compare(
-                f"{path}.{key}" if path else str(key), theirs.get(key, missing), mine.get(key, missing)
-            )
-    elif isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine):
-        for i, (a, b) in enumerate(zip(theirs, mine, strict=True)):
-            yield from _compare(f"{path}[{i}]", a, b)
-    elif not _same(theirs, mine):
-        yield path, theirs, mine
-
-
-def _same(theirs: Any, mine: Any) -> bool:
-    if type(theirs) in (int, float) and type(mine) is float:
-        return abs(theirs) < 1e300 and abs(theirs - mine) <= SAME * (1.0 + abs(mine))
-    return type(theirs) is type(mine) and bool(theirs == mine)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return statement({"timing": timing_of(gains, model), **own, "assumptions": assumed})

@@ -262,7 +262,7 @@ class Verification:
         return Answer.CONDITIONAL if conditions else Answer.PASS
 
 
-_BOUNDS, _PLAN = "safe_sysid/identification-certificate/1", "safe_sysid/plan/1"
+_BOUNDS, _PLAN = "safe_sysid/identification-certificate/1", "safe_sysid/plan/2"
 #: What files of a schema are called: one that cannot be read says so by its name, and reading it will say why.
 _NAMED = {_BOUNDS: "certificate_", _PLAN: "plan_"}
 
@@ -288,7 +288,9 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
     if not path.is_file():
         raise CertificateError(f"{path}: no such file: {expected}")
     schema = _schema(path)
-    if schema == _PLAN:
+    if schema is not None and schema.startswith(
+        "safe_sysid/plan/"
+    ):  # reading it says what is wrong with another one
         return [(_PLAN, [path])]
     header, _ = read_header(path)
     if schema not in _NAMED:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.identity import differences, digest, identity
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
@@ -53,19 +52,14 @@ def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]
     """
     ours = robot_to_json(model)
     lines = [
-        f"{path}: certificate {_short(theirs)}, robot {_short(mine)}"
+        f"{path}: certificate {short(theirs, 80)}, robot {short(mine, 80)}"
         for key in ("urdf", "declared")
         for path, theirs, mine in differences(stated.get(key), ours[key])
     ]
     for key in ("urdf_sha256", "yaml_sha256"):
         if not lines and stated.get(key) != ours[key]:
-            lines.append(f"{key}: certificate {_short(stated.get(key))}, robot {ours[key]}")
+            lines.append(f"{key}: certificate {short(stated.get(key), 80)}, robot {ours[key]}")
     return lines
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def errors_to_json(errors: MeasurementErrors) -> dict[str, Any]:
@@ -99,7 +93,9 @@ def errors_from_json(stated: Any) -> MeasurementErrors:
     for name, value in stated.items():
         kind = str(fields[name].type)
         if not _is_kind(value, kind):
-            raise SafeSysIdError(f"errors.{name} = {_short(value)}: expected {_KINDS.get(kind, 'numbers')}")
+            raise SafeSysIdError(
+                f"errors.{name} = {short(value, 80)}: expected {_KINDS.get(kind, 'numbers')}"
+            )
         values[name] = np.array(value, float) if isinstance(value, list) else value
     try:
         return MeasurementErrors(**values)

@@ -21,7 +21,7 @@ from safe_sysid.whole_files import replacing
 
 __all__ = ["load_tare", "read_tare", "write_tare"]
 
-SCHEMA = 1
+SCHEMA = 2
 _LARGEST = 100_000  # rows
 #: Name, type, and which dimension beside the rows: P parameters, C causes, none.
 _ARRAYS = {
@@ -43,7 +43,7 @@ def write_tare(path: str | Path, tare: Tare) -> None:
     """
     path = Path(path)
     head = {
-        "schema": SCHEMA, "robot": tare.robot, "robot_hash": tare.robot_hash, "errors": dict(tare.errors),
+        "schema": SCHEMA, "robot": tare.robot, "arm": dict(tare.arm), "errors": dict(tare.errors),
         "log_hash": tare.log_hash, "samples": tare.samples, "joint_names": list(tare.joint_names),
         "created": tare.created.astimezone(timezone.utc).isoformat(), "temperature": tare.temperature,
         "causes": list(ERROR_CAUSES),
@@ -117,18 +117,21 @@ def _tare(path: str, found: dict[str, NDArray[Any]]) -> Tare:
         raise TareError(f"{path}: no {missing[0]!r} in it: expected a file that `safe-sysid tare` wrote")
     head = json.loads(str(found["json"][()]))
     if not isinstance(head, dict) or head.get("schema") != SCHEMA:
-        raise wrong("schema", head.get("schema") if isinstance(head, dict) else head, str(SCHEMA))
+        raise wrong(
+            "schema", head.get("schema") if isinstance(head, dict) else head, f"{SCHEMA}; make a new tare"
+        )
     if head.get("causes") != list(ERROR_CAUSES):
         raise wrong("causes of error", head.get("causes"), ", ".join(ERROR_CAUSES) + "; make a new tare")
     names: Any = head.get("joint_names")
     good = isinstance(names, list) and all(isinstance(name, str) and name for name in names)
     if not good or not 1 <= len(names) <= MAX_JOINTS or len(set(names)) != len(names):
         raise wrong("joint_names", names, f"1 to {MAX_JOINTS} different names")
-    for key in ("robot", "robot_hash", "log_hash"):
+    for key in ("robot", "log_hash"):
         if not isinstance(head.get(key), str):
             raise wrong(key, head.get(key), "a text")
-    if not isinstance(head.get("errors"), dict):
-        raise wrong("errors", head.get("errors"), "what was declared, by name")
+    for key in ("arm", "errors"):
+        if not isinstance(head.get(key), dict):
+            raise wrong(key, head.get(key), "what was declared, by name")
     samples, temperature = head.get("samples"), head.get("temperature")
     if type(samples) is not int or samples < 0:
         raise wrong("samples", samples, "a whole number")
@@ -138,7 +141,7 @@ def _tare(path: str, found: dict[str, NDArray[Any]]) -> Tare:
     rows = _rows(path, found, len(names), samples)
     try:
         return Tare(
-            rows, found["drift"], head["robot"], head["robot_hash"], head["errors"], head["log_hash"],
+            rows, found["drift"], head["robot"], head["arm"], head["errors"], head["log_hash"],
             samples, tuple(names), created, temperature, found["before"], found["after"],
         )  # fmt: skip
     except (ParameterError, TareError) as error:

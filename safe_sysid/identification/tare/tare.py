@@ -9,10 +9,8 @@ parameters of now, one at a time (:attr:`Tare.rows`), slack is enlarged instead:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,15 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.decimals import share_at_most
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty
+from safe_sysid.identification.certificates.robot_identity import errors_to_json
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.tare.selection import Selection, select_rows
+from safe_sysid.robot.identity import differences, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
@@ -37,11 +37,9 @@ __all__ = [
     "Tare",
     "TareError",
     "TareRecorder",
-    "declared",
     "drift_of",
     "gained",
     "make_tare",
-    "robot_digest",
     "tare_box",
 ]
 
@@ -69,7 +67,8 @@ class Tare:
         log_rows: as the log proves them, for the friction of then; (M, 14 n) matrix with theta_h's columns where
             theta_e's are otherwise; ``log`` is 1.
         drift: (3 n,) by how much Fc, Fv (relative parts multiplied out) and beta may have changed since.
-        robot: name of the robot. robot_hash: :func:`robot_digest` of the model.
+        robot: name of the robot.
+        arm: what the equations rest on, scope ``tare`` of :mod:`safe_sysid.robot.identity`.
         errors: what was declared about the measurements, by name.
         log_hash: of the whole log. samples: their number.
         joint_names: n names.
@@ -82,7 +81,7 @@ class Tare:
     log_rows: MomentumRows
     drift: FloatArray
     robot: str
-    robot_hash: str
+    arm: Mapping[str, Any]
     errors: Mapping[str, Any]
     log_hash: str
     samples: int
@@ -143,19 +142,19 @@ class Tare:
         settings = model.settings.tare
         if self.joint_names != model.joint_names:
             return f"joints {', '.join(self.joint_names)}: expected {', '.join(model.joint_names)}"
-        if self.robot_hash != robot_digest(model):
+        for name, theirs, here in differences(dict(self.errors), errors_to_json(errors)):
             return (
-                f"made for robot {self.robot!r} with other kinematics, prior or friction model: expected those of "
-                f"{model.name!r} as configured now (hash {robot_digest(model)[:12]}, not {self.robot_hash[:12]}); "
-                "make a new tare"
+                f"made with measurement error {name} = {short(theirs, 80)}: expected {short(here, 80)} as declared "
+                "now; make a new tare"
             )
-        ours = declared(errors)
-        for name in sorted({*ours, *self.errors}):
-            if ours.get(name) != self.errors.get(name):
-                return (
-                    f"made with measurement error {name} = {self.errors.get(name)}: expected {ours.get(name)} as "
-                    "declared now; make a new tare"
-                )
+        different = list(differences(dict(self.arm), identity(model, "tare")))
+        if different:
+            key, theirs, here = different[0]
+            more = f" (and {len(different) - 1} more)" if different[1:] else ""
+            return (
+                f"made for robot {self.robot!r} with {key} = {short(theirs, 80)}: expected {short(here, 80)}, as "
+                f"{model.name!r} is configured now{more}; make a new tare"
+            )
         age = ((now or datetime.now(timezone.utc)) - self.created).total_seconds() / 3600.0
         if not -0.1 <= age <= settings.max_age_h:
             when = f"{age:.1f} h old" if age > 0 else f"from {-age:.1f} h in the future"
@@ -260,31 +259,6 @@ def tare_box(model: RobotModel) -> ParameterBox:
     return model.arm_prior.with_payload(*model.hand_prior)
 
 
-def declared(errors: MeasurementErrors) -> dict[str, Any]:
-    """All that is declared about the measurements, as numbers, lists and texts, by name."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return value.tolist()
-        return value.item() if isinstance(value, np.generic) else value
-
-    values = {f.name: plain(getattr(errors, f.name)) for f in fields(errors) if f.init}
-    return json.loads(json.dumps(values, default=str))
-
-
-def robot_digest(model: RobotModel) -> str:
-    """SHA-256 of what the equations rest on: joints, kinematics, priors of arm and hand, transition velocity."""
-    kin, box = model.kinematics, tare_box(model)
-    text = json.dumps([list(model.joint_names), model.continuous.tolist()])
-    arrays = (kin.rotation, kin.translation, kin.axis, kin.gravity, box.lower, box.upper)
-    digest = hashlib.sha256(b"safe_sysid arm 1\n" + text.encode() + b"\n")
-    travel = (kin.travel,) if np.any(kin.sliding) else ()
-    motors = kin.motors if len(kin.motors.joint) > 0 else ()
-    for array in (*arrays, np.array([model.friction_transition_velocity]), *travel, *motors):
-        digest.update(np.ascontiguousarray(array, "<f8").tobytes())
-    return digest.hexdigest()
-
-
 def make_tare(
     model: RobotModel,
     errors: MeasurementErrors,
@@ -336,8 +310,8 @@ def make_tare(
         log_rows=rows.take(np.sort(selection.order[:max_rows])),
         drift=drift,
         robot=model.name,
-        robot_hash=robot_digest(model),
-        errors=declared(errors),
+        arm=identity(model, "tare"),
+        errors=errors_to_json(errors),
         log_hash=log_digest(model.joint_names, measurements),
         samples=len(measurements),
         joint_names=model.joint_names,
