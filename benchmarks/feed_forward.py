@@ -44,7 +44,7 @@ def line(robot: str, plan: Plan, bound: float, lockstep: bool) -> str:
     certificate = verify_plan(plan, model, model.arm_prior, load_scene("open"), gains)
     left = np.min(certificate.margins["torque"], axis=0)
     damping, demand = gains.K_d * gains.r_bound, 1.0 - left / model.limits.torque
-    why = sorted(name for name, family in certificate.families.items() if family.smallest < 0.0)
+    why = sorted(name for name, family in certificate.families.items() if not family.ok)
     return (
         f"| {bound:g} | {timing} | {1e3 * gains.V_max:.1f} | {1e3 * gains.e_bound.max():.0f} | "
         f"{damping.min():.1f} to {damping.max():.1f} | {gains.acceleration_bound.max():.1f} | "

@@ -27,9 +27,11 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
-from safe_sysid.control.laws import LAW_NAMES, ArmourLaw, make_law
+from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.settings import ArmourSettings
+from safe_sysid.extensions import LAWS
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -71,7 +73,7 @@ def armour_as_ours(model: RobotModel, gains: ControllerGains) -> ArmourLaw:
 
 def time_ticks(model: RobotModel, gains: ControllerGains, ticks: int) -> list[dict[str, Any]]:
     """Microseconds per step of every law."""
-    laws = {name: make_law(name, model, gains) for name in LAW_NAMES}
+    laws = {name: make_law(name, model, gains) for name in LAWS}
     rng, use = np.random.default_rng(0), in_use(model)
     path = motion(model, gains, rng)
     states = [path.state(1e-3 * (k % int(1e3 * path.duration))) for k in range(ticks)]

@@ -25,8 +25,9 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
-from safe_sysid.control.laws import LAW_NAMES, make_law
+from safe_sysid.control.laws import make_law
 from safe_sysid.control.settings import LawsSettings
+from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import load_scene
@@ -169,7 +170,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--robot", default="kinova_gen3")
-    parser.add_argument("--laws", default=",".join(LAW_NAMES))
+    parser.add_argument("--laws", default=",".join(LAWS))
     parser.add_argument("--all", action="store_true", help="show all candidates, not only those chosen")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -19,10 +19,11 @@ from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.laws import LAW_NAMES, make_law
+from safe_sysid.control.laws import make_law
 from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
 from safe_sysid.control.take_over import effort_error
 from safe_sysid.control.torque_rate import TorqueRate
+from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -341,7 +342,7 @@ def test_a_gap_before_lost_commands_is_told_for_a_while(model: RobotModel) -> No
 # -- laws, limits ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LAW_NAMES)
+@pytest.mark.parametrize("name", LAWS)
 def test_any_law_holds_and_only_one_is_called_proved(
     model: RobotModel, gains: ControllerGains, name: str
 ) -> None:

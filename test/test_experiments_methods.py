@@ -8,7 +8,7 @@ from experiment_support import FreeCell, drive, motion_about, run_phase, task_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.laws import LAW_NAMES
+from safe_sysid import extensions
 from safe_sysid.experiments import drivers
 from safe_sysid.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
 from safe_sysid.experiments.identify_phase import Learned
@@ -80,8 +80,8 @@ def test_methods_are_those_of_table_two_word_for_word():
 
 def test_laws_exist_and_a_method_that_excites_has_one_to_do_it_with():
     for method in METHODS.values():
-        assert method.law in LAW_NAMES
-        assert method.first_law in LAW_NAMES
+        assert method.law in extensions.LAWS
+        assert method.first_law in extensions.LAWS
         assert (method.excitation is Excitation.NONE) == (method.identifying_law == "")
         assert method.identifies == (method.model is Knowledge.IDENTIFIED)
         assert not method.identifies or method.excitation is not Excitation.NONE

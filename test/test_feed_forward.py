@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from rigid_arm import RigidArm
 
-import safe_sysid.learning as learning
 from safe_sysid.control.beside import AskedBeside
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.feed_forward import AddedTorque, AskedInTick, FeedForward
-from safe_sysid.control.feed_forwards import FEED_FORWARDS, make_added_torque, make_feed_forward
+from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import Proves
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.episode import Episode
 from safe_sysid.errors import ConfigError, ParameterError
+from safe_sysid.extensions import FEED_FORWARDS
 from safe_sysid.planning import Planner, PlannerResult
 from safe_sysid.planning.plan_statement import gains_statement
 from safe_sysid.robot import load_robot, load_scene
@@ -142,6 +142,10 @@ class Attacks:
 
 
 ATTACKS = [name for name, entry in vars(Attacks).items() if callable(entry) and name not in ("__init__", "r")]
+
+
+def outward_attack(model: RobotModel) -> FeedForward:
+    return Attacks(design_gains(model, lockstep=True)).outward
 
 
 class Late:
@@ -331,11 +335,12 @@ def test_more_room_costs_more(model: RobotModel) -> None:
 @pytest.mark.parametrize("source", ["command", "motor"])
 def test_bounds_hold_the_truth_while_torque_is_added(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     """Identification works with the whole torque: rows know of no law."""
-    monkeypatch.setitem(FEED_FORWARDS, "attack", lambda arm: Attacks(design_gains(arm, True)).outward)
+    attack = "test_feed_forward:outward_attack"
+    monkeypatch.setitem(FEED_FORWARDS, "residual", attack)
     arm = load_robot(
         "three_joint",
         **{
-            "controller.feed_forward.name": "attack",
+            "controller.feed_forward.name": "residual",
             "controller.feed_forward.bound": BOUND,
             "controller.feed_forward.rate": RATE,
             "measurement.torque_source": source,
@@ -574,7 +579,6 @@ def test_a_law_that_says_it_proves_tracking_must_say_its_s(model: RobotModel, ga
 @pytest.mark.parametrize(
     ("override", "found"),
     [
-        ({"name": "nonsense"}, r"feed_forward\.name = 'nonsense': expected one of residual"),
         ({"bound": 0.0}, r"feed_forward\.bound = 0\.0: expected a positive bound .* residual"),
         (
             {"rate": 1e5},
@@ -594,7 +598,17 @@ def test_what_cannot_be_added_is_refused(override: dict[str, object], found: str
         make_added_torque(arm, design_gains(arm, lockstep=True), lockstep=True)
 
 
-@pytest.mark.parametrize("bad", [{"bound": -1.0}, {"bound": [1.0, 2.0]}, {"rate": 0.0}, {"late_s": 2.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"bound": -1.0},
+        {"bound": [1.0, 2.0]},
+        {"rate": 0.0},
+        {"late_s": 2.0},
+        {"name": "nonsense"},
+        {"residual": "no"},
+    ],
+)
 def test_values_out_of_range_are_refused_by_name(bad: dict[str, object]) -> None:
     (key, value) = next(iter(bad.items()))
     with pytest.raises(ConfigError, match=rf"controller\.feed_forward\.{key}"):
@@ -628,65 +642,3 @@ def test_ripple_is_what_its_file_says(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             make_feed_forward(ripple_file(tmp_path, text))
-
-
-# --- as a stranger would: one file and one line ---------------------------------------------------------------------
-
-STRANGERS_FEED_FORWARD = """
-import numpy as np
-
-class HoldUp:
-    def __init__(self, model):
-        self.torque = np.full(model.n, 0.1)
-
-    def __call__(self, q, qd, q_d, qd_d, qdd_d, t):
-        return self.torque, 1.0
-"""
-STRANGERS_RESIDUAL = """
-import numpy as np
-
-class Dashpots:
-    def __init__(self, model, path):
-        self.damping = np.loadtxt(path)
-
-    def predict(self, q, qd, qdd):
-        return self.damping * qd, 1.0 if np.all(np.abs(qd) < 1.0) else 0.0
-"""
-
-
-def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> object:
-    (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return __import__(name)
-
-
-def test_a_feed_forward_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stranger = module_of(tmp_path, monkeypatch, "hold_up", STRANGERS_FEED_FORWARD)
-    monkeypatch.setitem(FEED_FORWARDS, "hold_up", stranger.HoldUp)
-    arm = load_robot(
-        "three_joint", **{"controller.feed_forward.name": "hold_up", "controller.feed_forward.bound": 0.3}
-    )
-    gains = design_gains(arm, lockstep=True)
-    controller = Controller(arm, gains, added=make_added_torque(arm, gains, lockstep=True))
-    home, zero = np.array(arm.settings.home), np.zeros(N)
-    assert controller.start(0.0, home, zero) == []
-    plain = Controller(arm, gains)
-    assert plain.start(0.0, home, zero) == []
-    for k in range(1, 50):
-        more, less = controller.step(1e-3 * k, home, zero).torque, plain.step(1e-3 * k, home, zero).torque
-    np.testing.assert_allclose(more - less, 0.1, atol=1e-12)
-    assert controller.proved
-
-
-def test_a_residual_model_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stranger = module_of(tmp_path, monkeypatch, "dashpots", STRANGERS_RESIDUAL)
-    monkeypatch.setitem(learning.RESIDUAL_MODELS, "dashpots", stranger.Dashpots)
-    file = tmp_path / "damping.txt"
-    file.write_text("1 2 3")
-    keys = {"name": "residual", "bound": 1.0, "residual": "dashpots", "file": str(file)}
-    arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
-    feed_forward, zero = make_feed_forward(arm), np.zeros(N)
-    torque, trust = feed_forward(zero, zero, zero, np.full(N, 0.5), zero, 0.0)
-    np.testing.assert_allclose(torque, [0.5, 1.0, 1.5])
-    assert trust == 1.0
-    assert feed_forward(zero, zero, zero, np.full(N, 2.0), zero, 0.0)[1] == 0.0

@@ -13,16 +13,12 @@ from urdf_factory import random_arm, write_arm
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
-from safe_sysid.control.laws import (
-    LAW_NAMES,
-    AdaptiveRobustLaw,
-    ArmourLaw,
-    ComputedTorqueLaw,
-    GravityPidLaw,
-    ImpedanceLaw,
-    PassivityAdaptiveLaw,
-    make_law,
-)
+from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
+from safe_sysid.control.laws.armour import ArmourLaw
+from safe_sysid.control.laws.gravity_pid import GravityPidLaw
+from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
+from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
 from safe_sysid.control.settings import (
     AdaptiveRobustSettings,
     ComputedTorqueSettings,
@@ -30,6 +26,7 @@ from safe_sysid.control.settings import (
     ImpedanceSettings,
 )
 from safe_sysid.errors import ConfigError, ParameterError
+from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.regressors import slotine_li_regressor
@@ -62,7 +59,7 @@ def run(law: ControlLaw, model: RobotModel, use: ModelInUse, steps: int = 50) ->
     return np.array(out)
 
 
-@pytest.mark.parametrize("name", LAW_NAMES)
+@pytest.mark.parametrize("name", LAWS)
 def test_every_law_keeps_the_interface(model: RobotModel, gains: ControllerGains, name: str) -> None:
     law = make_law(name, model, gains)
     assert isinstance(law, ControlLaw)
@@ -81,14 +78,14 @@ def test_every_law_keeps_the_interface(model: RobotModel, gains: ControllerGains
         np.testing.assert_array_equal(given, before)
 
 
-@pytest.mark.parametrize("name", LAW_NAMES)
+@pytest.mark.parametrize("name", LAWS)
 def test_reset_forgets_everything(model: RobotModel, gains: ControllerGains, name: str) -> None:
     law, box = make_law(name, model, gains), model.arm_prior
     use = ModelInUse(model.theta_nominal, box.mid, box.rad)
     np.testing.assert_array_equal(run(law, model, use), run(law, model, use))
 
 
-@pytest.mark.parametrize("name", LAW_NAMES)
+@pytest.mark.parametrize("name", LAWS)
 def test_a_step_keeps_no_memory(model: RobotModel, gains: ControllerGains, name: str) -> None:
     law, box = make_law(name, model, gains), model.arm_prior
     use = ModelInUse(model.theta_nominal, box.mid, box.rad)
@@ -106,7 +103,7 @@ def test_a_step_keeps_no_memory(model: RobotModel, gains: ControllerGains, name:
     assert grown < 4096
 
 
-@pytest.mark.parametrize("name", LAW_NAMES)
+@pytest.mark.parametrize("name", LAWS)
 def test_every_law_holds_a_heavy_payload_in_closed_loop(
     model: RobotModel, gains: ControllerGains, name: str
 ) -> None:

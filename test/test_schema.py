@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safe_sysid.control.laws import LAW_NAMES
 from safe_sysid.errors import ConfigError
+from safe_sysid.extensions import LAWS
 from safe_sysid.identification.identifier import METHODS
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import KEYS, Settings
@@ -60,7 +60,7 @@ def test_choices_are_those_of_the_code() -> None:
     assert node["noise"].choices == tuple(NOISE_MODES)
     assert node["actuator"].choices == tuple(ACTUATOR_MODES)
     assert node["arm"].choices == (*DRAW_MODES, "random")
-    assert node["controller.law"].choices == KEYS["controller.law"].choices == tuple(LAW_NAMES)
+    assert node["controller.law"].choices == KEYS["controller.law"].choices == tuple(LAWS)
     assert node["method"].choices == KEYS["identification.method"].choices == tuple(METHODS)
 
 

@@ -22,7 +22,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.judgement import KnownBoxes, why_not_box, why_not_connected, why_not_plan
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.robust import make_robust_law
 from safe_sysid.control.start_checks import judge_rest, tracking_energy
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
@@ -65,7 +65,7 @@ class Controller:
         """
         n = model.n
         self.model, self.gains = model, gains
-        self.law = law or RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
+        self.law = law or make_robust_law(model, gains)
         self.added = added
         self.claim = Claim(model, gains, self.law, None if added is None else added.bound)
         self.state = ControllerState.IDLE

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse, Proves
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, RobotModel
 from safe_sysid.robot.regressors import slotine_li_kernel
 
-__all__ = ["RobustLaw", "robust_torque"]
+__all__ = ["RobustLaw", "make_robust_law", "robust_torque"]
 
 FloatArray = NDArray[np.float64]
 
@@ -121,3 +121,13 @@ class RobustLaw:
             self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque
         )
         return self.torque
+
+
+def make_robust_law(model: RobotModel, gains: ControllerGains) -> RobustLaw:
+    """The law for an arm.
+
+    Args:
+        model: of the arm.
+        gains: of its controller.
+    """
+    return RobustLaw(model.kinematics, gains, model.friction_transition_velocity)

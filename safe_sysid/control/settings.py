@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from safe_sysid.extensions import FEED_FORWARDS, LAWS, RESIDUAL_MODELS
 from safe_sysid.schema import Section, setting
 from safe_sysid.schema.fields import Name, PerJointNumbers
 
@@ -119,7 +120,11 @@ class LawsSettings(Section):
 class FeedForwardSettings(Section):
     """Torque that may be added to the law's: what a residual model has learned (docs/guarantees.md, Feed-forward)."""
 
-    name: Name | None = setting("of the feed-forward (docs/laws.md); null: nothing is added", default=None)
+    name: Name | None = setting(
+        "of the feed-forward (docs/laws.md); null: nothing is added",
+        default=None,
+        choices=tuple(FEED_FORWARDS),
+    )
     bound: PerJointNumbers = setting(
         "the most that is added, whatever the feed-forward says; the tracking bound and plans' torques leave room "
         "for it",
@@ -139,7 +144,11 @@ class FeedForwardSettings(Section):
         "(0, 1]",
         default=0.005,
     )
-    residual: Name | None = setting("residual model of the feed-forward `residual`", default=None)
+    residual: Name | None = setting(
+        "residual model of the feed-forward `residual`; null: none",
+        default=None,
+        choices=tuple(RESIDUAL_MODELS),
+    )
     file: Name | None = setting("path of the residual model's file", default=None)
 
 
@@ -193,6 +202,6 @@ class ControllerSettings(Section):
     law: str = setting(
         "law of control; the tracking bound is proved for robust only (docs/laws.md)",
         default="robust",
-        choices=("robust", *LawsSettings.model_fields),
+        choices=tuple(LAWS),
     )
     laws: LawsSettings = LawsSettings()

@@ -5,18 +5,17 @@ A control process needs `predict` alone; what trains a model stays out of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.learning.ripple import TorqueRipple
+from safe_sysid.extensions import RESIDUAL_MODELS, chosen
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["RESIDUAL_MODELS", "ResidualModel", "make_residual_model"]
+__all__ = ["ResidualModel", "make_residual_model"]
 
 FloatArray = NDArray[np.float64]
 
@@ -37,10 +36,6 @@ class ResidualModel(Protocol):
         """
 
 
-#: Names that ``controller.feed_forward.residual`` may have: makers from the arm and the model's file.
-RESIDUAL_MODELS: dict[str, Callable[[RobotModel, Path], ResidualModel]] = {"ripple": TorqueRipple.read}
-
-
 def make_residual_model(model: RobotModel) -> ResidualModel:
     """The residual model that a robot's file names.
 
@@ -52,12 +47,9 @@ def make_residual_model(model: RobotModel) -> ResidualModel:
         SafeSysIdError: the file does not fit.
     """
     s = model.settings.controller.feed_forward
-    maker = RESIDUAL_MODELS.get(str(s.residual))
-    if maker is None:
-        expected = ", ".join(RESIDUAL_MODELS)
-        raise ParameterError(f"controller.feed_forward.residual = {s.residual!r}: expected one of {expected}")
+    maker = chosen(RESIDUAL_MODELS, s.residual, "controller.feed_forward.residual")
     if s.file is None:
         raise ParameterError(
             f"controller.feed_forward.file = None: expected the file of the residual model {s.residual}"
         )
-    return maker(model, Path(s.file))
+    return cast(ResidualModel, maker(model, Path(s.file)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from safe_sysid import extensions
 from safe_sysid.schema.parameter import NODE_TYPES, WHEN, Parameter, Range
 from safe_sysid.schema.section import SchemaError
 
@@ -99,7 +100,12 @@ def _parameter(group: str, path: str, entry: Mapping[str, Any]) -> Parameter:
             raise SchemaError(
                 f"{place}: range = {values['range']!r}: expected as in [0, 1) or (0, inf)"
             ) from None
-    values["choices"] = tuple(values.get("choices", ()))
+    known = values.get("choices", ())
+    if isinstance(known, str):
+        if known not in extensions.__all__:
+            raise SchemaError(f"{place}: choices = {known!r}: expected a list, or a table of extensions")
+        known = getattr(extensions, known)
+    values["choices"] = tuple(known)
     parameter = Parameter(path, **values)
     if parameter.required:
         raise SchemaError(f"{place}: default: missing: expected one, a node starts without a file")

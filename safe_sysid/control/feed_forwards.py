@@ -1,23 +1,44 @@
-"""Feed-forwards by name (:class:`safe_sysid.control.feed_forward.FeedForward`); docs/laws.md says what each is."""
+"""Feed-forwards by name (:data:`safe_sysid.extensions.FEED_FORWARDS`); docs/laws.md says what each is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from safe_sysid.control.beside import AskedBeside
 from safe_sysid.control.feed_forward import AddedTorque, AskedInTick, FeedForward
-from safe_sysid.control.feed_forwards.residual import ResidualFeedForward
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ParameterError
+from safe_sysid.extensions import FEED_FORWARDS, chosen
+from safe_sysid.learning import make_residual_model
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["FEED_FORWARDS", "make_added_torque", "make_feed_forward"]
+__all__ = ["ResidualFeedForward", "make_added_torque", "make_feed_forward"]
 
-#: Names that ``controller.feed_forward.name`` may have.
-FEED_FORWARDS: dict[str, Callable[[RobotModel], FeedForward]] = {"residual": ResidualFeedForward}
+FloatArray = NDArray[np.float64]
+
+
+class ResidualFeedForward:
+    """``controller.feed_forward.residual`` at the desired motion: no noise of measurements is fed forward."""
+
+    def __init__(self, model: RobotModel) -> None:
+        """Load the residual model that the robot's file names; errors as :func:`make_residual_model`."""
+        self._residual = make_residual_model(model)
+
+    def __call__(
+        self,
+        q: FloatArray,
+        qd: FloatArray,
+        q_d: FloatArray,
+        qd_d: FloatArray,
+        qdd_d: FloatArray,
+        t: float,
+    ) -> tuple[FloatArray, float]:
+        """See :class:`safe_sysid.control.feed_forward.FeedForward`."""
+        return self._residual.predict(q_d, qd_d, qdd_d)
 
 
 def make_feed_forward(model: RobotModel) -> FeedForward:
@@ -30,12 +51,7 @@ def make_feed_forward(model: RobotModel) -> FeedForward:
         ParameterError: unknown name, or the feed-forward cannot be made.
     """
     name = model.settings.controller.feed_forward.name
-    maker = FEED_FORWARDS.get(str(name))
-    if maker is None:
-        raise ParameterError(
-            f"controller.feed_forward.name = {name!r}: expected one of {', '.join(FEED_FORWARDS)}"
-        )
-    return maker(model)
+    return cast(FeedForward, chosen(FEED_FORWARDS, name, "controller.feed_forward.name")(model))
 
 
 def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool) -> AddedTorque | None:

@@ -1,0 +1,51 @@
+"""What can be chosen by name, and where it is: one of your own is a file and a line here (docs/extending.md).
+
+Places are ``module:attribute`` and imported when they are chosen: settings take the names from here, and know no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from importlib import import_module
+from typing import Any, Final
+
+from safe_sysid.errors import ParameterError
+
+__all__ = ["FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen"]
+
+#: ``controller.law``: made from the arm and its section of ``controller.laws``, or, without a section, the gains.
+LAWS: Final[dict[str, str]] = {
+    "robust": "safe_sysid.control.robust:make_robust_law",
+    "armour": "safe_sysid.control.laws.armour:ArmourLaw",
+    "passivity_adaptive": "safe_sysid.control.laws.passivity_adaptive:PassivityAdaptiveLaw",
+    "adaptive_robust": "safe_sysid.control.laws.adaptive_robust:AdaptiveRobustLaw",
+    "gravity_pid": "safe_sysid.control.laws.gravity_pid:GravityPidLaw",
+    "computed_torque": "safe_sysid.control.laws.inverse_dynamics:ComputedTorqueLaw",
+    "impedance": "safe_sysid.control.laws.inverse_dynamics:ImpedanceLaw",
+}
+#: ``controller.feed_forward.name``: made from the arm.
+FEED_FORWARDS: Final[dict[str, str]] = {
+    "residual": "safe_sysid.control.feed_forwards:ResidualFeedForward",
+}
+#: ``controller.feed_forward.residual``: made from the arm and the path of its file.
+RESIDUAL_MODELS: Final[dict[str, str]] = {
+    "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",
+}
+
+
+def chosen(table: Mapping[str, str], name: str | None, key: str) -> Any:
+    """What makes the one of a name.
+
+    Args:
+        table: of this module.
+        name: in it.
+        key: of the setting, for the message.
+
+    Raises:
+        ParameterError: no such name.
+    """
+    if name is None or name not in table:
+        raise ParameterError(f"{key} = {name!r}: expected one of {', '.join(table)}")
+    module, _, attribute = table[name].partition(":")
+    return reduce(getattr, attribute.split("."), import_module(module))

@@ -1,0 +1,144 @@
+"""What can be added by name is one file and one line: done here as a stranger would, in a copy of the package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safe_sysid import extensions
+from safe_sysid.errors import ParameterError
+
+ROOT = Path(__file__).resolve().parent.parent
+LAW = """
+import numpy as np
+from safe_sysid.control.law import Proves
+
+class Springs:
+    name = "springs"
+    proves = Proves.NOTHING
+
+    def __init__(self, model, gains):
+        self.torque, self.residual_bound = np.zeros(model.n), np.zeros(model.n)
+
+    def reset(self, t, q, qd):
+        pass
+
+    def step(self, t, q, qd, reference, model):
+        self.torque[:] = 100.0 * (reference[0] - q) - qd
+        return self.torque
+"""
+FEED_FORWARD = """
+import numpy as np
+
+class HoldUp:
+    def __init__(self, model):
+        self.torque = np.full(model.n, 0.1)
+
+    def __call__(self, q, qd, q_d, qd_d, qdd_d, t):
+        return self.torque, 1.0
+"""
+RESIDUAL_MODEL = """
+import numpy as np
+
+class Dashpots:
+    def __init__(self, model, path):
+        self.damping = np.loadtxt(path)
+
+    def predict(self, q, qd, qdd):
+        return self.damping * qd, 1.0 if np.all(np.abs(qd) < 1.0) else 0.0
+"""
+#: Table, its name for the new one, file, content, and what a robot file says then.
+ADDED = {
+    "law": ("LAWS", "springs", "control/laws/springs.py", LAW, "Springs"),
+    "feed-forward": ("FEED_FORWARDS", "hold_up", "control/hold_up.py", FEED_FORWARD, "HoldUp"),
+    "residual model": ("RESIDUAL_MODELS", "dashpots", "learning/dashpots.py", RESIDUAL_MODEL, "Dashpots"),
+}
+USE = {
+    "law": """
+from safe_sysid.control.laws import make_law
+arm = load_robot("three_joint", **{"controller.law": "springs"})
+controller = Controller(arm, gains, law=make_law(arm.settings.controller.law, arm, gains))
+assert controller.start(0.0, home, zero) == []
+assert np.allclose(controller.step(1e-3, home - 1e-4, zero).torque, 0.01)
+assert controller.claim.text == "not proved: not for the law springs"
+""",
+    "feed-forward": """
+from safe_sysid.control.feed_forwards import make_added_torque
+feed_forward = {"controller.feed_forward.name": "hold_up", "controller.feed_forward.bound": 0.3}
+arm = load_robot("three_joint", **feed_forward)
+gains = design_gains(arm, lockstep=True)
+plain, more = Controller(arm, gains), Controller(arm, gains, added=make_added_torque(arm, gains, lockstep=True))
+for controller in (plain, more):
+    assert controller.start(0.0, home, zero) == []
+for k in range(1, 10):
+    without, torque = (c.step(1e-3 * k, home, zero).torque for c in (plain, more))
+assert np.allclose(torque - without, 0.1, atol=1e-12)
+assert more.claim.text == "proved, with a feed-forward of up to 0.3 N m"
+""",
+    "residual model": """
+from safe_sysid.control.feed_forwards import make_feed_forward
+open("damping.txt", "w").write("1 2 3")
+keys = {"name": "residual", "bound": 1.0, "residual": "dashpots", "file": "damping.txt"}
+arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": value for key, value in keys.items()})
+torque, trust = make_feed_forward(arm)(zero, zero, zero, zero + 0.5, zero, 0.0)
+assert np.allclose(torque, [0.5, 1.0, 1.5]) and trust == 1.0
+assert make_feed_forward(arm)(zero, zero, zero, zero + 2.0, zero, 0.0)[1] == 0.0
+""",
+}
+BEFORE = """
+import numpy as np
+import safe_sysid
+from safe_sysid.control.controller import Controller
+from safe_sysid.control.design import design_gains
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.schema import load_schema
+plain = load_robot("three_joint")
+gains, home, zero = design_gains(plain, lockstep=True), np.array(plain.settings.home), np.zeros(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is installed from a clone, compiled kernels included: files keep their times."""
+    place = tmp_path_factory.mktemp("clone")
+    for name in ("safe_sysid", "config", "urdf"):
+        shutil.copytree(ROOT / name, place / name)
+    return place
+
+
+@pytest.mark.parametrize("kind", ADDED)
+def test_it_is_one_file_and_one_line(copied: Path, kind: str) -> None:
+    table, name, file, content, attribute = ADDED[kind]
+    package = copied / "safe_sysid"
+    assert not (package / file).exists()
+    (package / file).write_text(content)
+    module = "safe_sysid." + file.removesuffix(".py").replace("/", ".")
+    lines = (package / "extensions.py").read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{table}: "))
+    lines.insert(at + 1, f'    "{name}": "{module}:{attribute}",\n')
+    (package / "extensions.py").write_text("".join(lines))
+    own = f"assert safe_sysid.__file__.startswith({str(copied)!r})\n"
+    found = subprocess.run(
+        [sys.executable, "-c", BEFORE + own + USE[kind]],
+        cwd=copied,
+        env={**os.environ, "PYTHONPATH": str(copied)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("table", [extensions.LAWS, extensions.FEED_FORWARDS, extensions.RESIDUAL_MODELS])
+def test_everything_is_where_the_tables_say(table: dict[str, str]) -> None:
+    for name in table:
+        assert callable(extensions.chosen(table, name, "key"))
+    for name in ("nonsense", None):
+        with pytest.raises(ParameterError, match=f"key = {name!r}: expected one of {next(iter(table))}"):
+            extensions.chosen(table, name, "key")
