@@ -629,3 +629,25 @@ def test_conditions_are_no_pass(good: Path, tmp_path: Path) -> None:
     assert answer is Answer.CONDITIONAL
     assert "what stands around the arm is scene six_boxes, which the plans name themselves" in text
     assert verified(good, scene="open")[0] is Answer.FAIL
+
+
+def test_a_check_leaves_room_for_the_feed_forward_of_the_robot_it_trusts(
+    tmp_path: Path, scene: Scene, good: Path
+) -> None:
+    """The file says the room, the verdict names it; a robot with a feed-forward believes no plan made without one."""
+    bound = 0.25
+    roomy = load_robot("kinova_gen3", **{"controller.feed_forward.bound": bound})
+    gains, box = design_gains(roomy, lockstep=True), box_of(roomy)
+    k = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])
+    plan = plan_from(roomy, at_rest(scene.start_for(roomy)), k, box)
+    path = written(tmp_path / "roomy.json", plan, roomy, box, scene, gains)
+    report = PlanChecker(roomy, scene, lockstep=True).check(path)
+    assert report.passed, report.reason
+    assert "a feed-forward adds at most 0.25 N m to the law's torque" in report.assumed
+    assert json.loads(path.read_text())["gains"]["assumptions"]["feed_forward"] == [bound] * 7
+    assert "feed_forward" not in json.loads(good.read_text())["gains"]["assumptions"]
+    assert "gains" in outcome(PlanChecker(roomy, scene, lockstep=True), good)
+    without = verify_plan(plan, roomy, box, scene, design_gains(load_robot("kinova_gen3"), lockstep=True))
+    assert report.certificate is not None
+    lost = np.min(without.margins["torque"], axis=0) - np.min(report.certificate.margins["torque"], axis=0)
+    assert np.all(lost >= bound)
