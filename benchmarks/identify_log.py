@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.npz import write_log
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -52,7 +52,7 @@ def make_log(minutes, rate, seed):
     def torque(t):
         out = np.empty((len(t), n))
         for part in np.array_split(np.arange(len(t)), max(1, len(t) // 4000)):
-            out[part] = torque_regressor(model.kinematics, *state(t[part]), v_c) @ theta
+            out[part] = dynamics_of(model.kinematics).torque_regressor(*state(t[part]), v_c) @ theta
         return out
 
     t = np.arange(count) / rate

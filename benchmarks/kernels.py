@@ -1,12 +1,17 @@
 """Times of the parts that must be fast, each beside a named peer in the same run; medians over runs.
 
 python benchmarks/kernels.py [--runs 7] [--json FILE]
+python benchmarks/kernels.py --before DIR    # another checkout: both in turn, and how much longer this one takes
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +24,7 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
@@ -26,12 +32,6 @@ from safe_sysid.reachability.swept import swept_boxes
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import (
-    momentum_rate_regressor,
-    momentum_regressor,
-    slotine_li_regressor,
-    torque_regressor,
-)
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -63,6 +63,30 @@ def peer_model(model: RobotModel) -> pin.Model:
     return out
 
 
+def compare(before: Path, options: argparse.Namespace) -> None:
+    """Run this script's two versions in turn, so that both see the same machine, and print ratios of medians."""
+    here, times = Path(__file__).resolve().parent.parent, ({}, {})
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        for _ in range(options.rounds):
+            for root, found in zip((before.resolve(), here), times, strict=True):
+                script = [sys.executable, str(root / "benchmarks" / "kernels.py"), "--json", str(out)]
+                settings = ["--robot", options.robot, "--runs", str(options.runs)]
+                environment = {**os.environ, "PYTHONPATH": str(root)}
+                subprocess.run(
+                    [*script, *settings], cwd=root, env=environment, check=True, capture_output=True
+                )
+                for row in json.loads(out.read_text(encoding="utf-8")):
+                    found.setdefault(row["ours"], []).append(row["s"])
+    table = Table(title=f"{options.robot}, medians of {options.rounds} rounds, in turn")
+    for column in ("what", "before", "now", "now / before"):
+        table.add_column(column)
+    for what in (what for what in times[1] if what in times[0]):
+        old, new = (float(np.median(found[what])) for found in times)
+        table.add_row(what, f"{old * 1e3:.4f} ms", f"{new * 1e3:.4f} ms", f"{new / old:.3f}")
+    Console(width=140).print(table)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -71,7 +95,12 @@ def main() -> None:
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout to compare with")
+    parser.add_argument("--rounds", type=int, default=5, help="of both, with --before")
     options = parser.parse_args()
+    if options.before is not None:
+        compare(options.before, options)
+        return
     model = load_robot(options.robot)
     kin, n, rng = model.kinematics, model.n, np.random.default_rng(0)
     q, qd, qd_a, qdd = rng.uniform(-2, 2, (4, SAMPLES, n))
@@ -79,10 +108,10 @@ def main() -> None:
     data = peer.createData()
 
     def ours() -> None:
-        slotine_li_regressor(kin, q, qd, qd_a, qdd)
-        torque_regressor(kin, q, qd, qdd)
-        momentum_regressor(kin, q, qd)
-        momentum_rate_regressor(kin, q, qd)
+        dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd)
+        dynamics_of(kin).torque_regressor(q, qd, qdd)
+        dynamics_of(kin).momentum_regressor(q, qd)
+        dynamics_of(kin).momentum_rate_regressor(q, qd)
 
     def theirs() -> None:
         # Pinocchio's torque regressor alone, once per sample: W only, of the four.

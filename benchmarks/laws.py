@@ -31,11 +31,11 @@ from safe_sysid.control.laws import make_law
 from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.settings import ArmourSettings
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import momentum_regressor, slotine_li_regressor
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
@@ -116,10 +116,12 @@ def torque_bounds(model: RobotModel, gains: ControllerGains, cases: int) -> dict
         for t in np.linspace(0.0, path.duration, 200):
             q, qd, qdd = path.state(float(t))[:3]
             transition = model.friction_transition_velocity
-            w_s = slotine_li_regressor(model.kinematics, q, qd, qd, qdd, transition)
+            w_s = dynamics_of(model.kinematics).slotine_li_regressor(q, qd, qd, qdd, transition)
             spread = np.abs(w_s) @ box.rad
             exact, least = np.maximum(exact, spread), np.maximum(least, np.linalg.norm(spread))
-            interval_newton_euler(*model.kinematics, q, qd, qd, qdd, qd, transition, True, pairs, bounds)
+            interval_newton_euler(
+                model.kinematics.packed, q, qd, qd, qdd, qd, transition, True, pairs, bounds
+            )
             w = np.maximum(bounds[:, 1] - w_s @ box.mid, w_s @ box.mid - bounds[:, 0])
             interval, norm = np.maximum(interval, w), np.maximum(norm, np.linalg.norm(w))
             halves = np.maximum(halves, 0.5 * (np.linalg.norm(w) + w))
@@ -167,7 +169,7 @@ def track(
         e, r = reference[0] - m.q, reference[1] - m.qd + K_r * (reference[0] - m.q)
         errors.append(e)
         torques.append(torque.copy())
-        energy = max(energy, 0.5 * float(np.ravel(momentum_regressor(kin, m.q, r) @ theta) @ r))
+        energy = max(energy, 0.5 * float(np.ravel(dynamics_of(kin).momentum_regressor(m.q, r) @ theta) @ r))
         m = plant.step(torque, 2e-4)
     e, tau = np.abs(np.array(errors)), np.array(torques)
     return {

@@ -28,6 +28,7 @@ from rich.progress import track
 from rich.table import Table
 from scipy.optimize import minimize
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.baselines.regression import (
     Regression,
     euler_regression,
@@ -49,7 +50,6 @@ from safe_sysid.identification.identifier import Identifier
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.payloads import DUMBBELLS
 
 FloatArray = NDArray[np.float64]
@@ -75,7 +75,9 @@ def held_out(
     # Acceleration from the true states of neighbouring samples; friction's sign where it is certain.
     acceleration = (log.qd[2:] - log.qd[:-2])[picked.start - 1 : picked.stop - 1 : STEP] / 2e-3
     q, qd = log.q[picked], log.qd[picked]
-    regressor = torque_regressor(model.kinematics, q, qd, acceleration, model.friction_transition_velocity)
+    regressor = dynamics_of(model.kinematics).torque_regressor(
+        q, qd, acceleration, model.friction_transition_velocity
+    )
     payload_part, arm_part = split(regressor.reshape(-1, 14 * model.n), model.arm_prior)
     arm_truth, arm_nominal = (split(theta, model.arm_prior)[1] for theta in (log.truth, model.theta_nominal))
     truth = log.truth[model.arm_prior.payload_slice]

@@ -18,9 +18,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec, theta_e_with_payload
@@ -155,7 +155,7 @@ def simulate(
 def _condition(model: RobotModel, trajectory: QuinticTrajectory) -> float:
     """PSO's cost of a plan: condition number of theta_e's columns of the torque regressor, 128 samples."""
     states = np.array([trajectory.state(t)[:3] for t in np.linspace(0.0, 3.0, 128)])
-    columns = torque_regressor(model.kinematics, states[:, 0], states[:, 1], states[:, 2], 0.0)
+    columns = dynamics_of(model.kinematics).torque_regressor(states[:, 0], states[:, 1], states[:, 2], 0.0)
     return float(np.linalg.cond(columns[:, :, 10 * (model.n - 1) : 10 * model.n].reshape(-1, 10)))
 
 

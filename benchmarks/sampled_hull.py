@@ -1,6 +1,6 @@
 """Hulls from inside: extreme torques and positions in a time cell, found by ascent over time and tracking error.
 
-Floating-point regressors and kinematics of :mod:`safe_sysid.robot.regressors`, which share no code with the enclosures.
+Floating-point regressors of :mod:`safe_sysid.dynamics` and kinematics, which share no code with the enclosures.
 What is found was reached by a real state, so it is a lower bound of the true hull: ratios to it are upper bounds of
 what an enclosure gives away.
 """
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TimeCells, TrackingSet
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["Motion", "point_hull", "torque_hull"]
@@ -64,7 +65,7 @@ def torque_hull(
 
     def values(borders: FloatArray, x: FloatArray) -> FloatArray:
         q, qd, qd_a, qdd_a, r = motion.states(borders, x)
-        w = slotine_li_regressor(kin, q, qd, qd_a, qdd_a, friction_transition)
+        w = dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd_a, friction_transition)
         nominal, spread = w @ box.mid + damping * r, np.abs(w) @ box.rad
         if parts:
             return np.concatenate([nominal, -nominal, spread], axis=1)

@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -63,7 +63,10 @@ def batches(
         )
 
     def torque(t: FloatArray) -> FloatArray:
-        return torque_regressor(model.kinematics, *state(t), model.friction_transition_velocity) @ theta
+        return (
+            dynamics_of(model.kinematics).torque_regressor(*state(t), model.friction_transition_velocity)
+            @ theta
+        )
 
     count = round(batch / period)
     for k in range(round(60.0 * minutes / batch)):

@@ -31,6 +31,7 @@ from peer_setup import machine, said
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.episode import Episode
 from safe_sysid.identification.bounds.consistency import box_cuts
 from safe_sysid.identification.bounds.knowledge import PayloadBox
@@ -38,7 +39,6 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, pseudo_inertia
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
@@ -159,7 +159,7 @@ def main() -> None:
     episode, result = identified(model, options)
     plan = next(p.plan for p in result.plans if p.plan is not None)
     q, qd, qdd = states(plan.trajectory, options.states)
-    w = slotine_li_regressor(model.kinematics, q, qd, qd, qdd, model.friction_transition_velocity)
+    w = dynamics_of(model.kinematics).slotine_li_regressor(q, qd, qd, qdd, model.friction_transition_velocity)
     prior, box = model.arm_prior, result.updates[-1][1].box
     rows = _strongest(episode.identifier.rows, box, options.rows)
     sets: list[tuple[str, Support]] = [

@@ -40,11 +40,11 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import NO_MOTORS, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.trajectories import QuinticTrajectory
@@ -313,8 +313,8 @@ def run(
         q_m, qd_m = arm.q + sign * a.position_error, arm.qd + sign * a.velocity_error
         command = law.step(t, q_m, qd_m, path.state(t), use).copy()
         taken, taken_r = t, law.r.copy()
-        w = slotine_li_regressor(
-            model.kinematics, q_m + gains.lead * qd_m, qd_m, path.state(t)[1] + gains.K_r * law.e,
+        w = dynamics_of(model.kinematics).slotine_li_regressor(
+            q_m + gains.lead * qd_m, qd_m, path.state(t)[1] + gains.K_r * law.e,
             path.state(t)[2] + gains.K_r * law.de, model.friction_transition_velocity,
         )  # fmt: skip
         if how == "robust":

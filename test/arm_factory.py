@@ -47,7 +47,7 @@ def random_arm(
         axes.append(axis)
         theta.append(link.toDynamicParameters())
     gravity = np.array([0.0, 0.0, -9.81])
-    kin = Kinematics(np.array(rotation), np.array(translation), np.array(axes), gravity, travel)
+    kin = Kinematics.chain(np.array(rotation), np.array(translation), np.array(axes), gravity, travel)
     friction = [
         rng.uniform(0.1, 1.0, n),
         rng.uniform(1.0, 9.0, n),

@@ -1,6 +1,6 @@
 """A small plant for the identifier's tests: Pinocchio's ABA, RK4, torque held for a period. Shares no dynamics code.
 
-Everything here is independent of ``safe_sysid.robot.regressors``; friction is ``Fc sat(qd/v_c) + Fv qd + beta``.
+Everything here is independent of ``safe_sysid.dynamics``; friction is ``Fc sat(qd/v_c) + Fv qd + beta``.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.robot.magnitudes import link_norms
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import link_norms
 
 
 class Leibniz:
@@ -115,14 +115,16 @@ class Anchor:
         columns = [[], [], [], []]
         for j in range(n):
             unit = np.eye(n)[j]
-            columns[0].append(bound(slope(lambda x: momentum_regressor(kin, x, qd), j)))
-            columns[1].append(bound(momentum_regressor(kin, q, unit)[:, inertial]))
-            columns[2].append(bound(slope(lambda x: momentum_rate_regressor(kin, x, qd), j)))
-            up, down = (momentum_rate_regressor(kin, q, qd + s * unit)[:, inertial] for s in (1, -1))
+            columns[0].append(bound(slope(lambda x: dynamics_of(kin).momentum_regressor(x, qd), j)))
+            columns[1].append(bound(dynamics_of(kin).momentum_regressor(q, unit)[:, inertial]))
+            columns[2].append(bound(slope(lambda x: dynamics_of(kin).momentum_rate_regressor(x, qd), j)))
+            up, down = (
+                dynamics_of(kin).momentum_rate_regressor(q, qd + s * unit)[:, inertial] for s in (1, -1)
+            )
             columns[3].append(bound(0.5 * (up - down)))
         self.p_q, self.p_qd, self.f_q, self.f_qd = (np.stack(c, axis=1) for c in columns)
         gravity = [
-            bound(momentum_rate_regressor(kin._replace(gravity=unit), q, 0 * qd)[:, inertial])
+            bound(dynamics_of(kin._replace(gravity=unit)).momentum_rate_regressor(q, 0 * qd)[:, inertial])
             for unit in np.eye(3)
         ]
         self.f_g = np.linalg.norm(gravity, axis=0)
@@ -221,10 +223,10 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
             tau, noise = 0.5 * (middle[k] + middle[k + 1]), 0.5 * (half[k] + half[k + 1])
             loose = noise + e.torque_rate * (longest / 4 + e.torque_delay + e.torque_jitter)
         at = anchor(k)
-        f = momentum_rate_regressor(kin, c, u)[:, inertial]
+        f = dynamics_of(kin).momentum_rate_regressor(c, u)[:, inertial]
         far_f, far_p = leibniz.f2(v, x, w, x, w), leibniz.p2(v, x, w, x, w)
         s.update(h=h, delta=delta, c=c, by_q=by_q, sign=sign, tau=tau, noise=noise, loose=loose, f=f, acc=acc)
-        s["p"] = momentum_regressor(kin, c, by_q)[:, inertial]
+        s["p"] = dynamics_of(kin).momentum_regressor(c, by_q)[:, inertial]
         s["rate"] = at.first(leibniz, "f", c, u, x1, rho) + 0.5 * far_f
         s["slope"] = longest**2 / 12 * at.first(leibniz, "f", c, u, v, acc) + longest / 8 * far_f
         s["ramp"] = at.first(leibniz, "p", c, u, x1, zero) + 0.5 * far_p
@@ -240,7 +242,7 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
     def end(k):
         value = anchor(k).first(leibniz, "p", q[k], qd[k], dq, dv)
         value = value + 0.5 * leibniz.p2(np.abs(qd[k]) + dv, dq, dv, dq, dv) + ia * dv
-        p = momentum_regressor(kin, q[k], qd[k])[:, inertial]
+        p = dynamics_of(kin).momentum_regressor(q[k], qd[k])[:, inertial]
         momentum = np.abs(p @ mid) + np.abs(p) @ rad + ia * np.abs(qd[k]) + value
         momenta = leibniz.p0(np.abs(qd[k]) + dv) + ia * (np.abs(qd[k]) + dv)
         return value, momentum, momenta
@@ -305,7 +307,7 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
                 parts[:, 5] += min(abs(s[k]), abs(s[k - 1])) * twist
     for k, sign in ((last, 1.0), (first, -1.0)):
         value, momentum, momenta = end(k)
-        matrix[:, inertial] += sign * phi(k) * momentum_regressor(kin, q[k], qd[k])[:, inertial]
+        matrix[:, inertial] += sign * phi(k) * dynamics_of(kin).momentum_regressor(q[k], qd[k])[:, inertial]
         matrix[joint, 12 * n + joint] += seen * sign * phi(k) * qd[k]
         parts[:, 5] += phi(k) * value
         parts[:, 9] += phi(k) * momenta

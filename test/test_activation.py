@@ -15,9 +15,9 @@ from safe_sysid.control.checks import check_static_gravity, signs_confirmed
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.demo.options import DemoOptions
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 
 PERIOD = 1_000_000  # ns
 BEGIN = 1_795_000_000_000_000_000
@@ -37,7 +37,7 @@ def gains(lockstep: bool) -> ControllerGains:
 
 def gravity(model: RobotModel, q: np.ndarray) -> np.ndarray:
     zero = np.zeros(model.n)
-    return np.asarray(torque_regressor(model.kinematics, q, zero, zero) @ model.arm_prior.mid)
+    return np.asarray(dynamics_of(model.kinematics).torque_regressor(q, zero, zero) @ model.arm_prior.mid)
 
 
 def filled(

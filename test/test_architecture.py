@@ -29,6 +29,7 @@ ROOMS = (
     "intervals",
     "schema",  # what may be set, declared once; the robot's settings and the nodes' parameters are made from it
     "robot",
+    "dynamics",  # of the arm, behind one protocol; certificates have code of their own
     "trajectories",
     "learning",  # before control: a feed-forward evaluates a residual model; no certificate imports either
     "control",  # before planning: the planner takes the tracking bound from the controller's own synthesis

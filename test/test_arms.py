@@ -13,10 +13,11 @@ import pytest
 from safe_sysid.cli import main
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.demo.options import start_reasons
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.episode import Episode
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot import load_robot, load_scene
-from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.simulation import DUMBBELLS, draw_truth, payload_from_spec, payload_in_hand
 from safe_sysid.simulation.assembly import build_plant
 
@@ -156,10 +157,10 @@ def test_an_arm_on_a_wall_feels_gravity_from_the_side() -> None:
     turned = upright.kinematics._replace(gravity=np.array([9.81, 0.0, 0.0]))  # world down, in the root's axes
     zero = np.zeros(3)
     for q in np.random.default_rng(1).uniform(-2.0, 2.0, (10, 3)):
-        expected = torque_regressor(turned, q, zero, zero) @ upright.theta_nominal
-        found = torque_regressor(wall.kinematics, q, zero, zero) @ wall.theta_nominal
+        expected = dynamics_of(turned).torque_regressor(q, zero, zero) @ upright.theta_nominal
+        found = dynamics_of(wall.kinematics).torque_regressor(q, zero, zero) @ wall.theta_nominal
         np.testing.assert_allclose(found, expected, atol=1e-9)
-        standing = torque_regressor(upright.kinematics, q, zero, zero) @ upright.theta_nominal
+        standing = dynamics_of(upright.kinematics).torque_regressor(q, zero, zero) @ upright.theta_nominal
         assert abs(standing[0]) < 1e-9 < abs(found[0])  # its first axis is horizontal now
 
 

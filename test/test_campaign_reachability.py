@@ -25,8 +25,9 @@ from safe_sysid.campaign.reachability.tube import desired
 from safe_sysid.campaign.runner import Campaign, in_this_process
 from safe_sysid.commands import campaign as command
 from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
+from safe_sysid.robot.frames import forward_kinematics
 
 SMALL = {
     "robot": "random", "joints": 2, "intervals": 2, "obstacles": "none", "bodies": "capsules", "far": False,
@@ -327,8 +328,8 @@ def test_exact_values_agree_with_floats():
             exact = exact_states(tube, float(times[i]), x[i])
             for name, value in exact._asdict().items():
                 assert np.allclose(floats(value), getattr(states, name)[i], rtol=1e-12, atol=1e-12)
-            w = slotine_li_regressor(
-                kin, *(getattr(states, k)[i] for k in ("q_m", "qd_m", "qd_a", "qdd_a")), 0.01
+            w = dynamics_of(kin).slotine_li_regressor(
+                *(getattr(states, k)[i] for k in ("q_m", "qd_m", "qd_a", "qdd_a")), 0.01
             )
             assert np.allclose(floats(exact_regressor(kin, exact, 0.01)), w, rtol=1e-9, atol=1e-11)
             r, p = forward_kinematics(kin, states.q[i])

@@ -12,8 +12,9 @@ from scipy.spatial.transform import Rotation
 from urdf_factory import random_arm, random_inertial, write_arm
 
 from safe_sysid.errors import ModelError
-from safe_sysid.robot import capsules, forward_kinematics, load_robot
+from safe_sysid.robot import capsules, load_robot
 from safe_sysid.robot.capsules import capsule_around, cover_mesh, segment_distance
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.geometry import ROUNDING
 from safe_sysid.robot.hulls import hull_volume
 from safe_sysid.robot.meshes import read_mesh

@@ -9,14 +9,15 @@ from simulation_support import random_arm
 from test_simulation_world import box_at, one_joint_arm
 from workcell_support import Perfect, gen3, simulation, workcell
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.experiments.cell_simulation import CellSimulation, GraspError
 from safe_sysid.experiments.choreography import run_workcell
 from safe_sysid.experiments.dumbbells import draw_arm, in_hand
 from safe_sysid.experiments.interfaces import Cell, Driver, Phase
 from safe_sysid.experiments.settling import BodyState, Settling
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.obstacles import SceneBox
-from safe_sysid.robot.regressors import forward_kinematics, momentum_regressor, torque_regressor
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.simulation.contact_search import ContactSearch
 from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, hexagonal_dumbbell, theta_e_with_payload
@@ -100,14 +101,16 @@ def test_taking_up_a_load_keeps_momentum_and_letting_go_keeps_velocity() -> None
     q, qd = plant.state
     heavy = model.theta_nominal.copy()
     heavy[last] = theta_e_with_payload(model, heavy[last], payload)
-    before = momentum_regressor(model.kinematics, q, qd) @ model.theta_nominal
+    before = dynamics_of(model.kinematics).momentum_regressor(q, qd) @ model.theta_nominal
     time, rows = plant.time, len(plant.truth()["t"])
     plant.exchange(heavy, payload)
     q_after, slower = plant.state
     np.testing.assert_array_equal(q_after, q)
-    np.testing.assert_allclose(momentum_regressor(model.kinematics, q, slower) @ heavy, before, rtol=1e-9)
+    np.testing.assert_allclose(
+        dynamics_of(model.kinematics).momentum_regressor(q, slower) @ heavy, before, rtol=1e-9
+    )
     energy = [
-        momentum_regressor(model.kinematics, q, v) @ p @ v
+        dynamics_of(model.kinematics).momentum_regressor(q, v) @ p @ v
         for p, v in ((model.theta_nominal, qd), (heavy, slower))
     ]
     assert energy[1] < energy[0]
@@ -132,7 +135,7 @@ def test_what_is_let_go_in_motion_flies_on_with_the_hand_s_velocity() -> None:
     cell.release()
     q = cell.measurement.q
     for _ in range(10):
-        cell.step(torque_regressor(cell.model.kinematics, q, 0 * q, 0 * q, 0.01) @ cell.theta_arm)
+        cell.step(dynamics_of(cell.model.kinematics).torque_regressor(q, 0 * q, 0 * q, 0.01) @ cell.theta_arm)
     fall = np.array([0.0, 0.0, -9.81]) * 0.5 * 0.01**2
     np.testing.assert_allclose(cell.pose("8lb")[0], after[0] + 0.01 * velocity + fall, atol=2e-4)
     assert cell.still_falling()
@@ -149,7 +152,10 @@ def test_a_touch_is_reported_with_who_where_when_and_how_deep(force: float) -> N
     push = np.cross(axes, cell.pose("8lb")[0] - origin)[:, 2] * force
     for _ in range(300):
         m = cell.measurement
-        hold = torque_regressor(kin, m.q, m.qd, 10.0 * (q0 - m.q) - 6.0 * m.qd, 0.01) @ cell.theta_true
+        hold = (
+            dynamics_of(kin).torque_regressor(m.q, m.qd, 10.0 * (q0 - m.q) - 6.0 * m.qd, 0.01)
+            @ cell.theta_true
+        )
         cell.step(hold + push)
     raised = cell.pose("8lb")[0][2] - cell.workcell.dumbbells[0].position[2]
     if force < 0.0:
@@ -197,7 +203,7 @@ def test_leaving_out_the_search_for_contacts_changes_nothing(monkeypatch: pytest
         for _ in range(600):
             q, qd = plant.state
             turn = 20.0 * (speed - qd)
-            plant.step(torque_regressor(model.kinematics, q, qd, turn, 0.01) @ plant.theta_true)
+            plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, turn, 0.01) @ plant.theta_true)
         return plant.truth()
 
     crate = one_joint_arm()

@@ -11,6 +11,7 @@ from arm_factory import random_arm
 from reachability_support import random_box
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, PlanError
 from safe_sysid.planning.certificate import FAMILIES, start_check, verify_plan
 from safe_sysid.reachability.attack import body_distance, sample_symbols, states_of
@@ -19,7 +20,6 @@ from safe_sysid.reachability.clearance import clearance_pairs
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.robot.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -131,7 +131,9 @@ def test_a_gentle_plan_is_certified_and_attacks_find_nothing(model: RobotModel, 
     x[:, 1 : n + 1] = np.clip(x[:, 1 : n + 1], -gains.e_bound / tracking.e, gains.e_bound / tracking.e)
     borders = np.stack([cells.grid[which], cells.grid[which + 1]], axis=1)
     q, qd, qd_a, qdd_a, r = states_of(trajectory, borders, tracking, x)
-    w = slotine_li_regressor(model.kinematics, q, qd, qd_a, qdd_a, model.friction_transition_velocity)
+    w = dynamics_of(model.kinematics).slotine_li_regressor(
+        q, qd, qd_a, qdd_a, model.friction_transition_velocity
+    )
     worst = np.abs(w @ box.mid + gains.K_d * r) + np.abs(w) @ box.rad
     actual = worst * (1 + gains.assumptions.actuator_rel) + gains.assumptions.actuator_abs
     assert np.all(model.limits.torque - actual >= certificate.margins["torque"][which] - 1e-9)
@@ -350,7 +352,7 @@ def test_random_arms_are_certified_only_within_their_limits(n: int) -> None:
     x = sample_symbols(len(which), n, rng)
     borders = np.stack([cells.grid[which], cells.grid[which + 1]], axis=1)
     motion = states_of(trajectory, borders, tracking, x)
-    w = slotine_li_regressor(kin, *motion[:4], 0.02)
+    w = dynamics_of(kin).slotine_li_regressor(*motion[:4], 0.02)
     actual = (np.abs(w @ box.mid + gains.K_d * motion[4]) + np.abs(w) @ box.rad) * 1.01 + 0.1
     reached = actual.max(axis=0)
     inside = dataclasses.replace(model, limits=dataclasses.replace(wide, torque=0.999 * reached))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from identification_plant import geared, noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.certificates import step_bounds as step_bounds_module
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
@@ -20,7 +21,6 @@ from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 WINDOWS = [(20, 120), (25, 26), (37, 38), (64, 66), (120, 160), (100, 200)]
 FULL = {
@@ -166,13 +166,13 @@ def test_derivatives_are_those_of_the_regressors(n):
     )  # fmt: skip
 
     def value(regressor, x, y):
-        return regressor(kin, x, y)[:, : 10 * n] @ rigid
+        return getattr(dynamics_of(kin), regressor)(x, y)[:, : 10 * n] @ rigid
 
     for name, regressor, of_q in (
-        ("p_q", momentum_regressor, True),
-        ("p_qd", momentum_regressor, False),
-        ("f_q", momentum_rate_regressor, True),
-        ("f_qd", momentum_rate_regressor, False),
+        ("p_q", "momentum_regressor", True),
+        ("p_qd", "momentum_regressor", False),
+        ("f_q", "momentum_rate_regressor", True),
+        ("f_qd", "momentum_rate_regressor", False),
     ):
         for j in range(n):
             e = step * np.eye(n)[j]
@@ -181,8 +181,8 @@ def test_derivatives_are_those_of_the_regressors(n):
             np.testing.assert_allclose(getattr(d, name)[0, :, j], numeric, atol=1e-6)
     for c in range(3):
         other = kin._replace(gravity=kin.gravity + np.eye(3)[c])
-        moved = momentum_rate_regressor(other, q, qd)[:, : 10 * n] @ rigid
-        numeric = np.abs(moved - value(momentum_rate_regressor, q, qd))
+        moved = dynamics_of(other).momentum_rate_regressor(q, qd)[:, : 10 * n] @ rigid
+        numeric = np.abs(moved - value("momentum_rate_regressor", q, qd))
         np.testing.assert_allclose(d.f_g[0, :, c], numeric, atol=1e-9)
 
 

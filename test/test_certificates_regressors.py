@@ -9,6 +9,7 @@ from arm_factory import positions, random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.identification.certificates.interval_regressors import (
     PLACEMENT_ERROR,
@@ -17,9 +18,8 @@ from safe_sysid.identification.certificates.interval_regressors import (
     interval_momentum_rate,
 )
 from safe_sysid.identification.certificates.link_bounds import LinkBounds
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
-BOTH = ((interval_momentum, momentum_regressor), (interval_momentum_rate, momentum_rate_regressor))
+BOTH = ((interval_momentum, "momentum_regressor"), (interval_momentum_rate, "momentum_rate_regressor"))
 
 
 def interval_times(lower, upper, theta):
@@ -57,7 +57,7 @@ def test_points_agree_with_the_other_regressors_entry_by_entry(n, slides):
     q, qd = rng.uniform(-3, 3, (10, n)), rng.uniform(-2, 2, (10, n))
     for interval, plain in BOTH:
         lower, upper = interval(kin, q, q, qd, qd)
-        expected = plain(kin, q, qd)[:, :, : 10 * n]
+        expected = getattr(dynamics_of(kin), plain)(q, qd)[:, :, : 10 * n]
         assert np.all(upper - lower < 1e-8)
         assert np.all((lower - 1e-13 <= expected) & (expected <= upper + 1e-13))
         assert np.max(np.abs(0.5 * (lower + upper) - expected)) < 1e-12
@@ -173,7 +173,7 @@ def test_boxes_enclose_all_their_points_and_smaller_boxes(seed, n, width, slides
     points_q, points_qd = q + where[:, :n] * dq, qd + where[:, n:] * dqd
     for interval, plain in BOTH:
         lower, upper = interval(kin, (q - dq)[None], (q + dq)[None], (qd - dqd)[None], (qd + dqd)[None])
-        value = plain(kin, points_q, points_qd)[:, :, : 10 * n]
+        value = getattr(dynamics_of(kin), plain)(points_q, points_qd)[:, :, : 10 * n]
         assert np.all((lower - 1e-13 <= value) & (value <= upper + 1e-13))
         inner = interval(
             kin, (q - 0.5 * dq)[None], (q + 0.5 * dq)[None], (qd - 0.5 * dqd)[None], (qd + 0.5 * dqd)[None]
@@ -187,7 +187,7 @@ def test_a_box_that_is_a_little_too_small_is_found():
     kin, _, _ = random_arm(3, rng)
     q, qd = rng.uniform(-3, 3, 3), rng.uniform(-2, 2, 3)
     lower, upper = interval_momentum(kin, q[None], q[None], qd[None], qd[None])
-    value = momentum_regressor(kin, q + 1e-9, qd)[:, :30]
+    value = dynamics_of(kin).momentum_regressor(q + 1e-9, qd)[:, :30]
     assert not np.all((lower[0] <= value) & (value <= upper[0]))
 
 
@@ -237,10 +237,10 @@ def test_derivative_bounds_hold_along_random_lines(n, slides):
         b = bounds.over((np.abs(qd) + y)[None], x[None], y[None])
         s = np.linspace(-1, 1, 9)[:, None]
         for plain, zero, one, two in (
-            (momentum_regressor, b.p0, b.p1, b.p2),
-            (momentum_rate_regressor, b.f0, b.f1, b.f2),
+            ("momentum_regressor", b.p0, b.p1, b.p2),
+            ("momentum_rate_regressor", b.f0, b.f1, b.f2),
         ):
-            value = plain(kin, q + s * dq, qd + s * dqd)[:, :, : 10 * n] @ rigid
+            value = getattr(dynamics_of(kin), plain)(q + s * dq, qd + s * dqd)[:, :, : 10 * n] @ rigid
             assert np.all(np.abs(value) <= zero[0] + 1e-12)
             assert np.all(np.abs(np.diff(value, axis=0)) <= 0.25 * one[0] + 1e-12)
             assert np.all(np.abs(value[2:] - 2 * value[1:-1] + value[:-2]) <= 0.0625 * two[0] + 1e-12)

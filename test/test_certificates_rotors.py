@@ -9,6 +9,7 @@ from certificate_support import random_log, random_model, verdicts, write_chain
 from identification_plant import geared
 from test_certificates_regressors import Exact
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.identification.certificates.interval_arrays import exactly
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
@@ -21,7 +22,6 @@ from safe_sysid.identification.certificates.link_bounds import LinkBounds
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 
 def arm(n, seed, slides=0.0):
@@ -83,7 +83,9 @@ def test_columns_enclose_the_energy_of_spinning_points_in_60_digits(n, slides):
 def reaction(f, kin, q, qd, theta, own=True):
     """(n,) or (N, n): what motors on moving links add, without links and without ``diag(Ia)``."""
     n = len(kin.axis)
-    columns = (f(kin, q, qd) - f(kin._replace(motors=NO_MOTORS), q, qd))[..., 12 * n : 13 * n]
+    plain = kin._replace(motors=NO_MOTORS)
+    columns, without = (getattr(dynamics_of(x), f)(q, qd) for x in (kin, plain))
+    columns = (columns - without)[..., 12 * n : 13 * n]
     if not own:
         columns[..., kin.motors.joint, kin.motors.joint] = 0.0
     return columns @ theta[12 * n : 13 * n]
@@ -109,7 +111,7 @@ def test_derivatives_and_bounds_of_the_reaction_alone(n, slides, own):
         step = 1e-5
         for j, e in enumerate(np.eye(n) * step):
             for f, by_q, by_qd in (
-                (momentum_regressor, d.p_q, d.p_qd), (momentum_rate_regressor, d.f_q, d.f_qd),
+                ("momentum_regressor", d.p_q, d.p_qd), ("momentum_rate_regressor", d.f_q, d.f_qd),
             ):  # fmt: skip
                 for found, a, b in ((by_q, e, 0 * e), (by_qd, 0 * e, e)):
                     slope = (reaction(f, kin, q + a, qd + b, theta, own)

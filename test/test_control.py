@@ -10,12 +10,12 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, tracking_margins
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.trajectories import QuinticTrajectory
@@ -65,8 +65,7 @@ def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: Controlle
             )
             torque = law.step(0.0, q, qd, reference, in_use(box))
             e, de = reference[0] - q, reference[1] - qd
-            w_s = slotine_li_regressor(
-                model.kinematics,
+            w_s = dynamics_of(model.kinematics).slotine_li_regressor(
                 q + gains.lead * qd,
                 qd,
                 reference[1] + gains.K_r * e,
@@ -99,8 +98,8 @@ def test_point_box_gives_computed_torque(model: RobotModel, gains: ControllerGai
         0.0, q, qd, np.stack([q_d, qd_d, qdd_d]), ModelInUse(theta, theta, np.zeros_like(theta))
     )
     e, de = q_d - q, qd_d - qd
-    w_s = slotine_li_regressor(
-        model.kinematics, q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01
+    w_s = dynamics_of(model.kinematics).slotine_li_regressor(
+        q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01
     )
     np.testing.assert_allclose(torque, w_s @ theta + gains.K_d * (de + gains.K_r * e), rtol=1e-12, atol=1e-9)
 
@@ -174,7 +173,7 @@ def test_theorem_without_its_damping_is_broken_by_the_attack(
     arm = RigidArm(model, theta, START)
     z, box = np.zeros(model.n), model.arm_prior
     for _ in range(300):
-        w_s = slotine_li_regressor(model.kinematics, arm.q, arm.qd, z, z, 0.01)
+        w_s = dynamics_of(model.kinematics).slotine_li_regressor(arm.q, arm.qd, z, z, 0.01)
         arm.step(w_s @ box.mid, 1e-3)
         r = -arm.qd - gains.K_r * (arm.q - START)
         if 0.5 * r @ arm.inertia(arm.q) @ r > gains.V_max:
@@ -207,8 +206,8 @@ def test_declared_quantities_bound_the_true_ones(model: RobotModel, gains: Contr
                 shift = np.zeros((4, n))
                 shift[i, j] = step
                 states = np.stack([q, qd, qd_a, qdd])
-                plus = slotine_li_regressor(model.kinematics, *(states + shift)) @ bare
-                minus = slotine_li_regressor(model.kinematics, *(states - shift)) @ bare
+                plus = dynamics_of(model.kinematics).slotine_li_regressor(*(states + shift)) @ bare
+                minus = dynamics_of(model.kinematics).slotine_li_regressor(*(states - shift)) @ bare
                 assert np.all(np.abs(plus - minus) / (2 * step) <= bound[:, j] * (1 + 1e-6) + 1e-9)
 
 

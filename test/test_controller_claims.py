@@ -14,12 +14,12 @@ from safe_sysid.control.controller import Controller
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.nodes.tick_log import TickLog
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
 
 STAMP = 1_700_000_000_000_000_000
 
@@ -84,7 +84,7 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
     assert quiet.proved
     assert not quiet.counts["S above assumed"]
     far = np.array([1.887, -1.541, -0.236, -0.164, 0.746, 0.708, -0.657])
-    static = torque_regressor(model.kinematics, far, zero, zero)[:, : 10 * model.n]
+    static = dynamics_of(model.kinematics).torque_regressor(far, zero, zero)[:, : 10 * model.n]
     effort = static @ model.arm_prior.mid[: 10 * model.n]
     for measured_effort in (None, effort):
         controller = Controller(model, gains)

@@ -23,11 +23,11 @@ from safe_sysid.control.laws import make_law
 from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
 from safe_sysid.control.take_over import effort_error
 from safe_sysid.control.torque_rate import TorqueRate
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor, torque_regressor
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 
@@ -50,7 +50,7 @@ def measured(
     """Effort at rest with every error at a bound."""
     n, m, a = model.n, model.settings.measurement, model.settings.actuator
     z = np.zeros(n)
-    tau = (torque_regressor(model.kinematics, q, z, z)[:, : 10 * n]) @ theta[: 10 * n]
+    tau = (dynamics_of(model.kinematics).torque_regressor(q, z, z)[:, : 10 * n]) @ theta[: 10 * n]
     if source != "link":
         tau = tau + theta[13 * n :] + signs * theta[10 * n : 11 * n]  # sticking
     tau = tau + signs * (np.asarray(a.torque_abs) + np.asarray(a.torque_rel) * np.abs(tau))
@@ -179,7 +179,7 @@ def test_while_control_is_taken_over_nothing_but_rest_is_desired() -> None:
             for reference in (out.reference, plan(PERIOD).trajectory.state(stamp)):
                 e, de = reference[0] - arm.q, reference[1] - arm.qd
                 qd_a, qdd_a = reference[1] + gains.K_r * e, reference[2] + gains.K_r * de
-                w = slotine_li_regressor(model.kinematics, arm.q, arm.qd, qd_a, qdd_a, v_s)
+                w = dynamics_of(model.kinematics).slotine_li_regressor(arm.q, arm.qd, qd_a, qdd_a, v_s)
                 size = float(np.linalg.norm((w @ theta - effort) / np.sqrt(gains.inertia_lower)))
                 if stamp < alone - 1e-9 and reference is out.reference:
                     worst = max(worst, size)

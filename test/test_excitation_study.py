@@ -11,10 +11,10 @@ from arm_factory import random_arm
 from safe_sysid.campaign.excitation.correlation import FourierDraw, condition_correlations
 from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
 from safe_sysid.campaign.excitation.tables import TABLE_FIVE, condition_rows, log_shrinkage, width_rows
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
 
 SHORT = FourierDraw(duration=1.0, base=1.0, harmonics=3, coefficient=1.0)
 
@@ -41,8 +41,8 @@ def test_momentum_rows_are_equation_21(n: int, h: int) -> None:
     found = MomentumObservation(kin, times, q, qd).rows(h)
     windows = (len(times) - 1) // h
     assert found.shape == (windows * n, 10)
-    momentum = momentum_regressor(kin, q, qd)[:, :, e]
-    rate = momentum_rate_regressor(kin, q, qd)[:, :, e]
+    momentum = dynamics_of(kin).momentum_regressor(q, qd)[:, :, e]
+    rate = dynamics_of(kin).momentum_rate_regressor(q, qd)[:, :, e]
     for w in (0, windows // 2, windows - 1):
         i = w * h
         row = momentum[i + h] - momentum[i]
@@ -58,7 +58,7 @@ def test_trapezoids_give_the_torques_integral_and_euler_does_not() -> None:
     times, q, qd, qdd = motion(n, 1)
     observed = MomentumObservation(kin, times, q, qd)
     columns = torque_observation(kin, q, qd, qdd).reshape(-1, n, 10)
-    full = torque_regressor(kin, q, qd, qdd)[:, :, 10 * (n - 1) : 10 * n]
+    full = dynamics_of(kin).torque_regressor(q, qd, qdd)[:, :, 10 * (n - 1) : 10 * n]
     assert np.allclose(columns, full, atol=1e-12 * np.abs(full).max())
     integral = np.stack(
         [np.trapezoid(columns[i : i + h + 1], times[i : i + h + 1], axis=0) for i in (0, 400)]

@@ -27,9 +27,9 @@ from safe_sysid.planning.motion_rows import MotionRows, evenly
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, RobotModel
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene, SceneBox
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
 from safe_sysid.trajectories.quintic import QuinticTrajectory

@@ -310,11 +310,11 @@ def test_the_certified_series_is_certified() -> None:
 
 
 def _rows(model, series: FourierTrajectory) -> np.ndarray:  # type: ignore[no-untyped-def]
-    from safe_sysid.robot.regressors import torque_regressor
+    from safe_sysid.dynamics import dynamics_of
 
     states = series.states((np.arange(128) + 0.5) * series.period / 128)
     q, qd, qdd = (np.ascontiguousarray(states[:, i]) for i in range(3))
-    return torque_regressor(model.kinematics, q, qd, qdd)[:, :, 60:70].reshape(-1, 10)
+    return dynamics_of(model.kinematics).torque_regressor(q, qd, qdd)[:, :, 60:70].reshape(-1, 10)
 
 
 def test_a_start_that_may_not_be_held_is_refused() -> None:

@@ -10,8 +10,8 @@ import pytest
 from arm_factory import RotorArm, rotor_arm
 from simulation_support import random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import NO_MOTORS
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.payloads import NO_PAYLOAD
 from safe_sysid.simulation.plant import Plant
@@ -43,7 +43,7 @@ def test_accelerations_are_those_of_an_arm_with_spinning_bodies(n: int) -> None:
         size = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * size)
         assert np.abs(simulated.qacc - expected).max() > 1e-4 * size, "without the reaction it is another arm"
-        ours = torque_regressor(arm.kin, q, qd, found, 0.0) @ plant.theta_true
+        ours = dynamics_of(arm.kin).torque_regressor(q, qd, found, 0.0) @ plant.theta_true
         np.testing.assert_allclose(ours, tau, rtol=1e-8, atol=1e-8 * np.abs(tau).max())
 
 
@@ -69,7 +69,7 @@ def test_momentum_is_the_integral_of_torque_as_identification_takes_it() -> None
     arm = rotor_arm(4, rng)
     plant = plant_of(arm, rng, friction=0.0, substeps=4, watchdog_s=1.0)
     kin, theta, steps = arm.kin, plant.theta_true, 200
-    rest = -momentum_rate_regressor(kin, plant.state[0], np.zeros(4)) @ theta
+    rest = -dynamics_of(kin).momentum_rate_regressor(plant.state[0], np.zeros(4)) @ theta
     states, total = [plant.state], np.zeros(4)
     for k in range(steps):
         # Held for two periods, so that the kinks lie where Simpson's parabolas meet.
@@ -83,8 +83,8 @@ def test_momentum_is_the_integral_of_torque_as_identification_takes_it() -> None
     errors = []
     for motors in (kin.motors, NO_MOTORS):
         used = kin._replace(motors=motors)
-        growth = np.diff((momentum_regressor(used, q[[0, -1]], qd[[0, -1]]) @ theta), axis=0)[0]
-        rate = momentum_rate_regressor(used, q, qd) @ theta
+        growth = np.diff((dynamics_of(used).momentum_regressor(q[[0, -1]], qd[[0, -1]]) @ theta), axis=0)[0]
+        rate = dynamics_of(used).momentum_rate_regressor(q, qd) @ theta
         errors.append(np.abs(growth - total - plant.period / 3.0 * weights @ rate).max())
     assert errors[0] < 1e-8
     assert errors[1] > 1e-4, "an arm without the reaction does not explain the run"

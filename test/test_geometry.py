@@ -16,15 +16,8 @@ from scipy.spatial.transform import Rotation
 from urdf_factory import random_arm, random_inertial, write_arm
 
 from safe_sysid.errors import ConfigError, ModelError
-from safe_sysid.robot import (
-    PAYLOAD_BODY,
-    Scene,
-    SceneBox,
-    forward_kinematics,
-    load_robot,
-    load_scene,
-    unchecked,
-)
+from safe_sysid.robot import PAYLOAD_BODY, Scene, SceneBox, load_robot, load_scene, unchecked
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.geometry import ROUNDING, _without_redundant
 
 SEEDS = st.integers(0, 2**32 - 1)

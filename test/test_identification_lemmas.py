@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from identification_plant import random_arm, random_consistent_box
 
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource, _limits
-from safe_sysid.identification.equations.regressor_kernels import momentum_columns
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -70,17 +70,17 @@ def test_what_a_step_leaves_of_its_integrals():
         e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0)
         source = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)
         errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
-        at_mid = momentum_rate_regressor(kin, c, u) @ theta
+        at_mid = dynamics_of(kin).momentum_rate_regressor(c, u) @ theta
 
         def f(t, q, v, kin=kin, theta=theta, at_mid=at_mid):
-            return momentum_rate_regressor(kin, q, v) @ theta - at_mid
+            return dynamics_of(kin).momentum_rate_regressor(q, v) @ theta - at_mid
 
         rate = motion.integral(0.0, h, f) / h
         slope = motion.integral(0.0, h, lambda t, q, v, h=h, f=f: (t - 0.5 * h) * f(t, q, v)) / h
         momentum = motion.integral(
-            0.0, h, lambda t, q, v, kin=kin, theta=theta: momentum_regressor(kin, q, v) @ theta
+            0.0, h, lambda t, q, v, kin=kin, theta=theta: dynamics_of(kin).momentum_regressor(q, v) @ theta
         )
-        ramp = (momentum - momentum_regressor(kin, c, q1 - q0) @ theta) / h
+        ramp = (momentum - dynamics_of(kin).momentum_regressor(c, q1 - q0) @ theta) / h
         for k, (got, most) in enumerate(((rate, errors.rate), (slope, errors.slope), (ramp, errors.ramp))):
             assert np.all(np.abs(got) <= most[0] * (1 + 1e-9) + 1e-13)
             closest[k] = max(closest[k], np.max(np.abs(got) / (most[0] + 1e-12)))
@@ -100,7 +100,8 @@ def test_position_errors_on_slopes_by_abel_summation():
         errors = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)._errors
         centre = 0.5 * (q[1:] + q[:-1])
         inertia = [
-            np.stack([momentum_regressor(kin, c, x) @ theta for x in np.eye(n)], axis=1) for c in centre
+            np.stack([dynamics_of(kin).momentum_regressor(c, x) @ theta for x in np.eye(n)], axis=1)
+            for c in centre
         ]
         s = np.concatenate([[0.0], rng.uniform(-1, 1, m), [0.0]])
         i = int(rng.integers(n))
@@ -130,24 +131,26 @@ def test_columns_and_derivatives(n):
     limits = _limits(kin, box, e)
     derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, anchors)
     step = 1e-5
+    dynamics = dynamics_of(kin)
     for k in range(3):
         q, qd = states[0][k], states[1][k]
         momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
         momentum_columns(kin, kin.gravity, q, qd, 1.0, momentum, rate)
-        assert np.allclose(momentum, momentum_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-12)
-        assert np.allclose(rate, momentum_rate_regressor(kin, q, qd)[:, inertial], rtol=0, atol=1e-11)
+        assert np.allclose(momentum, dynamics.momentum_regressor(q, qd)[:, inertial], rtol=0, atol=1e-12)
+        assert np.allclose(rate, dynamics.momentum_rate_regressor(q, qd)[:, inertial], rtol=0, atol=1e-11)
         for j in range(n):
             d = np.eye(n)[j] * step
             slopes = [
-                (g(kin, q + x * d, qd + (1 - x) * d) - g(kin, q - x * d, qd - (1 - x) * d))[:, inertial]
-                / (2 * step)
-                for g in (momentum_regressor, momentum_rate_regressor)
+                (g(q + x * d, qd + (1 - x) * d) - g(q - x * d, qd - (1 - x) * d))[:, inertial] / (2 * step)
+                for g in (dynamics.momentum_regressor, dynamics.momentum_rate_regressor)
                 for x in (1.0, 0.0)
             ]
             for kind, slope in enumerate(slopes):
                 most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
                 assert np.allclose(anchors.bounds[k, kind, :, j], most, rtol=1e-6, atol=1e-6)
         for c in range(3):
-            pull = momentum_rate_regressor(kin._replace(gravity=np.eye(3)[c]), q, 0 * qd)[:, inertial]
+            pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[
+                :, inertial
+            ]
             most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad
             assert np.allclose(anchors.bounds[k, 4, :, c], most, rtol=1e-9, atol=1e-12)

@@ -6,23 +6,23 @@ from arm_factory import random_arm as any_arm
 from identification_events import Attack, SmoothAttack
 from identification_plant import geared
 
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
-from safe_sysid.identification.equations.regressor_kernels import momentum_columns
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 
 def coupled(values, kin, own=True):
     """Columns (.., n, 14 n) of the links and of what motors add to those of Ia, without ``diag(qd)``."""
     n = len(kin.axis)
     plain = kin._replace(motors=NO_MOTORS)
-    more = values[0](kin, *values[1:]) - values[0](plain, *values[1:])
-    columns = more[:, 12 * n + kin.motors.joint]
+    geared_too, without = (getattr(dynamics_of(x), values[0])(*values[1:]) for x in (kin, plain))
+    columns = (geared_too - without)[:, 12 * n + kin.motors.joint]
     if not own:
         columns[kin.motors.joint, np.arange(len(kin.motors.joint))] = 0.0
-    return np.hstack([values[0](plain, *values[1:])[:, : 10 * n], columns])
+    return np.hstack([without[:, : 10 * n], columns])
 
 
 @pytest.mark.parametrize("slides", [0.0, 0.4])
@@ -45,12 +45,12 @@ def test_columns_and_their_derivatives(n, slides):
             q, qd = states[0][k], states[1][k]
             momentum, rate = np.zeros((n, size)), np.zeros((n, size))
             momentum_columns(kin, kin.gravity, q, qd, own, momentum, rate)
-            for found, f in ((momentum, momentum_regressor), (rate, momentum_rate_regressor)):
+            for found, f in ((momentum, "momentum_regressor"), (rate, "momentum_rate_regressor")):
                 np.testing.assert_allclose(found, coupled((f, q, qd), kin, own > 0.0), rtol=0, atol=1e-11)
             for j in range(n):
                 d = np.eye(n)[j] * step
                 for kind, (f, x) in enumerate(
-                    (g, x) for g in (momentum_regressor, momentum_rate_regressor) for x in (1.0, 0.0)
+                    (g, x) for g in ("momentum_regressor", "momentum_rate_regressor") for x in (1.0, 0.0)
                 ):
                     ends = [
                         coupled((f, q + s * x * d, qd + s * (1 - x) * d), kin, own > 0.0) for s in (1, -1)
@@ -85,7 +85,7 @@ def test_remainders_bound_sampled_derivatives_of_the_reaction_alone(slides, own)
             q, qd = rng.uniform(low, high), v * rng.choice([-1, 1], n)
             dq, dv = x * rng.choice([-1, 1], n), y * rng.choice([-1, 1], n)
             h = 1e-4
-            for k, f in enumerate((momentum_regressor, momentum_rate_regressor)):
+            for k, f in enumerate(("momentum_regressor", "momentum_rate_regressor")):
                 at = [value(f, q + s * h * dq, qd + s * h * dv) for s in (-1, 0, 1)]
                 found = (at[1], (at[2] - at[0]) / (2 * h), (at[2] - 2 * at[1] + at[0]) / h**2)
                 for order, got in enumerate(found):

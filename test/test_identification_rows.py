@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from identification_plant import noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.equations import momentum
@@ -20,7 +21,6 @@ from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.equations.windows import WindowCutter
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 
 class Case:
@@ -214,6 +214,7 @@ def test_remainders_bound_sampled_derivatives():
         rng = np.random.default_rng(seed)
         n = int(rng.integers(1, 7))
         kin, theta = random_arm(rng, n)
+        dynamics = dynamics_of(kin)
         theta, box = random_consistent_box(rng, theta, n)
         rigid = theta.copy()
         rigid[10 * n :] = 0.0
@@ -226,8 +227,8 @@ def test_remainders_bound_sampled_derivatives():
             dq, dv = x * rng.choice([-1, 1], n), y * rng.choice([-1, 1], n)
             h = 1e-4
             values = np.array([
-                [(f(kin, q + s * h * dq, qd + s * h * dv) @ rigid) for s in (-1, 0, 1)]
-                for f in (momentum_regressor, momentum_rate_regressor)
+                [(f(q + s * h * dq, qd + s * h * dv) @ rigid) for s in (-1, 0, 1)]
+                for f in (dynamics.momentum_regressor, dynamics.momentum_rate_regressor)
             ])  # fmt: skip
             first = (values[:, 2] - values[:, 0]) / (2 * h)
             second = (values[:, 2] - 2 * values[:, 1] + values[:, 0]) / h**2

@@ -27,6 +27,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "name": {"name": "other_arm"},
     "urdf": {"urdf": "other.urdf"},
     "base_link": {"base_link": "pedestal"},
+    "tip_link": {"tip_link": "forearm"},
     "tool_frame": {"tool_frame": "tip"},
     "joints.<joint>.position": {"joints.elbow.position": "continuous"},
     "joints.<joint>.gear_ratio": {"joints.elbow.gear_ratio": 50.0},
@@ -59,7 +60,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "measurement.jerk": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
 }
 #: Without effect on anything that is stated: only checked, or the same in other words.
-IDLE = ("base_link",)
+IDLE = ("base_link", "tip_link")
 
 
 def leaves() -> list[Parameter]:

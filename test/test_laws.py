@@ -25,11 +25,11 @@ from safe_sysid.control.settings import (
     GravityPidSettings,
     ImpedanceSettings,
 )
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -190,8 +190,8 @@ def test_laws_work_on_any_arm(tmp_path: Path, n: int) -> None:
         armour = laws[0]
         torque = armour.step(0.0, q, qd, reference, ModelInUse(box.mid, box.mid, box.rad))
         r = de + armour.K_r * e
-        w_s = slotine_li_regressor(
-            arm.kinematics, q, qd, reference[1] + armour.K_r * e, reference[2] + armour.K_r * de, transition
+        w_s = dynamics_of(arm.kinematics).slotine_li_regressor(
+            q, qd, reference[1] + armour.K_r * e, reference[2] + armour.K_r * de, transition
         )
         rate = r @ (w_s @ np.where(r @ w_s > 0.0, box.upper, box.lower) - torque)
         assert rate <= armour.alpha * (armour.V_max - armour.energy) + 1e-9 * (1.0 + abs(rate))

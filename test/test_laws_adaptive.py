@@ -17,10 +17,10 @@ from safe_sysid.control.settings import (
     ComputedTorqueSettings,
     PassivityAdaptiveSettings,
 )
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -97,8 +97,7 @@ def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(
         assert np.all((box.mid - box.rad <= law.estimate) & (law.estimate <= box.mid + box.rad))
         e, de = reference[0] - q, reference[1] - qd
         r = de + law.K_r * e
-        w_s = slotine_li_regressor(
-            model.kinematics,
+        w_s = dynamics_of(model.kinematics).slotine_li_regressor(
             q,
             qd,
             reference[1] + law.K_r * e,
@@ -159,8 +158,8 @@ def test_lyapunov_function_falls_and_excitation_brings_the_torque_to_the_truth(m
     def wrong(estimate: np.ndarray) -> float:
         """Torque that an estimate gets wrong, rms over the same kind of motion, N m."""
         states = np.array([exciting(model, t) for t in np.linspace(5.0, 8.0, 40)])
-        w_s = slotine_li_regressor(
-            model.kinematics, states[:, 0], states[:, 1], states[:, 1], states[:, 2], 0.01
+        w_s = dynamics_of(model.kinematics).slotine_li_regressor(
+            states[:, 0], states[:, 1], states[:, 1], states[:, 2], 0.01
         )
         return float(np.sqrt(np.mean((w_s @ (estimate - theta)) ** 2)))
 

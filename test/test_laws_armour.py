@@ -10,10 +10,10 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.settings import ArmourSettings
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_regressor, slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -53,8 +53,7 @@ def slotine_li(
 ) -> tuple[np.ndarray, np.ndarray]:
     """W_s and r."""
     e, de = ref[0] - q, ref[1] - qd
-    w_s = slotine_li_regressor(
-        model.kinematics,
+    w_s = dynamics_of(model.kinematics).slotine_li_regressor(
         q,
         qd,
         ref[1] + law.K_r * e,
@@ -65,7 +64,9 @@ def slotine_li(
 
 
 def inertia(model: RobotModel, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    return np.stack([momentum_regressor(model.kinematics, q, unit) @ theta for unit in np.eye(model.n)])
+    return np.stack(
+        [dynamics_of(model.kinematics).momentum_regressor(q, unit) @ theta for unit in np.eye(model.n)]
+    )
 
 
 def test_disturbance_and_energy_dominate_every_corner(model: RobotModel, law: ArmourLaw) -> None:
@@ -80,7 +81,7 @@ def test_disturbance_and_energy_dominate_every_corner(model: RobotModel, law: Ar
         most = np.maximum(np.abs(w_s @ box.mid - w_s @ nominal + np.abs(w_s) @ box.rad),
                           np.abs(w_s @ box.mid - w_s @ nominal - np.abs(w_s) @ box.rad))  # fmt: skip
         assert law.disturbance >= np.linalg.norm(most) - 1e-9
-        columns = momentum_regressor(model.kinematics, q, r)
+        columns = dynamics_of(model.kinematics).momentum_regressor(q, r)
         energy = 0.5 * (r @ columns @ box.mid + np.abs(r @ columns) @ box.rad)
         assert law.energy >= energy * (1.0 - 1e-12) - 1e-15
 
@@ -167,7 +168,7 @@ def test_without_norm_no_joint_pays_more_than_half_of_norm_and_row(model: RobotM
         e, de = ref[0] - q, ref[1] - qd
         qd_a, qdd_a = ref[1] + law.K_r * e, ref[2] + law.K_r * de
         interval_newton_euler(
-            *model.kinematics,
+            model.kinematics.packed,
             q,
             qd,
             qd_a,

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
-from safe_sysid.control.laws.newton_euler import newton_euler
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import momentum_regressor, slotine_li_regressor
 
 TRANSITION = 0.02
 
 
 def torque(kin: Kinematics, theta: np.ndarray, *motion: np.ndarray) -> np.ndarray:
     out = np.empty(len(kin.axis))
-    newton_euler(*kin, *motion, motion[2], TRANSITION, theta, out)
+    newton_euler(kin.packed, *motion, motion[2], TRANSITION, theta, out)
     return out
 
 
@@ -30,7 +30,7 @@ def bounds(
 ) -> np.ndarray:
     out = np.empty((len(kin.axis), 2))
     box = np.stack([lower, upper], axis=-1).copy()
-    interval_newton_euler(*kin, *motion, motion[2], TRANSITION, offset, box, out)
+    interval_newton_euler(kin.packed, *motion, motion[2], TRANSITION, offset, box, out)
     return out
 
 
@@ -46,7 +46,7 @@ def test_recursion_is_the_regressor_times_parameters(n: int) -> None:
     for _ in range(20):
         kin, _, theta = random_arm(n, rng)
         motion = random_motion(n, rng)
-        w_s = slotine_li_regressor(kin, *motion, TRANSITION)
+        w_s = dynamics_of(kin).slotine_li_regressor(*motion, TRANSITION)
         scale = np.abs(w_s) @ np.abs(theta)
         assert np.all(np.abs(torque(kin, theta, *motion) - w_s @ theta) <= 1e-12 * (1.0 + scale))
 
@@ -71,7 +71,7 @@ def test_interval_holds_the_exact_range_of_unequal_uncertainties(seed: int, n: i
     rad = np.abs(theta) * rng.choice([0.0, 1e-9, 0.05, 2.0], theta.size) + rng.choice([0.0, 0.3], theta.size)
     lower, upper = theta - rad, theta + rad
     motion = random_motion(n, rng)
-    w_s = slotine_li_regressor(kin, *motion, TRANSITION)
+    w_s = dynamics_of(kin).slotine_li_regressor(*motion, TRANSITION)
     found = bounds(kin, lower, upper, *motion)
     low = np.minimum(w_s * lower, w_s * upper).sum(axis=1)
     high = np.maximum(w_s * lower, w_s * upper).sum(axis=1)
@@ -93,7 +93,7 @@ def test_a_point_is_held_with_all_its_rounding_and_hardly_more(seed: int, n: int
     motion = random_motion(n, rng)
     found = bounds(kin, theta, theta, *motion)
     # Two algorithms that round differently: both are within rounding of the truth, which the bounds hold.
-    w_s = slotine_li_regressor(kin, *motion, TRANSITION)
+    w_s = dynamics_of(kin).slotine_li_regressor(*motion, TRANSITION)
     for value in (torque(kin, theta, *motion), w_s @ theta):
         assert np.all((found[:, 0] <= value) & (value <= found[:, 1]))
     assert np.all(found[:, 1] - found[:, 0] <= 1e-10 * (1.0 + np.abs(w_s) @ np.abs(theta)))
@@ -145,5 +145,5 @@ def test_without_gravity_velocity_and_offset_it_is_the_inertia() -> None:
     weightless = kin._replace(gravity=np.zeros(3))
     q, r, still = rng.uniform(-3, 3, 6), rng.uniform(-1, 1, 6), np.zeros(6)
     found = bounds(weightless, theta, theta, q, still, still, r, offset=False)
-    inertia = np.stack([momentum_regressor(kin, q, unit) @ theta for unit in np.eye(6)], axis=-1)
+    inertia = np.stack([dynamics_of(kin).momentum_regressor(q, unit) @ theta for unit in np.eye(6)], axis=-1)
     np.testing.assert_allclose(found.mean(axis=1), inertia @ r, rtol=1e-9)

@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from urdf_factory import random_arm, write_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.resources import resource_path
-from safe_sysid.robot import forward_kinematics, is_consistent, load_robot, torque_regressor
+from safe_sysid.robot import is_consistent, load_robot
+from safe_sysid.robot.frames import forward_kinematics
 
 SEEDS = st.integers(0, 2**32 - 1)
 ARMS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,7 +60,7 @@ def test_random_arm_has_the_dynamics_and_kinematics_of_its_urdf(tmp_path, seed, 
         q, qd, qdd = rng.uniform(-3, 3, n), rng.normal(size=n), rng.normal(0, 5, n)
         rigid = pin.rnea(oracle, data, pinocchio_state(oracle, q), qd, qdd)
         expected = rigid + friction[0] * np.sign(qd) + friction[1] * qd + friction[2] * qdd + friction[3]
-        ours = torque_regressor(arm.kinematics, q, qd, qdd, 0.0) @ arm.theta_nominal
+        ours = dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd, 0.0) @ arm.theta_nominal
         np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
         pin.framesForwardKinematics(oracle, data, pinocchio_state(oracle, q))
         rotations, positions = forward_kinematics(arm.kinematics, q)
@@ -128,7 +130,7 @@ def test_kinova_agrees_with_mujoco_reading_the_same_urdf():
     for _ in range(20):
         data.qpos[:], data.qvel[:], data.qacc[:] = q, qd, qdd = rng.normal(size=(3, 7))
         mujoco.mj_inverse(oracle, data)
-        ours = torque_regressor(arm.kinematics, q, qd, qdd, 0.0) @ theta
+        ours = dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd, 0.0) @ theta
         np.testing.assert_allclose(
             ours, data.qfrc_inverse, atol=2e-5
         )  # MuJoCo stores principal axes, rpy rounded

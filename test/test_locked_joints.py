@@ -11,9 +11,11 @@ import pytest
 import yaml
 from urdf_factory import numbers, random_inertial, random_origin
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import resource_path
-from safe_sysid.robot import forward_kinematics, load_robot, torque_regressor
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.yaml_file import read_yaml
 
 #: Name, type, parent, child, more: an arm of shoulder, lift and elbow, a hand with two fingers, one with a tip.
@@ -103,7 +105,9 @@ def test_locked_links_are_lumped_with_what_carries_them(file):
         speed, rate = np.zeros(oracle.nv), np.zeros(oracle.nv)
         speed[at], rate[at] = qd, qdd
         expected = pin.rnea(oracle, data, whole, speed, rate)[at]
-        np.testing.assert_allclose(torque_regressor(arm.kinematics, q, qd, qdd) @ theta, expected, atol=1e-11)
+        np.testing.assert_allclose(
+            dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ theta, expected, atol=1e-11
+        )
 
 
 def test_bodies_move_with_what_carries_them(file):
@@ -204,7 +208,10 @@ def test_mounting_places_everything_in_the_world(tmp_path):
     np.testing.assert_array_equal(mounted.theta_nominal, level.theta_nominal)
     tilted = load_robot(write_gripper_arm(tmp_path, gravity=(turn.T @ [0.0, 0.0, -9.81]).tolist()))
     qd, qdd = np.array([[0.5, -0.4], [1.0, 2.0]])
-    a, b = (torque_regressor(arm.kinematics, q, qd, qdd) @ arm.theta_nominal for arm in (mounted, tilted))
+    a, b = (
+        dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ arm.theta_nominal
+        for arm in (mounted, tilted)
+    )
     np.testing.assert_allclose(a, b, atol=1e-11)
 
 

@@ -16,10 +16,10 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.base import measurement_qos
 from safe_sysid.nodes.messages import JointStateWriter, read_command, write_stamp
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.regressors import torque_regressor
 
 pytestmark = pytest.mark.ros
 
@@ -33,7 +33,7 @@ def test_a_controller_on_simulated_time_takes_an_arm_over(tmp_path: Path) -> Non
     limits: dict[str, Any] = {"measurement": {"max_age_s": 1.0}}  # the longest allowed: tests may stall
     model = load_robot("kinova_gen3", **limits)
     home, zero = np.array(model.settings.home), np.zeros(model.n)
-    effort = torque_regressor(model.kinematics, home, zero, zero) @ model.arm_prior.mid
+    effort = dynamics_of(model.kinematics).torque_regressor(home, zero, zero) @ model.arm_prior.mid
     nodes: dict[str, dict[str, Any]] = {"controller": {"use_sim_time": True}}
     with running(tmp_path, nodes, limits, lockstep=False) as processes, Probe() as probe:
         processes["controller"].wait_ready()

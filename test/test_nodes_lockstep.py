@@ -19,10 +19,11 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.base import LATCHED, STREAM
 from safe_sysid.nodes.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.messages import JointReader, JointSample, plan_message, stamp_to_ns
-from safe_sysid.robot import load_robot, momentum_regressor
+from safe_sysid.robot import load_robot
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -120,7 +121,9 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
     e, de = control["q_d"] - q, control["qd_d"] - qd
     share = max(np.max(np.abs(e) / control["e_bound"]), np.max(np.abs(de) / control["de_bound"]))
     r = de + e * np.array(model.settings.controller.K_r)
-    energy = 0.5 * np.sum(r * (momentum_regressor(model.kinematics, q, r) @ plant["theta_true"]), axis=1)
+    energy = 0.5 * np.sum(
+        r * (dynamics_of(model.kinematics).momentum_regressor(q, r) @ plant["theta_true"]), axis=1
+    )
     print(f"largest share of the error bounds {share:.3f}, of V_max {np.max(energy) / control['V_max']:.4f}")
     assert share <= 1.0
     assert np.max(energy) <= control["V_max"]

@@ -19,10 +19,10 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 
 from safe_sysid.control.activation import Judgement
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.controller import ControllerNode
 from safe_sysid.nodes.messages import write_stamp
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.regressors import torque_regressor
 
 pytestmark = pytest.mark.ros
 
@@ -71,7 +71,8 @@ class Lab:
         zero = np.zeros(self.model.n)
         self.home = np.array(self.model.settings.home)
         self.effort = (
-            torque_regressor(self.model.kinematics, self.home, zero, zero) @ self.model.arm_prior.mid
+            dynamics_of(self.model.kinematics).torque_regressor(self.home, zero, zero)
+            @ self.model.arm_prior.mid
         )
         self.checks = Checks(node)
         node._checks = self.checks  # type: ignore[assignment]

@@ -19,12 +19,13 @@ from polynomial_sets import Basis, PolySet
 from reachability_support import random_box, random_tracking
 from sampled_hull import Motion, point_hull, torque_hull
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import time_cells
 from safe_sysid.reachability.torque import enclose_torque
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
 
 CELLS = 8
 WAYS = [("shared", 2, 0), ("shared", 3, 0), ("armour", 2, 0), ("armour", 3, 20), ("shared", 3, 12)]
@@ -68,7 +69,7 @@ class Problem:
             cell = rng.integers(CELLS, size=300)
             borders = np.stack([grid[cell], grid[cell + 1]], axis=1)
             q, qd, qd_a, qdd_a, r = states_of(trajectory, borders, tracking or self.tracking, x)
-            w = slotine_li_regressor(self.kin, q, qd, qd_a, qdd_a, self.transition)
+            w = dynamics_of(self.kin).slotine_li_regressor(q, qd, qd_a, qdd_a, self.transition)
             nominal, spread = w @ self.box.mid + self.damping * r, np.abs(w) @ self.box.rad
             over = np.maximum(
                 nominal + spread - torque.torque[cell, :, 1], torque.torque[cell, :, 0] - nominal + spread

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safe_sysid.control.design import design_gains
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_share
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.constraints import FAMILIES, LINEAR, FastConstraints
 from safe_sysid.planning.effort import effort_slopes, inertia_share_kernel
@@ -15,10 +17,9 @@ from safe_sysid.planning.family import TrajectoryFamily, shape
 from safe_sysid.planning.optimise import restore
 from safe_sysid.planning.proximity import Proximity
 from safe_sysid.planning.sqp import Subproblem
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.magnitudes import inertia_share
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
 from safe_sysid.robot.scene import Scene, load_scene
 
 
@@ -139,8 +140,8 @@ def test_margins_are_those_of_direct_evaluation(model: RobotModel) -> None:
     x = c.family.trajectory(k).states(np.linspace(0.0, 3.0 * (1 - 1e-9), c.samples))
     raw, box, a = c.raw(k), c.box, c.gains.assumptions
     corners = np.random.default_rng(3).choice([-1.0, 1.0], (200, box.size)) * box.rad + box.mid
-    regressor = torque_regressor(
-        model.kinematics, x[:, 0], x[:, 1], x[:, 2], model.friction_transition_velocity
+    regressor = dynamics_of(model.kinematics).torque_regressor(
+        x[:, 0], x[:, 1], x[:, 2], model.friction_transition_velocity
     )
     worst = np.abs(regressor @ box.mid) + np.abs(regressor) @ box.rad
     assert np.allclose(raw["torque"], (model.limits.torque - worst).min(axis=0))
@@ -194,7 +195,7 @@ def test_slopes_of_torque_and_measure_on_random_states(model: RobotModel) -> Non
     state[1, :3] *= 0.01
 
     def both(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        w = torque_regressor(model.kinematics, x[0], x[1], x[2], transition)
+        w = dynamics_of(model.kinematics).torque_regressor(x[0], x[1], x[2], transition)
         spread = np.abs(w) @ box.rad
         return np.abs(w @ box.mid) + spread, np.sqrt((np.square(spread) / weight).sum(axis=1))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
 from arm_factory import random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.excitation import (
@@ -19,7 +21,6 @@ from safe_sysid.planning.costs.joint_set import KINDS, InformationCost
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor, torque_regressor
 
 
 def states(n: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -40,7 +41,7 @@ def test_columns_are_those_of_the_full_regressor(n: int) -> None:
     rng = np.random.default_rng(n)
     kin, _, _ = random_arm(n, rng)
     motion = states(n, 20, rng)
-    full = torque_regressor(kin, *motion)[:, :, 10 * (n - 1) : 10 * n]
+    full = dynamics_of(kin).torque_regressor(*motion)[:, :, 10 * (n - 1) : 10 * n]
     assert np.allclose(payload_regressor(kin, *motion), full, rtol=0, atol=1e-12 * np.abs(full).max())
 
 
@@ -54,11 +55,11 @@ def test_adjoints_are_derivatives(n: int) -> None:
     everything[:, :, 10 * n : 11 * n] = 0.0  # Coulomb columns jump; taken as constant
 
     def by_sample(x: np.ndarray, regressor, weight: np.ndarray) -> np.ndarray:
-        return (regressor(kin, *(np.ascontiguousarray(x[:, i]) for i in range(3))) * weight).sum(axis=(1, 2))
+        return (regressor(*(np.ascontiguousarray(x[:, i]) for i in range(3))) * weight).sum(axis=(1, 2))
 
     for regressor, gradient, weight in (
-        (payload_regressor, payload_regressor_gradient, last),
-        (torque_regressor, regressor_gradient, everything),
+        (partial(payload_regressor, kin), payload_regressor_gradient, last),
+        (dynamics_of(kin).torque_regressor, regressor_gradient, everything),
     ):
         found = gradient(kin, *(np.ascontiguousarray(motion[:, i]) for i in range(3)), weight)
         for order in range(3):
@@ -86,7 +87,7 @@ def test_condition_number_is_that_of_the_stacked_rows(window: int, horizon: floa
     k = np.linspace(-0.7, 0.9, 7)
     t = (np.arange(128) + 0.5) * horizon / 128
     x = cost.family.trajectory(k).states(t)
-    rows = torque_regressor(cost.kinematics, x[:, 0], x[:, 1], x[:, 2])[:, :, 60:70]
+    rows = dynamics_of(cost.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])[:, :, 60:70]
     rows = rows.reshape(128 // window, window, 7, 10).mean(axis=1).reshape(-1, 10)
     values = np.linalg.svd(rows * cost.scale, compute_uv=False)
     exact = values[0] / values[-1]
@@ -104,8 +105,10 @@ def test_windowed_rows_are_the_momentum_equation() -> None:
     for i in (0, 7, 14):
         t = np.linspace(0.1 * i, 0.1 * (i + 1), 2001)
         x = trajectory.states(t)
-        change = np.diff(momentum_regressor(cost.kinematics, x[[0, -1], 0], x[[0, -1], 1]), axis=0)[0]
-        rate = np.trapezoid(momentum_rate_regressor(cost.kinematics, x[:, 0], x[:, 1]), t, axis=0)
+        change = np.diff(
+            dynamics_of(cost.kinematics).momentum_regressor(x[[0, -1], 0], x[[0, -1], 1]), axis=0
+        )[0]
+        rate = np.trapezoid(dynamics_of(cost.kinematics).momentum_rate_regressor(x[:, 0], x[:, 1]), t, axis=0)
         assert np.allclose(rows[i], ((change - rate) / 0.1)[:, e], atol=1e-5)
 
 
@@ -190,7 +193,7 @@ def test_joint_set_costs_are_those_of_the_equations(gen3: RobotModel, kind: str)
     m = gen3.settings.measurement
     t = (np.arange(60) + 0.5) * 1.5 / 60
     x = cost.family.trajectory(k).states(t)
-    regressor = torque_regressor(gen3.kinematics, x[:, 0], x[:, 1], x[:, 2])
+    regressor = dynamics_of(gen3.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])
     square = np.einsum(
         "kjp,pq,kjq->kj", regressor, np.outer(box.mid, box.mid) + np.diag(box.rad**2) / 3, regressor
     )

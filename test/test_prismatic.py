@@ -24,8 +24,10 @@ from safe_sysid.control.checks import check_static_gravity
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity
+from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.errors import ConfigError, ModelError, ParameterError
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
@@ -39,15 +41,8 @@ from safe_sysid.planning.planner import Planner
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.report.identification_output import declared_texts
 from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
-from safe_sysid.robot.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import (
-    momentum_rate_regressor,
-    momentum_regressor,
-    slotine_li_regressor,
-    torque_regressor,
-)
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
@@ -90,7 +85,7 @@ def test_loaded_as_the_urdf_says(arm_file, model):
     theta[10 * n :] = 0.0
     for q in positions(model.kinematics, rng, 20):
         qd, qdd = rng.normal(size=(2, n))
-        ours = slotine_li_regressor(model.kinematics, q, qd, qd, qdd) @ theta
+        ours = dynamics_of(model.kinematics).slotine_li_regressor(q, qd, qd, qdd) @ theta
         np.testing.assert_allclose(ours, pin.rnea(oracle, data, q, qd, qdd), atol=1e-10)
 
 
@@ -125,15 +120,15 @@ def test_torque_without_regressor_and_its_enclosure():
         n = 1 + seed % 6
         kin, _, theta = random_arm(n, rng, 0.5)
         q, (qd, qd_a, qdd) = positions(kin, rng, 1)[0], rng.normal(size=(3, n))
-        expected = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01) @ theta
+        expected = dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd, 0.01) @ theta
         torque, bounds = np.empty(n), np.empty((n, 2))
-        newton_euler(*kin, q, qd, qd_a, qdd, qd_a, 0.01, theta, torque)
+        newton_euler(kin.packed, q, qd, qd_a, qdd, qd_a, 0.01, theta, torque)
         np.testing.assert_allclose(torque, expected, atol=1e-11)
         box = np.stack([theta, theta + 0.1 * np.abs(theta)], axis=-1)
-        interval_newton_euler(*kin, q, qd, qd_a, qdd, qd_a, 0.01, True, box, bounds)
+        interval_newton_euler(kin.packed, q, qd, qd_a, qdd, qd_a, 0.01, True, box, bounds)
         for _ in range(20):
             inside = rng.uniform(box[:, 0], box[:, 1])
-            value = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01) @ inside
+            value = dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd, 0.01) @ inside
             assert np.all((bounds[:, 0] - 1e-10 <= value) & (value <= bounds[:, 1] + 1e-10))
 
 
@@ -191,8 +186,10 @@ def test_first_and_second_derivatives_stay_in_their_bounds_and_levers_count_the_
                     shift = np.zeros((4, n))
                     shift[i, j] = 1e-4
                     states = np.stack([q, qd, qd_a, qdd])
-                    plus = slotine_li_regressor(kin, *(states + shift)) @ bare
-                    slope = np.abs(plus - slotine_li_regressor(kin, *(states - shift)) @ bare) / 2e-4
+                    plus = dynamics_of(kin).slotine_li_regressor(*(states + shift)) @ bare
+                    slope = (
+                        np.abs(plus - dynamics_of(kin).slotine_li_regressor(*(states - shift)) @ bare) / 2e-4
+                    )
                     assert np.all(slope <= getattr(sens, name)[:, j] * (1.0 + 1e-6) + 1e-8)
                     broken += bool(np.any(slope > getattr(less, name)[:, j] * (1.0 + 1e-6) + 1e-8))
     assert broken > 50
@@ -214,7 +211,7 @@ def test_inertia_share_near_a_pose():
             at = q + rng.choice([-1.0, 1.0], n) * dq
             true = rng.uniform(box.lower, box.upper)
             true[10 * n :] = 0.0
-            h = momentum_regressor(kin, np.tile(at, (n, 1)), np.eye(n)) @ true
+            h = dynamics_of(kin).momentum_regressor(np.tile(at, (n, 1)), np.eye(n)) @ true
             assert np.linalg.eigvalsh(h / np.sqrt(spare)[:, None] / np.sqrt(spare))[-1] <= share
 
 
@@ -227,13 +224,14 @@ def test_exact_first_derivatives_at_an_anchor():
         q, qd = positions(kin, rng, 1), rng.uniform(-1, 1, (1, n))
         anchors = Anchors(np.zeros(2, np.int64), q, qd, np.zeros((1, len(DERIVATIVES), n, max(n, 3))))
         derivative_bounds(kin, mid, rad, 1.0, False, anchors)
+        dynamics = dynamics_of(kin)
         for row, function, of_q in (
-            (0, momentum_regressor, True), (1, momentum_regressor, False),
-            (2, momentum_rate_regressor, True), (3, momentum_rate_regressor, False),
+            (0, dynamics.momentum_regressor, True), (1, dynamics.momentum_regressor, False),
+            (2, dynamics.momentum_rate_regressor, True), (3, dynamics.momentum_rate_regressor, False),
         ):  # fmt: skip
             for j in range(n):
                 d = 1e-5 * np.eye(n)[j]
-                a, b = (function(kin, q[0] + s * d * of_q, qd[0] + s * d * (not of_q)) for s in (1.0, -1.0))
+                a, b = (function(q[0] + s * d * of_q, qd[0] + s * d * (not of_q)) for s in (1.0, -1.0))
                 slope = np.abs((a - b)[:, : 10 * n] @ mid) / 2e-5
                 np.testing.assert_allclose(anchors.bounds[0, row, :, j][:n], slope, atol=1e-6)
 
@@ -409,7 +407,7 @@ def test_positions_in_degrees_are_guessed_of_turning_joints_alone(tmp_path):
         zero = np.zeros(3)
         mid = model.arm_prior.mid
         box = ParameterBox(mid - 1e-3 * np.abs(mid), mid + 1e-3 * np.abs(mid))
-        effort = torque_regressor(model.kinematics, q, zero, zero) @ mid
+        effort = dynamics_of(model.kinematics).torque_regressor(q, zero, zero) @ mid
         told = np.where(model.sliding, q, np.rad2deg(q))
         reasons = check_static_gravity(model, box, told, zero, effort)
         assert not reasons or "positions in degrees" in reasons[-1]

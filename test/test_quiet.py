@@ -11,6 +11,7 @@ import pytest
 from certificate_support import verdicts
 from identification_plant import exciting_plans, noisy, simulate
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
@@ -22,7 +23,6 @@ from safe_sysid.logs.session import IdentifierSession
 from safe_sysid.nodes.log_pauses import LogPauses
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -45,7 +45,7 @@ def rest(
     """An arm that holds still at home, measured with noise."""
     count = round(1000 * seconds)
     q, zero = np.tile(model.settings.home, (count, 1)), np.zeros((count, model.n))
-    effort = torque_regressor(model.kinematics, q[:1], zero[:1], zero[:1])[0] @ theta
+    effort = dynamics_of(model.kinematics).torque_regressor(q[:1], zero[:1], zero[:1])[0] @ theta
     stamps = begin + 1e-3 * np.arange(1, count + 1)
     rng = np.random.default_rng(seed)
     share = {

@@ -20,10 +20,10 @@ from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
 from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.reachability.separation import separation_kernel
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body
 from safe_sysid.robot.obstacles import SceneBox, SceneSphere
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

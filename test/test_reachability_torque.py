@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from reachability_support import random_box, random_tracking, random_trajectory
 
 from safe_sysid.campaign.arms import draw_motors
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError, PlanError
 from safe_sysid.reachability.attack import attack_torque, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -85,7 +85,7 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
     for cell in rng.integers(cells.count, size=3):
         x = sample_symbols(100, n, rng)
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (100, 1)), tracking, x)
-        w = slotine_li_regressor(kin, *motion[:4], v_c)
+        w = dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c)
         scale = ROUNDING * (1.0 + np.abs(w))
         assert np.all(found.regressor[cell, ..., 0] <= w + scale)
         assert np.all(w <= found.regressor[cell, ..., 1] + scale)
@@ -108,7 +108,7 @@ def steepest(
 
     def regressor(x: np.ndarray) -> np.ndarray:
         motion = states_of(trajectory, np.tile(borders, (len(x), 1)), tracking, x)
-        return slotine_li_regressor(kin, *motion[:4], v_c)
+        return dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c)
 
     h = 1e-4
     steps = h * np.concatenate([np.eye(1 + 2 * n), -np.eye(1 + 2 * n)])
@@ -172,7 +172,8 @@ def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None
         # The robust law's own shape: middle of its box plus a saturated term, each parameter anywhere in between.
         law = nested.mid + nested.rad * np.clip(3.0 * rng.normal(size=(50, nested.size)), -1.0, 1.0)
         torque = (
-            np.einsum("kjp,kp->kj", slotine_li_regressor(kin, *motion[:4], v_c), law) + damping * motion[4]
+            np.einsum("kjp,kp->kj", dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c), law)
+            + damping * motion[4]
         )
         assert np.all(found.torque[cell, :, 0] <= torque + ROUNDING)
         assert np.all(torque <= found.torque[cell, :, 1] + ROUNDING)
@@ -204,7 +205,7 @@ def test_a_known_arm_at_rest_has_one_torque() -> None:
         kin, ParameterBox(theta, theta), time_cells(QuinticTrajectory.hold(q), 1), tiny, damping, inertia, 0.1
     )
     zero = np.zeros(6)
-    exact = slotine_li_regressor(kin, q, zero, zero, zero, 0.1) @ theta
+    exact = dynamics_of(kin).slotine_li_regressor(q, zero, zero, zero, 0.1) @ theta
     np.testing.assert_allclose(found.torque.mean(axis=-1)[0], exact, rtol=1e-8, atol=1e-8)
     assert np.ptp(found.torque, axis=-1).max() < 1e-7
     assert found.measure[0] < 1e-8

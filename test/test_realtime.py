@@ -177,12 +177,12 @@ import numpy as np
 import rclpy
 from numba.core.dispatcher import Dispatcher
 from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes import messages
 from safe_sysid.nodes.controller import ControllerNode
 from safe_sysid.nodes.digest import plan_digest
 from safe_sysid.nodes.wire import JointBytesWriter
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -198,7 +198,7 @@ node = ControllerNode()
 node.trigger_configure()
 before, model, box = kernels(), node.model, node.model.arm_prior
 writer, q, zero = JointBytesWriter(model.joint_names), np.array(model.settings.home), np.zeros(model.n)
-effort = torque_regressor(model.kinematics, q, zero, zero) @ box.mid
+effort = dynamics_of(model.kinematics).torque_regressor(q, zero, zero) @ box.mid
 after_regressor, states, begin = kernels(), set(), time.time_ns()
 inner = ParameterBox(box.mid + 0.9 * (box.lower - box.mid), box.mid + 0.9 * (box.upper - box.mid), 0, 1)
 ActivationChecks.reasons = lambda checks: []  # whether this machine is fast enough is not the question

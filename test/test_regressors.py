@@ -5,14 +5,9 @@ import pinocchio as pin
 import pytest
 from arm_factory import mass_matrix, random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.regressors import (
-    forward_kinematics,
-    momentum_rate_regressor,
-    momentum_regressor,
-    slotine_li_regressor,
-    torque_regressor,
-)
+from safe_sysid.robot.frames import forward_kinematics
 
 #: Chance of a joint to be prismatic, by seed.
 SLIDES = (0.0, 0.5, 1.0)
@@ -41,9 +36,12 @@ def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
     gravity = pin.computeGeneralizedGravity(model, data, q).copy()
 
     torque = pin.rnea(model, data, q, qd, qdd) + rotor * qdd + friction(theta, n, qd)
-    close(torque_regressor(kin, q, qd, qdd) @ theta, torque)
-    close(momentum_regressor(kin, q, qd) @ theta, inertia @ qd)
-    close(momentum_rate_regressor(kin, q, qd) @ theta, coriolis.T @ qd - gravity - friction(theta, n, qd))
+    close(dynamics_of(kin).torque_regressor(q, qd, qdd) @ theta, torque)
+    close(dynamics_of(kin).momentum_regressor(q, qd) @ theta, inertia @ qd)
+    close(
+        dynamics_of(kin).momentum_rate_regressor(q, qd) @ theta,
+        coriolis.T @ qd - gravity - friction(theta, n, qd),
+    )
     # Christoffel's C by polarisation of Pinocchio's torque: independent of its choice of factorisation.
     z = np.zeros(n)
 
@@ -52,7 +50,7 @@ def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
 
     christoffel = 0.5 * (bias(qd + qd_a) - bias(qd) - bias(qd_a))
     expected = inertia @ qdd + christoffel + gravity + friction(theta, n, qd_a)
-    close(slotine_li_regressor(kin, q, qd, qd_a, qdd) @ theta, expected)
+    close(dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd) @ theta, expected)
 
 
 @pytest.mark.parametrize(("n", "seed"), ARMS)
@@ -62,10 +60,10 @@ def test_derivative_of_momentum_minus_rate_is_torque(n: int, seed: int) -> None:
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
     h = 1e-3
     t = np.array([-2, -1, 1, 2])[:, None] * h
-    w_m = momentum_regressor(kin, q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
+    w_m = dynamics_of(kin).momentum_regressor(q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
     rate = (w_m[0] - 8 * w_m[1] + 8 * w_m[2] - w_m[3]) / (12 * h)
-    left = rate - momentum_rate_regressor(kin, q, qd)
-    right = torque_regressor(kin, q, qd, qdd)
+    left = rate - dynamics_of(kin).momentum_rate_regressor(q, qd)
+    right = dynamics_of(kin).torque_regressor(q, qd, qdd)
     np.testing.assert_allclose(left, right, rtol=0, atol=1e-6 * np.max(np.abs(right)))
 
 
@@ -77,13 +75,13 @@ def test_skew_symmetry_of_inertia_rate_minus_twice_coriolis() -> None:
         theta[10 * n :] = 0.0
         q, qd = rng.uniform(-2, 2, (2, n))
         z = np.zeros(n)
-        gravity = slotine_li_regressor(kin, q, z, z, z) @ theta
-        columns = [slotine_li_regressor(kin, q, qd, e, z) @ theta - gravity for e in np.eye(n)]
+        gravity = dynamics_of(kin).slotine_li_regressor(q, z, z, z) @ theta
+        columns = [dynamics_of(kin).slotine_li_regressor(q, qd, e, z) @ theta - gravity for e in np.eye(n)]
         coriolis = np.stack(columns, axis=1)
         h = 1e-4
 
         def inertia(q: np.ndarray, kin=kin, theta=theta, n=n) -> np.ndarray:
-            return np.stack([momentum_regressor(kin, q, e) @ theta for e in np.eye(n)], axis=1)
+            return np.stack([dynamics_of(kin).momentum_regressor(q, e) @ theta for e in np.eye(n)], axis=1)
 
         rate = (
             inertia(q - 2 * h * qd)
@@ -112,7 +110,7 @@ def test_power_balance_without_friction() -> None:
 
     h = 1e-3
     power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)
-    assert qd @ (torque_regressor(kin, q, qd, qdd) @ theta) == pytest.approx(power, rel=1e-7)
+    assert qd @ (dynamics_of(kin).torque_regressor(q, qd, qdd) @ theta) == pytest.approx(power, rel=1e-7)
 
 
 @pytest.mark.parametrize("n", [1, 4, 9])
@@ -120,13 +118,15 @@ def test_batches_equal_single_evaluations(n: int) -> None:
     rng = np.random.default_rng(n)
     kin, model, _ = random_arm(n, rng, 0.4)
     q, qd, qd_a, qdd = rng.uniform(-2, 2, (4, 5, n))
-    batch = slotine_li_regressor(kin, q, qd, qd_a, qdd, 0.01)
-    rate = momentum_rate_regressor(kin, q, qd, 0.01)
+    batch = dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd, 0.01)
+    rate = dynamics_of(kin).momentum_rate_regressor(q, qd, 0.01)
     rotation, origin = forward_kinematics(kin, q)
     data = model.createData()
     for i in range(5):
-        np.testing.assert_array_equal(batch[i], slotine_li_regressor(kin, q[i], qd[i], qd_a[i], qdd[i], 0.01))
-        np.testing.assert_array_equal(rate[i], momentum_rate_regressor(kin, q[i], qd[i], 0.01))
+        np.testing.assert_array_equal(
+            batch[i], dynamics_of(kin).slotine_li_regressor(q[i], qd[i], qd_a[i], qdd[i], 0.01)
+        )
+        np.testing.assert_array_equal(rate[i], dynamics_of(kin).momentum_rate_regressor(q[i], qd[i], 0.01))
         pin.forwardKinematics(model, data, q[i])
         for j in range(n):
             np.testing.assert_allclose(rotation[i, j], data.oMi[j + 1].rotation, atol=1e-12)
@@ -136,6 +136,6 @@ def test_batches_equal_single_evaluations(n: int) -> None:
 def test_wrong_shapes_are_named() -> None:
     kin, _, _ = random_arm(3, np.random.default_rng(0))
     with pytest.raises(ParameterError, match=r"\(N, 3\)"):
-        torque_regressor(kin, np.zeros(4), np.zeros(4), np.zeros(4))
+        dynamics_of(kin).torque_regressor(np.zeros(4), np.zeros(4), np.zeros(4))
     with pytest.raises(ParameterError, match="shapes"):
-        torque_regressor(kin, np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((2, 3)))
+        dynamics_of(kin).torque_regressor(np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((2, 3)))

@@ -7,13 +7,9 @@ from arm_factory import RotorArm, random_arm, rotor_arm
 from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.robust import RobustLaw
-from safe_sysid.errors import ConfigError
-from safe_sysid.planning.certificate import verify_plan
-from safe_sysid.planning.costs.excitation import regressor_gradient
-from safe_sysid.robot.loading import find_urdf, load_robot
-from safe_sysid.robot.magnitudes import (
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import (
     inertia_floor,
     link_norms,
     rotor_ceiling,
@@ -21,15 +17,14 @@ from safe_sysid.robot.magnitudes import (
     spin_shares,
     torque_sensitivity,
 )
+from safe_sysid.dynamics.newton_euler import newton_euler
+from safe_sysid.errors import ConfigError
+from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.costs.excitation import regressor_gradient
+from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import NO_MOTORS, Kinematics, Motors, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import (
-    forward_kinematics,
-    momentum_rate_regressor,
-    momentum_regressor,
-    slotine_li_regressor,
-    torque_regressor,
-)
 from safe_sysid.robot.scene import Scene, config_path
 from safe_sysid.robot.suspicious import suspicions
 from safe_sysid.robot.urdf import UrdfChain, read_urdf
@@ -53,7 +48,7 @@ def close(value: np.ndarray, expected: np.ndarray, within: float = 1e-10) -> Non
 
 
 def inertia(kin: Kinematics, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
-    return np.stack([momentum_regressor(kin, q, e) @ theta for e in np.eye(len(q))], axis=1)
+    return np.stack([dynamics_of(kin).momentum_regressor(q, e) @ theta for e in np.eye(len(q))], axis=1)
 
 
 @pytest.mark.parametrize(("n", "slides"), ARMS)
@@ -64,24 +59,27 @@ def test_regressors_are_those_of_arms_with_spinning_bodies(n: int, slides: float
     gravity = arm.torque(q, zero, zero)
     h = arm.inertia(q)
     torque = arm.torque(q, qd, qdd)
-    close(torque_regressor(arm.kin, q, qd, qdd) @ arm.theta, torque)
-    close(momentum_regressor(arm.kin, q, qd) @ arm.theta, h @ qd)
+    close(dynamics_of(arm.kin).torque_regressor(q, qd, qdd) @ arm.theta, torque)
+    close(dynamics_of(arm.kin).momentum_regressor(q, qd) @ arm.theta, h @ qd)
     close(inertia(arm.kin, arm.theta, q), h)
 
     def bias(x: np.ndarray) -> np.ndarray:
         return arm.torque(q, x, zero) - gravity
 
     christoffel = 0.5 * (bias(qd + qd_a) - bias(qd) - bias(qd_a))
-    close(slotine_li_regressor(arm.kin, q, qd, qd_a, qdd) @ arm.theta, h @ qdd + christoffel + gravity)
+    close(
+        dynamics_of(arm.kin).slotine_li_regressor(q, qd, qd_a, qdd) @ arm.theta,
+        h @ qdd + christoffel + gravity,
+    )
     # C^T qd is the slope of the kinetic energy.
-    rate = momentum_rate_regressor(arm.kin, q, qd) @ arm.theta
+    rate = dynamics_of(arm.kin).momentum_rate_regressor(q, qd) @ arm.theta
     step, slope = 1e-4, np.empty(n)
     for i, e in enumerate(np.eye(n)):
         at = [0.5 * qd @ arm.inertia(q + s * step * e) @ qd for s in (-2, -1, 1, 2)]
         slope[i] = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * step)
     close(rate, slope - gravity, 1e-8)
     out = np.empty(n)
-    newton_euler(*arm.kin, q, qd, qd_a, qdd, qd_a, 0.0, arm.theta, out)
+    newton_euler(arm.kin.packed, q, qd, qd_a, qdd, qd_a, 0.0, arm.theta, out)
     close(out, h @ qdd + christoffel + gravity)
 
 
@@ -89,7 +87,7 @@ def test_without_their_reaction_the_torque_is_wrong() -> None:
     """What the package took for the truth before: the same arm, rotors that do not turn with their links."""
     arm, rng = some_arm(5, 0.0)
     q, qd, qdd = rng.uniform(-2, 2, (3, 5))
-    wrong = torque_regressor(arm.kin._replace(motors=NO_MOTORS), q, qd, qdd) @ arm.theta
+    wrong = dynamics_of(arm.kin._replace(motors=NO_MOTORS)).torque_regressor(q, qd, qdd) @ arm.theta
     assert np.abs(wrong - arm.torque(q, qd, qdd)).max() > 0.05
 
 
@@ -99,10 +97,10 @@ def test_derivative_of_momentum_minus_rate_is_torque_column_by_column(n: int, sl
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
     h = 1e-3
     t = np.array([-2, -1, 1, 2])[:, None] * h
-    w_m = momentum_regressor(arm.kin, q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
+    w_m = dynamics_of(arm.kin).momentum_regressor(q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
     rate = (w_m[0] - 8 * w_m[1] + 8 * w_m[2] - w_m[3]) / (12 * h)
-    left = rate - momentum_rate_regressor(arm.kin, q, qd)
-    right = torque_regressor(arm.kin, q, qd, qdd)
+    left = rate - dynamics_of(arm.kin).momentum_rate_regressor(q, qd)
+    right = dynamics_of(arm.kin).torque_regressor(q, qd, qdd)
     rotors = slice(12 * n, 13 * n)
     np.testing.assert_allclose(left, right, rtol=0, atol=1e-6 * np.abs(right).max())
     np.testing.assert_allclose(left[:, rotors], right[:, rotors], rtol=0, atol=1e-8 * (1 + np.abs(qdd).max()))
@@ -113,8 +111,10 @@ def test_inertia_rate_minus_twice_coriolis_is_skew_and_power_balances(n: int, sl
     arm, rng = some_arm(n, slides)
     q, qd, qdd = rng.uniform(-1, 1, (3, n))
     z = np.zeros(n)
-    gravity = slotine_li_regressor(arm.kin, q, z, z, z) @ arm.theta
-    columns = [slotine_li_regressor(arm.kin, q, qd, e, z) @ arm.theta - gravity for e in np.eye(n)]
+    gravity = dynamics_of(arm.kin).slotine_li_regressor(q, z, z, z) @ arm.theta
+    columns = [
+        dynamics_of(arm.kin).slotine_li_regressor(q, qd, e, z) @ arm.theta - gravity for e in np.eye(n)
+    ]
     h = 1e-4
     at = [inertia(arm.kin, arm.theta, q + s * h * qd) for s in (-2, -1, 1, 2)]
     skew = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h) - 2 * np.stack(columns, axis=1)
@@ -125,15 +125,17 @@ def test_inertia_rate_minus_twice_coriolis_is_skew_and_power_balances(n: int, sl
 
     h = 1e-3
     power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)
-    assert qd @ (torque_regressor(arm.kin, q, qd, qdd) @ arm.theta) == pytest.approx(power, rel=1e-7)
+    assert qd @ (dynamics_of(arm.kin).torque_regressor(q, qd, qdd) @ arm.theta) == pytest.approx(
+        power, rel=1e-7
+    )
 
 
 def test_motors_that_rest_add_nothing() -> None:
     kin, _, theta = random_arm(4, np.random.default_rng(3))
     q, qd, qdd = np.random.default_rng(4).uniform(-1, 1, (3, 4))
-    columns = torque_regressor(kin, q, qd, qdd)[:, 48:52]
+    columns = dynamics_of(kin).torque_regressor(q, qd, qdd)[:, 48:52]
     np.testing.assert_array_equal(columns, np.diag(qdd))
-    np.testing.assert_array_equal(momentum_rate_regressor(kin, q, qd)[:, 48:52], 0.0)
+    np.testing.assert_array_equal(dynamics_of(kin).momentum_rate_regressor(q, qd)[:, 48:52], 0.0)
     box = ParameterBox(theta * 0.9 - 0.1, theta * 1.1 + 0.3)
     np.testing.assert_array_equal(rotor_floor(kin, box), box.lower[48:52])
     np.testing.assert_array_equal(rotor_ceiling(kin, box), box.upper[48:52])
@@ -236,7 +238,7 @@ def test_sensitivity_bounds_every_derivative_of_the_reaction(n: int, slides: flo
                 for sign in (-1.0, 1.0):
                     moved = [v.copy() for v in x]
                     moved[which][i] += sign * step
-                    ends.append(slotine_li_regressor(kin, *moved) @ theta - rotors * moved[3])
+                    ends.append(dynamics_of(kin).slotine_li_regressor(*moved) @ theta - rotors * moved[3])
                 slope = np.abs(ends[1] - ends[0]) / (2 * step)
                 assert np.all(slope <= bounds[which][:, i] + 1e-8), (which, i)
                 largest[which][:, i] = np.maximum(largest[which][:, i], slope)
@@ -384,7 +386,7 @@ def test_slopes_for_the_optimiser_know_the_reaction() -> None:
             for sign in (1e-5, -1e-5):
                 moved = states.copy()
                 moved[which, :, j] += sign
-                ends.append(np.einsum("kjc,kjc->k", torque_regressor(arm.kin, *moved), weight))
+                ends.append(np.einsum("kjc,kjc->k", dynamics_of(arm.kin).torque_regressor(*moved), weight))
             np.testing.assert_allclose(found[:, which, j], (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-6)
 
 

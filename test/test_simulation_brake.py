@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from simulation_support import random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot import load_robot, load_scene
-from safe_sysid.robot.regressors import momentum_rate_regressor, torque_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.brake import QuickStop
@@ -87,7 +87,7 @@ def test_a_dead_controller_at_full_speed_with_the_heaviest_payload(seed: int) ->
     rng = np.random.default_rng(seed)
 
     def weight(q: np.ndarray) -> np.ndarray:
-        return np.abs(momentum_rate_regressor(kin, q, np.zeros(n), 1.0) @ theta)
+        return np.abs(dynamics_of(kin).momentum_rate_regressor(q, np.zeros(n), 1.0) @ theta)
 
     while True:  # a pose around which the arm can carry this load at all, as a certified plan would have it
         q0 = rng.uniform(-1.3, 1.3, n)
@@ -104,7 +104,7 @@ def test_a_dead_controller_at_full_speed_with_the_heaviest_payload(seed: int) ->
         q, qd = truth["q"][-1], truth["qd"][-1]
         share = min(k / 500, 1.0)
         acceleration = direction / 0.5 * (share < 1.0) + 20.0 * (direction * share - qd)
-        plant.step(torque_regressor(kin, q, qd, acceleration, 0.01) @ theta)
+        plant.step(dynamics_of(kin).torque_regressor(q, qd, acceleration, 0.01) @ theta)
     start = len(plant.truth()["t"])
     assert np.all(np.abs(plant.truth()["qd"][-1]) > 0.55)
     for _ in range(1500):
@@ -142,7 +142,7 @@ def test_any_arm_is_stopped(n: int, rotor: float) -> None:
     for _ in range(250):
         truth = plant.truth()
         q, qd = truth["q"][-1], truth["qd"][-1]
-        plant.step(torque_regressor(model.kinematics, q, qd, 20.0 * (0.3 - qd), 0.01) @ theta)
+        plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (0.3 - qd), 0.01) @ theta)
     for _ in range(1500):
         plant.step(None)
     assert np.abs(plant.truth()["qd"][-300:]).max() < 0.02

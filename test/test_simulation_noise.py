@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_support import random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.simulation.actuator import ACTUATOR_MODES, Actuator
 from safe_sysid.simulation.noise import PATTERNS, NoiseModel, perturb
 
@@ -102,7 +102,7 @@ def test_patterns_do_what_their_names_say() -> None:
     np.testing.assert_array_equal(flips, [100, 200, 300])
     q = np.array([s[1] for s in states(n)])
     acceleration = np.vstack([np.zeros(n), np.diff(qd, axis=0) / 1e-3])
-    column = torque_regressor(arm.kinematics, q, qd, acceleration)[:, :, 10 * (n - 1) + parameter]
+    column = dynamics_of(arm.kinematics).torque_regressor(q, qd, acceleration)[:, :, 10 * (n - 1) + parameter]
     clear = np.abs(column) > 1e-9
     np.testing.assert_array_equal(seen["raise_parameter"][clear], np.sign(column)[clear])
     np.testing.assert_array_equal(seen["lower_parameter"][clear], -np.sign(column)[clear])

@@ -11,15 +11,11 @@ import pinocchio as pin
 import pytest
 from simulation_support import pinocchio_arm, random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import (
-    forward_kinematics,
-    momentum_rate_regressor,
-    momentum_regressor,
-    torque_regressor,
-)
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.assembly import build_plant
@@ -42,7 +38,7 @@ def without_contacts(seed: int, n: int, **options: object) -> RobotModel:
 
 def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
     n = model.n
-    return momentum_regressor(model.kinematics, np.tile(q, (n, 1)), np.eye(n)) @ theta
+    return dynamics_of(model.kinematics).momentum_regressor(np.tile(q, (n, 1)), np.eye(n)) @ theta
 
 
 def torques(k: int, n: int, size: float = 1.0) -> np.ndarray:
@@ -83,7 +79,10 @@ def test_accelerations_agree_with_our_regressor(n: int) -> None:
         simulated.qpos[:], simulated.qvel[:] = q, qd
         simulated.qfrc_applied[:] = tau - plant.theta_true[13 * n :]
         mujoco.mj_forward(plant._mj, simulated)
-        predicted = torque_regressor(model.kinematics, q, qd, simulated.qacc.copy(), 0.0) @ plant.theta_true
+        predicted = (
+            dynamics_of(model.kinematics).torque_regressor(q, qd, simulated.qacc.copy(), 0.0)
+            @ plant.theta_true
+        )
         np.testing.assert_allclose(predicted, tau, rtol=0, atol=1e-9 * np.abs(tau).max())
 
 
@@ -113,7 +112,7 @@ def balance_error(plant: Plant, steps: int, size: float = 1.0, fine: int = 24) -
     smooth[10 * n : 11 * n] = 0.0
 
     def acceleration(q: np.ndarray, qd: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        bias = torque_regressor(kin, q, qd, np.zeros(n), 0.0) @ smooth
+        bias = dynamics_of(kin).torque_regressor(q, qd, np.zeros(n), 0.0) @ smooth
         return np.linalg.solve(inertia(model, theta, q), tau - bias - fc * np.clip(qd / v_s, -1.0, 1.0))
 
     errors = np.empty((steps, n))
@@ -204,7 +203,8 @@ def test_stamps_and_efforts_follow_the_convention() -> None:
     p = [inertia(plant.model, plant.theta_true, truth["q"][k]) @ truth["qd"][k] for k in (30, 31)]
     middle = 0.5 * (truth["q"][30] + truth["q"][31]), 0.5 * (truth["qd"][30] + truth["qd"][31])
     rate = (
-        momentum_rate_regressor(plant.model.kinematics, *middle, plant.coulomb_velocity[0]) @ plant.theta_true
+        dynamics_of(plant.model.kinematics).momentum_rate_regressor(*middle, plant.coulomb_velocity[0])
+        @ plant.theta_true
     )
     np.testing.assert_allclose((p[1] - p[0]) / plant.period - rate, truth["tau_applied"][31], atol=2e-2)
 

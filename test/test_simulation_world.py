@@ -11,14 +11,15 @@ from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 from simulation_support import random_arm
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
 from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot import Body, load_robot, load_scene
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneZonotope
-from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, payload_from_spec
 from safe_sysid.simulation.plant import Plant
@@ -122,7 +123,9 @@ def drive(plant: Plant, steps: int) -> None:
     for _ in range(steps):
         truth = plant.truth()
         q, qd = truth["q"][-1], truth["qd"][-1]
-        plant.step(torque_regressor(model.kinematics, q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true)
+        plant.step(
+            dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true
+        )
 
 
 def test_driving_into_a_box_is_counted_named_and_seen_in_the_clearance() -> None:

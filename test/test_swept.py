@@ -15,8 +15,8 @@ from safe_sysid.reachability import swept
 from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.swept import SweptVolume, swept_boxes
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, Kinematics
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

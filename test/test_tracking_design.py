@@ -11,12 +11,12 @@ from safe_sysid.control.demands import MotionDemands, demands_of, torque_of
 from safe_sysid.control.design import STIFFEST, design_gains, gains_for_motion
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certificate import start_check, verify_plan
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_regressor
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.trajectories import QuinticTrajectory
 from safe_sysid.trajectories.plan import Plan
@@ -159,7 +159,10 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
         for t in np.linspace(0.0, 1.5, 20):
             at = path.state(float(t))[0]
             h = np.array(
-                [momentum_regressor(arm.kinematics, at[None], e[None])[0] @ box.mid for e in np.eye(2)]
+                [
+                    dynamics_of(arm.kinematics).momentum_regressor(at[None], e[None])[0] @ box.mid
+                    for e in np.eye(2)
+                ]
             )
             assert np.linalg.eigvalsh(h)[0] >= 0.3 or not proved
     assert outcomes == {True, False}

@@ -16,11 +16,11 @@ from safe_sysid.control.demand import Change, Loop, _mean_distance
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.robust import robust_torque
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_floor
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.magnitudes import inertia_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_regressor, slotine_li_regressor
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -52,7 +52,9 @@ def loop(model: RobotModel, gains: ControllerGains) -> Loop:
 
 def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
     n = model.n
-    columns = [momentum_regressor(model.kinematics, q[None], e[None])[0] @ theta for e in np.eye(n)]
+    columns = [
+        dynamics_of(model.kinematics).momentum_regressor(q[None], e[None])[0] @ theta for e in np.eye(n)
+    ]
     return np.array(columns).T
 
 
@@ -168,11 +170,11 @@ def test_change_since_the_measurement(
         e_m, de_m = e0 - noise[0], de0 - noise[1]
         r_m = de_m + kr * e_m
         transition = model.friction_transition_velocity
-        before = slotine_li_regressor(
-            model.kinematics, q_m + lead * qd_m, qd_m, qd_d0 + kr * e_m, qdd_d0 + kr * de_m, transition
+        before = dynamics_of(model.kinematics).slotine_li_regressor(
+            q_m + lead * qd_m, qd_m, qd_d0 + kr * e_m, qdd_d0 + kr * de_m, transition
         )
-        after = slotine_li_regressor(
-            model.kinematics, q1, qd1, qd_d1 + kr * e, qdd_d0 + age * jerk + kr * de1, transition
+        after = dynamics_of(model.kinematics).slotine_li_regressor(
+            q1, qd1, qd_d1 + kr * e, qdd_d0 + age * jerk + kr * de1, transition
         )
         delta = r1 - r_m
         middle = noisy.k * inertia(model, theta, q1) @ delta
@@ -360,6 +362,8 @@ def test_inertia_floor_is_one(n: int) -> None:
             at = q[k] + rng.choice([-1.0, 1.0], n) * dq[k]
             # The box is around a consistent arm: scaled copies of it are consistent, too.
             true = theta * rng.choice([0.99, 1.0, 1.01])
-            h = np.array([momentum_regressor(kin, at[None], e[None])[0] @ true for e in np.eye(n)])
+            h = np.array(
+                [dynamics_of(kin).momentum_regressor(at[None], e[None])[0] @ true for e in np.eye(n)]
+            )
             assert np.linalg.eigvalsh(scale[:, None] * h * scale)[0] >= found[k]
     assert np.max(found) > 0.0 or n > 4

@@ -16,10 +16,10 @@ from scipy.spatial.transform import Rotation
 
 from safe_sysid.commands.view import _namespace
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import PAYLOAD_NAMES
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.urdf import read_urdf
 from safe_sysid.view import pieces

@@ -6,13 +6,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.experiments.cell_simulation import CellSimulation
 from safe_sysid.experiments.dumbbells import draw_arm, in_hand
 from safe_sysid.experiments.interfaces import Identification, Phase
 from safe_sysid.experiments.workcell import Workcell, load_workcell
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 
 
 @lru_cache(maxsize=1)
@@ -56,7 +56,7 @@ class Perfect:
         aim = self.wanted(reference)
         qdd = aim[2] + self.damping * (aim[1] - m.qd) + self.stiffness * (aim[0] - m.q)
         theta = self.cell.theta_true if self.knows_payload else self.cell.theta_arm
-        return torque_regressor(model.kinematics, m.q, m.qd, qdd, 0.01) @ theta
+        return dynamics_of(model.kinematics).torque_regressor(m.q, m.qd, qdd, 0.01) @ theta
 
     def identify(self, cell, ready) -> Identification:
         return Identification(ready)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.take_over import TAKE_OVER
 from safe_sysid.decimals import bracketed
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["check_static_gravity", "signs_confirmed", "static_effort_range", "why_not_rate"]
 
@@ -51,7 +51,7 @@ def static_effort_range(
     n, m = model.n, model.settings.measurement
     source = source or m.torque_source
     zero = np.zeros(n)
-    rows = torque_regressor(model.kinematics, q, zero, zero)
+    rows = dynamics_of(model.kinematics).torque_regressor(q, zero, zero)
     largest = np.maximum(np.abs(box.lower), np.abs(box.upper))
     speed = np.abs(qd) + per_joint(m.velocity_error, n)
     sensitivity = torque_sensitivity(
@@ -79,7 +79,9 @@ def _gravity_cone(model: RobotModel, q: FloatArray, largest: FloatArray) -> Floa
         return zero
     squares = zero
     for axis in np.eye(3):
-        rows = torque_regressor(model.kinematics._replace(gravity=axis), q, zero, zero)[:, : 10 * model.n]
+        rows = dynamics_of(model.kinematics._replace(gravity=axis)).torque_regressor(q, zero, zero)[
+            :, : 10 * model.n
+        ]
         squares = squares + (np.abs(rows) @ largest[: 10 * model.n]) ** 2
     return share * float(np.linalg.norm(g)) * np.sqrt(squares)
 

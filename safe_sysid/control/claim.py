@@ -18,8 +18,8 @@ from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, Proves, TrackingLaw
 from safe_sysid.decimals import at_least, at_most
+from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

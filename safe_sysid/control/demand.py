@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import TrackingAssumptions
-from safe_sysid.robot.magnitudes import TorqueSensitivity, link_norms, torque_sensitivity
+from safe_sysid.dynamics.magnitudes import TorqueSensitivity, link_norms, torque_sensitivity
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.trajectories.extrema import derivative_range
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -181,8 +181,7 @@ def _regressors(
         e = 0.0 if k == 0 else r / k_r * error / np.linalg.norm(error, axis=1, keepdims=True)
         x = 0.0 if k == 0 else r * rate / np.linalg.norm(rate, axis=1, keepdims=True)
         qd_a = states[:, 1] + k_r * e
-        yield slotine_li_regressor(
-            model.kinematics,
+        yield dynamics_of(model.kinematics).slotine_li_regressor(
             states[:, 0] - e,
             qd_a - x,
             qd_a,

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of, torque_of
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.synthesis import synthesise
+from safe_sysid.dynamics.magnitudes import rotor_floor
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import rotor_floor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.quintic import QuinticTrajectory

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.robot.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
+from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 

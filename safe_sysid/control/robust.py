@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse, Proves
+from safe_sysid.dynamics.recursion import slotine_li_kernel
 from safe_sysid.robot.model import Kinematics, RobotModel
-from safe_sysid.robot.regressors import slotine_li_kernel
 
 __all__ = ["RobustLaw", "make_robust_law", "robust_torque"]
 
@@ -75,7 +75,7 @@ class RobustLaw:
     def __init__(self, kin: Kinematics, gains: ControllerGains, transition: float) -> None:
         """``transition``: friction transition velocity of the model, rad/s."""
         n = len(kin.axis)
-        self._kin, self._gains, self._transition = kin, gains, float(transition)
+        self._arm, self._gains, self._transition = kin.packed, gains, float(transition)
         self._gain = gains.robust_gain * gains.assumptions.hold_max
         self.residual_bound = gains.assumptions.feed_forward
         self._regressor = np.empty((1, n, 14 * n))
@@ -115,7 +115,7 @@ class RobustLaw:
         self._qd_a[0] = reference[1] + g.K_r * self.e
         self._qdd_a[0] = reference[2] + g.K_r * self.de
         slotine_li_kernel(
-            *self._kin, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor
+            self._arm, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor
         )
         self.uncertainty = robust_torque(
             self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from safe_sysid.control.demand import Loop
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import at_least, at_most
+from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.demo.sheet import Sheet
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.report.run_logs import BRAKING, ControllerLog, PlantLog
 from safe_sysid.report.summary import Tracking
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import momentum_regressor
 
 __all__ = ["judge_tracking"]
 
@@ -128,8 +128,8 @@ def _energy(model: RobotModel, theta: FloatArray, q: FloatArray, r: FloatArray) 
     energy = np.empty(len(q))
     for start in range(0, len(q), _CHUNK):
         part = slice(start, start + _CHUNK)
-        momentum = momentum_regressor(
-            model.kinematics, np.ascontiguousarray(q[part]), np.ascontiguousarray(r[part])
+        momentum = dynamics_of(model.kinematics).momentum_regressor(
+            np.ascontiguousarray(q[part]), np.ascontiguousarray(r[part])
         )
         energy[part] = 0.5 * np.einsum("kj,kj->k", r[part], momentum @ theta)
     return energy

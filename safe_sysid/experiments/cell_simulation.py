@@ -19,8 +19,8 @@ from safe_sysid.experiments.dumbbells import angle_between, box_around, draw_arm
 from safe_sysid.experiments.interfaces import Contact, Phase
 from safe_sysid.experiments.settling import BodyState, Settling
 from safe_sysid.experiments.workcell import GRIP, Workcell, check_fits, tool_axes
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, theta_e_with_payload

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
 from safe_sysid.experiments.cell_simulation import CellSimulation
 from safe_sysid.experiments.interfaces import (
@@ -23,7 +24,6 @@ from safe_sysid.experiments.interfaces import (
 from safe_sysid.experiments.judge import intended, judge
 from safe_sysid.experiments.workcell import APPROACH_PACE, reversed_motion
 from safe_sysid.planning.fast_motion import MotionKeep, MotionLimits, MotionRefusedError, fast_motion
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["OwnController", "run_workcell", "ticks", "way_back"]
@@ -49,8 +49,8 @@ class OwnController:
         cell = self._cell
         m = cell.measurement
         wanted = reference[2] + 20.0 * (reference[1] - m.qd) + 100.0 * (reference[0] - m.q)
-        w = torque_regressor(
-            cell.model.kinematics, m.q, m.qd, wanted, cell.model.friction_transition_velocity
+        w = dynamics_of(cell.model.kinematics).torque_regressor(
+            m.q, m.qd, wanted, cell.model.friction_transition_velocity
         )
         return np.asarray(w @ cell.theta_arm)
 

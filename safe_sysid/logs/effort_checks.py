@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import GAP, Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows, momentum_rows
@@ -23,7 +24,6 @@ from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import good_steps
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["SampledWindows", "check_efforts", "sample_windows"]
 
@@ -328,7 +328,7 @@ def _delay(
     pieces = slice(0, min(limit, len(h)))
     with np.errstate(all="ignore"):
         torque = (
-            torque_regressor(model.kinematics, q[pieces], qd[pieces], acceleration[pieces])
+            dynamics_of(model.kinematics).torque_regressor(q[pieces], qd[pieces], acceleration[pieces])
             @ model.theta_nominal
         )
     measured = m.effort[1:][pieces]

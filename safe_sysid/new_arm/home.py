@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.new_arm.payload import GRIP
 from safe_sysid.planning.pair_distances import PairDistances
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics, momentum_regressor, torque_regressor
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["inertia_matrices", "never_apart", "payload_capacity", "pose_range", "propose_home"]
@@ -94,7 +95,7 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
     """
     n, last = model.n, 10 * (model.n - 1)
     q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
-    w = torque_regressor(model.kinematics, q, np.zeros_like(q), np.zeros_like(q), 1.0)
+    w = dynamics_of(model.kinematics).torque_regressor(q, np.zeros_like(q), np.zeros_like(q), 1.0)
     rotation, translation = model.flange
     own = np.abs(w[:, :, : 10 * n] @ model.theta_nominal[: 10 * n])
     each = np.abs(w[:, :, last] + w[:, :, last + 1 : last + 4] @ (translation + GRIP * rotation[:, 2]))
@@ -132,14 +133,14 @@ def inertia_matrices(model: RobotModel, q: FloatArray, theta: FloatArray | None 
     for i in range(n):
         unit = np.zeros_like(q)
         unit[:, i] = 1.0
-        out[:, :, i] = momentum_regressor(model.kinematics, q, unit)[:, :, : 10 * n] @ inertial
+        out[:, :, i] = dynamics_of(model.kinematics).momentum_regressor(q, unit)[:, :, : 10 * n] @ inertial
     return out
 
 
 def _burden(model: RobotModel, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Largest share (N,) of a torque limit at rest, and what the payload makes uncertain, relative to limits (N,)."""
     zero = np.zeros_like(q)
-    w = torque_regressor(model.kinematics, q, zero, zero, 1.0)
+    w = dynamics_of(model.kinematics).torque_regressor(q, zero, zero, 1.0)
     box = model.arm_prior
     spread = np.abs(w) @ box.rad
     torque = np.abs(w @ box.mid) + spread

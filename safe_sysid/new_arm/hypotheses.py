@@ -15,13 +15,13 @@ from safe_sysid.control.demand import Loop
 from safe_sysid.control.demands import MotionDemands
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share
 from safe_sysid.errors import ParameterError
 from safe_sysid.new_arm.home import inertia_matrices
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.magnitudes import inertia_floor, inertia_share
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import slotine_li_regressor
 
 __all__ = ["Hypotheses", "Motion", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
 
@@ -288,15 +288,17 @@ def _regressors(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray,
     qd = rng.uniform(-1.0, 1.0, q.shape) * motion.velocity
     qdd = rng.uniform(-1.0, 1.0, q.shape) * motion.acceleration
     r_now = r * rng.choice([-1.0, 1.0], q.shape) / np.sqrt(model.n)
-    return slotine_li_regressor(
-        model.kinematics, q, qd, qd + r_now, qdd + 2.0 * K_r * r_now, model.friction_transition_velocity
+    return dynamics_of(model.kinematics).slotine_li_regressor(
+        q, qd, qd + r_now, qdd + 2.0 * K_r * r_now, model.friction_transition_velocity
     )
 
 
 def _cost(model: RobotModel, q: FloatArray, r: FloatArray, K_r: float, K_d: FloatArray) -> float:
     """Tracking error against 0.1 rad, or torque at rest with what fighting it takes: the larger share."""
     box, zero = model.arm_prior, np.zeros_like(q)
-    w = slotine_li_regressor(model.kinematics, q, zero, zero, zero, model.friction_transition_velocity)
+    w = dynamics_of(model.kinematics).slotine_li_regressor(
+        q, zero, zero, zero, model.friction_transition_velocity
+    )
     still = np.quantile(np.abs(w @ box.mid) + np.abs(w) @ box.rad, 0.5, axis=0)
     moving = K_d * r + 2.0 * K_r * r * box.upper[12 * model.n : 13 * model.n]
     return float(max(np.max(r / K_r) / 0.1, np.max((still + moving) / (0.95 * model.limits.torque))))

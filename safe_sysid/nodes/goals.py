@@ -41,7 +41,8 @@ class Goal:
 def known_frames(model: RobotModel) -> tuple[str, ...]:
     """Names of the frame that everything is given in: the world, and the arm's root where that stands in its origin."""
     base, place = model.settings.base_link, model.settings.mounting
-    elsewhere = place is not None and any((*place.xyz, *place.rpy))
+    # With a tip_link the base link may be any, and stand anywhere.
+    elsewhere = model.settings.tip_link is not None or (place is not None and any((*place.xyz, *place.rpy)))
     return ("world",) if base is None or base == "world" or elsewhere else ("world", base)
 
 

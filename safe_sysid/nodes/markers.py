@@ -7,11 +7,11 @@ from geometry_msgs.msg import Point
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.reachability.swept import SweptVolume
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.hulls import hull_triangles
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneCapsule, SceneSphere
 from safe_sysid.robot.quaternions import quaternion_wxyz
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certificate import Certificate, verify_plan
 from safe_sysid.planning.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.planning.motion_limits import MotionKeep, MotionLimits
@@ -21,10 +22,9 @@ from safe_sysid.planning.motion_rows import FAR, METRE, RADIAN, rate_rows
 from safe_sysid.planning.motion_sampler import MotionSampler
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
 from safe_sysid.planning.verdicts import verdict_of
-from safe_sysid.robot.magnitudes import rotor_ceiling
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 
@@ -122,7 +122,8 @@ class CertifiedRows:
         jerk = np.broadcast_to(np.asarray(a.jerk, float), (model.n,))
         out["jerk"] = 1.0 - np.abs(state[3]) / jerk
         effort, measure, share = np.empty((count, model.n)), np.empty(count), np.empty(count)
-        box_effort_kernel(*kin, *state[:3], v_c, box.mid, box.rad, self.gains.inertia_lower, effort, measure)
+        least = self.gains.inertia_lower
+        box_effort_kernel(kin.packed, *state[:3], v_c, box.mid, box.rad, least, effort, measure)
         r, p = forward_kinematics(kin, state[0])
         inertia_share_kernel(kin.axis, r, p, box.mid, box.rad, self._spare, share)
         out["torque"] = 1.0 - effort / self.limits.torque

@@ -34,13 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.planning.family import Sampler, TrajectoryFamily
 from safe_sysid.planning.proximity import Proximity
-from safe_sysid.robot.magnitudes import rotor_ceiling
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import kinematics_kernel
 
 __all__ = ["FAMILIES", "LINEAR", "FastConstraints", "Margins"]
 
@@ -275,12 +275,11 @@ class FastConstraints:
         q, qd, qdd = state[:3]
         kin, total = model.kinematics, count * self.samples
         effort, measure, share = np.empty((total, n)), np.empty(total), np.empty(total)
-        r, p = np.empty((total, n, 3, 3)), np.empty((total, n, 3))
         box_effort_kernel(
-            *kin, q, qd, qdd, model.friction_transition_velocity,
+            kin.packed, q, qd, qdd, model.friction_transition_velocity,
             self.box.mid, self.box.rad, self.gains.inertia_lower, effort, measure,
         )  # fmt: skip
-        kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, q, r, p)
+        r, p = forward_kinematics(kin, q)
         inertia_share_kernel(kin.axis, r, p, self.box.mid, self.box.rad, self._spare, share)
         near = self.proximity.distances(r, p, self.gains.e_bound)
         lower, upper = self._limits[:, :, None]

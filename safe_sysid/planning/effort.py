@@ -6,10 +6,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.recursion import slotine_li_kernel
+from safe_sysid.dynamics.spatial import cross
 from safe_sysid.planning.costs.excitation import regressor_gradient
-from safe_sysid.robot.model import Kinematics, Motors
+from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot.model import Kinematics, PackedKinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import cross, kinematics_kernel, slotine_li_kernel, torque_regressor
 
 __all__ = ["box_effort_kernel", "effort_slopes", "inertia_share_kernel", "share_slopes"]
 
@@ -20,12 +23,7 @@ _STEP = 1e-6
 
 @njit(cache=True)
 def box_effort_kernel(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     qdd: FloatArray,
@@ -40,24 +38,11 @@ def box_effort_kernel(
 
     The regressor of one state at a time stays in the cache; as a batch it would be megabytes.
     """
-    n, size = axis.shape[0], mid.shape[0]
+    n, size = q.shape[1], mid.shape[0]
     regressor = np.empty((1, n, size))
     for k in range(q.shape[0]):
         one = slice(k, k + 1)
-        slotine_li_kernel(
-            rotation,
-            translation,
-            axis,
-            gravity,
-            travel,
-            motors,
-            q[one],
-            qd[one],
-            qd[one],
-            qdd[one],
-            transition,
-            regressor,
-        )
+        slotine_li_kernel(arm, q[one], qd[one], qd[one], qdd[one], transition, regressor)
         square = 0.0
         for j in range(n):
             middle, spread = 0.0, 0.0
@@ -104,7 +89,7 @@ def inertia_share_kernel(
 ) -> None:
     """Largest eigenvalue (N,) of ``D^-1/2 M D^-1/2``, D = diag(spare), M the inertia without rotors, over the box.
 
-    As :func:`safe_sysid.robot.magnitudes.inertia_share` bounds it at a point: middle plus norm of the spread.
+    As :func:`safe_sysid.dynamics.magnitudes.inertia_share` bounds it at a point: middle plus norm of the spread.
     """
     n = axis.shape[0]
     z, d, v = np.empty((n, 3)), np.empty(3), np.empty(3)
@@ -179,7 +164,7 @@ def effort_slopes(
     blocks, n = torque_at.shape
     pairs = np.concatenate([torque_at.ravel(), measure_at])
     q, qd, qdd = (np.ascontiguousarray(x[pairs]) for x in state)
-    regressor = torque_regressor(kin, q, qd, qdd, transition)
+    regressor = dynamics_of(kin).torque_regressor(q, qd, qdd, transition)
     weight = np.zeros_like(regressor)
     rows, joints = np.arange(blocks * n), np.tile(np.arange(n), blocks)
     own = regressor[rows, joints]
@@ -203,8 +188,7 @@ def share_slopes(kin: Kinematics, q: FloatArray, box: ParameterBox, spare: Float
     moved = np.repeat(q, n + 1, axis=0).reshape(count, n + 1, n)
     moved[:, 1:] += _STEP * np.eye(n)
     flat = moved.reshape(-1, n)
-    r, p, share = np.empty((len(flat), n, 3, 3)), np.empty((len(flat), n, 3)), np.empty(len(flat))
-    kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, flat, r, p)
+    (r, p), share = forward_kinematics(kin, flat), np.empty(len(flat))
     inertia_share_kernel(kin.axis, r, p, box.mid, box.rad, spare, share)
     by_joint = share.reshape(count, n + 1)
     return np.asarray((by_joint[:, 1:] - by_joint[:, :1]) / _STEP, dtype=np.float64)

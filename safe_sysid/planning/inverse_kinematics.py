@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import frozen_array
-from safe_sysid.robot.regressors import forward_kinematics
 
 __all__ = ["goal_from_pose", "nearest_turn", "tool_pose"]
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
-from safe_sysid.robot.regressors import torque_regressor
 from safe_sysid.trajectories.extrema import derivative_range
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -128,7 +128,7 @@ def torques(
     """Largest magnitudes (N, n) of the joint torques over the sign of Coulomb friction, N m."""
     n = model.n
     coulomb = theta[10 * n : 11 * n]
-    smooth = torque_regressor(model.kinematics, q, qd, qdd) @ without_coulomb(theta)
+    smooth = dynamics_of(model.kinematics).torque_regressor(q, qd, qdd) @ without_coulomb(theta)
     return np.asarray(np.abs(smooth) + np.abs(coulomb))
 
 

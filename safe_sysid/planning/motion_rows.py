@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.knot_family import KnotFamily
 from safe_sysid.planning.motion_limits import MotionKeep, MotionLimits, torques, without_coulomb
@@ -15,7 +16,6 @@ from safe_sysid.planning.motion_sampler import MotionSampler
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["FAR", "METRE", "RADIAN", "MotionRows", "evenly", "rate_rows"]
 
@@ -159,7 +159,7 @@ class MotionRows:
         x = np.asarray(x, float).reshape(n, self.family.free)
         out = rate_rows(sampler, x, limits, keep, slopes)
         state = sampler.states(x)[:3]
-        smooth = torque_regressor(self.model.kinematics, *state) @ without_coulomb(self.theta)
+        smooth = dynamics_of(self.model.kinematics).torque_regressor(*state) @ without_coulomb(self.theta)
         coulomb = np.abs(self.theta[10 * n : 11 * n])
         out["torque"] = 1.0 - keep.torque - (np.abs(smooth) + coulomb) / limits.torque
         if slopes is not None:

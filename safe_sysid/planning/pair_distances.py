@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["PairDistances"]

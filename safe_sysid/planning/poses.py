@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.effort import inertia_share_kernel
 from safe_sysid.planning.proximity import Proximity
-from safe_sysid.robot.magnitudes import rotor_ceiling
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics, torque_regressor
 
 __all__ = ["PoseMargins"]
 
@@ -66,7 +67,7 @@ class PoseMargins:
         At the desired motion; the tracking error's part of the torque is guessed, its part of S left out.
         """
         model, assume = self.model, self.gains.assumptions
-        w = torque_regressor(model.kinematics, q, qd, qdd, model.friction_transition_velocity)
+        w = dynamics_of(model.kinematics).torque_regressor(q, qd, qdd, model.friction_transition_velocity)
         spread = np.abs(w) @ self.box.rad
         effort = np.abs(w @ self.box.mid) + spread + self._reserve + assume.feed_forward
         room = 1.0 - (effort * (1.0 + assume.actuator_rel) + assume.actuator_abs) / model.limits.torque

@@ -120,7 +120,7 @@ class Proximity:
         """Distances at N configurations.
 
         Args:
-            r: (N, n, 3, 3) rotations of the joint frames in the world, as :func:`kinematics_kernel` gives them.
+            r: (N, n, 3, 3) rotations of the joint frames in the world, of :func:`forward_kinematics`.
             p: (N, n, 3) their origins, m.
             e_bound: (n,) tracking error, rad; what it can cost to first order is taken off.
         """

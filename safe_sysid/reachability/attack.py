@@ -1,6 +1,6 @@
 """Attack on the enclosures: look for states and parameters outside of them, by sampling and by ascent on the violation.
 
-Uses the floating-point regressors and kinematics of :mod:`safe_sysid.robot.regressors`, which share no code with the
+Uses the floating-point regressors and kinematics of :mod:`safe_sysid.dynamics.recursion`, which share no code with the
 enclosures. Also measures tightness: the hull of what was found over the width of the enclosure.
 """
 
@@ -12,12 +12,13 @@ import coal
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.cells import TimeCells, TrackingSet
 from safe_sysid.reachability.clearance import Clearance, clearance_pairs, coal_core
 from safe_sysid.reachability.torque import TorqueEnclosure
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, Kinematics, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics, slotine_li_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -127,8 +128,8 @@ def attack_torque(
     def values(cell: int, x: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
         """(N, 2 n + 1): torque upward, torque downward, S at N symbols."""
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (len(x), 1)), tracking, x)
-        w = slotine_li_regressor(
-            kin, motion[0] + lead * motion[1], motion[1], motion[2], motion[3], friction_transition
+        w = dynamics_of(kin).slotine_li_regressor(
+            motion[0] + lead * motion[1], motion[1], motion[2], motion[3], friction_transition
         )
         nominal, spread = w @ box.mid + damping * motion[4], np.abs(w) @ box.rad
         measure = np.sqrt((spread**2 / np.asarray(inertia_lower)).sum(axis=1))

@@ -7,7 +7,7 @@ Per link, in its own joint frame: angular velocities ``w`` (of qd) and ``u`` (of
 ``f = m a + alpha x h + Q h - tr(Q) h``,  ``n = h x a + I alpha + (Q : I)``,
 
 where ``(Q : I) = (w x I u + u x I w) / 2`` is linear in Q. That is Newton-Euler polarised in (qd, qd_a), which is
-what Christoffel's C needs, without spatial vectors: code and formulas differ from :mod:`safe_sysid.robot.regressors`.
+what Christoffel's C needs, without spatial vectors: code and formulas differ from :mod:`safe_sysid.dynamics.recursion`.
 
 A rotor on a moving link (:class:`~safe_sysid.robot.model.Motors`) adds to the column of its inertia, per unit, the
 moment ``gear (qdd_a z + (qd u x z + qd_a w x z) / 2)`` on the carrier and ``gear z . alpha`` on its own joint; z in

@@ -15,9 +15,9 @@ from scipy.spatial import ConvexHull, QhullError
 from safe_sysid.decimals import at_least
 from safe_sysid.planning.certificate import FAMILIES, Certificate
 from safe_sysid.planning.inverse_kinematics import tool_pose
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.whole_files import replacing

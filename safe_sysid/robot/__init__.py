@@ -1,6 +1,7 @@
-"""What the arm is: model from URDF and YAML, inertial parameters and their boxes, regressors, geometry, scenes."""
+"""What the arm is: model from URDF and YAML, inertial parameters and their boxes, frames, geometry, scenes."""
 
 from safe_sysid.robot.config import Settings, load_settings, per_joint
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.geometry import PAYLOAD_BODY, build_bodies
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, JointLimits, Kinematics, RobotModel
@@ -25,13 +26,6 @@ from safe_sysid.robot.parameters import (
     parameter_names,
     pseudo_inertia,
     transform_inertial,
-)
-from safe_sysid.robot.regressors import (
-    forward_kinematics,
-    momentum_rate_regressor,
-    momentum_regressor,
-    slotine_li_regressor,
-    torque_regressor,
 )
 from safe_sysid.robot.scene import Scene, load_scene
 
@@ -62,13 +56,9 @@ __all__ = [
     "load_scene",
     "load_settings",
     "log_cholesky",
-    "momentum_rate_regressor",
-    "momentum_regressor",
     "parameter_names",
     "per_joint",
     "pseudo_inertia",
-    "slotine_li_regressor",
-    "torque_regressor",
     "transform_inertial",
     "unchecked",
 ]

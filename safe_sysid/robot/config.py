@@ -400,7 +400,14 @@ class Settings(Section):
     name: Name = setting("of the robot; the file's name where it is not given")
     urdf: Name = setting("URDF file: beside this file, in ../urdf, absolute, or package://NAME/PATH")
     base_link: Name | None = setting(
-        "root of the URDF, to have it checked; null: whatever it is", default=None
+        "link that the arm begins at; null, or without `tip_link`: the URDF's root. The world frame is the root's, "
+        "unless `mounting` says where it stands",
+        default=None,
+    )
+    tip_link: Name | None = setting(
+        "link that the arm ends at: joints between base_link and it are the arm's, all others need a position under "
+        "`locked`; null: joints that are not locked are the arm's",
+        default=None,
     )
     tool_frame: Name = setting(
         "tool flange, z out of the arm: a link that the last joint moves; payloads are given in it"

@@ -73,7 +73,8 @@ PARTS: Mapping[str, Part] = {
         lambda model: _arm(model),
         {
             "urdf": "a file's name; frames, axes and inertias that are read from it are stated",
-            "base_link": "only has the URDF's root checked, whose frame the first joint's frame is stated in",
+            "base_link": "says which joints are the arm's; names and frames, the first in the world's, are stated",
+            "tip_link": "says which joints are the arm's; their names and frames are stated",
             "tool_frame": "a link's name; where it is, `flange`, is stated",
             "joints.<joint>.position": "`continuous`, and `travel` of sliding joints, are stated",
             "locked": "links behind locked joints are in the stated inertias and in `flange`",

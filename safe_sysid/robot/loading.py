@@ -42,7 +42,9 @@ def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
     """
     path = config_path(name_or_path, "config")
     settings = load_settings(path, overrides)
-    chain = read_urdf(find_urdf(path, settings), settings.locked, str(path))
+    chain = read_urdf(
+        find_urdf(path, settings), settings.locked, str(path), settings.base_link, settings.tip_link
+    )
     return _build(str(path), settings, chain)
 
 
@@ -146,10 +148,9 @@ def _check_names(file: str, settings: Settings, chain: UrdfChain) -> None:
             raise ConfigError(
                 file, f"joints.{name}", name, f"only moving joints of {chain.file}: {', '.join(names)}"
             )
-    if settings.base_link is not None and settings.base_link != chain.root:
-        raise ConfigError(
-            file, "base_link", settings.base_link, f"the root link of {chain.file}: {chain.root}"
-        )
+    if settings.base_link is not None and settings.tip_link is None and settings.base_link != chain.root:
+        expected = f"the root link of {chain.file}, {chain.root}; or any link, with a `tip_link`"
+        raise ConfigError(file, "base_link", settings.base_link, expected)
     carrier = chain.link_joint.get(settings.tool_frame)
     if carrier != len(names) - 1:
         raise ConfigError(
@@ -240,7 +241,7 @@ def _kinematics(model: pin.Model, settings: Settings, travel: FloatArray) -> Kin
         if not length > 0.0:
             raise ModelError(f"joint {model.names[j]!r}: axis of length {length:g}: expected a direction")
         axes.append(axis / length)
-    return Kinematics(
+    return Kinematics.chain(
         np.array([placement.rotation for placement in placements]),
         np.array([placement.translation for placement in placements]),
         np.array(axes),

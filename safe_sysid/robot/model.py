@@ -14,7 +14,7 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 if TYPE_CHECKING:
     from safe_sysid.robot.config import Settings
 
-__all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "RobotModel"]
+__all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "PackedKinematics", "RobotModel"]
 
 FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
@@ -44,12 +44,20 @@ class Motors(NamedTuple):
 NO_MOTORS = Motors(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3)))
 
 
+#: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
+PackedMotors = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray]
+PackedKinematics = tuple[
+    NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors
+]
+
+
 class Kinematics(NamedTuple):
-    """Serial chain as plain C-ordered float64 arrays: what the numba kernels take.
+    """Tree of joints as plain C-ordered arrays: what the numba kernels take. Frame -1 is the world.
 
     Attributes:
-        rotation: (n, 3, 3) joint frame j in joint frame j-1 at q = 0 (joint 0: in the world).
-        translation: (n, 3) origin of joint frame j in joint frame j-1 at q = 0, m.
+        parent: (n,) joint whose frame carries joint j, smaller than j; -1 the world.
+        rotation: (n, 3, 3) joint frame j in its parent's at q = 0.
+        translation: (n, 3) origin of joint frame j in its parent's at q = 0, m.
         axis: (n, 3) unit axis of joint j in its own frame, that it turns about or slides along.
         gravity: (3,) gravitational acceleration in the world, m/s^2.
         travel: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on;
@@ -57,12 +65,33 @@ class Kinematics(NamedTuple):
         motors: rotors whose gear reaction is declared and not zero.
     """
 
+    parent: NDArray[np.int64]
     rotation: FloatArray
     translation: FloatArray
     axis: FloatArray
     gravity: FloatArray
     travel: FloatArray
     motors: Motors = NO_MOTORS
+
+    @classmethod
+    def chain(
+        cls,
+        rotation: FloatArray,
+        translation: FloatArray,
+        axis: FloatArray,
+        gravity: FloatArray,
+        travel: FloatArray,
+    ) -> Kinematics:
+        """Joints one after the other, without motors on moving links.
+
+        Args:
+            rotation: (n, 3, 3).
+            translation: (n, 3) m.
+            axis: (n, 3).
+            gravity: (3,) m/s^2.
+            travel: (n, 2) m.
+        """
+        return cls(np.arange(len(axis)) - 1, rotation, translation, axis, gravity, travel)
 
     @classmethod
     def turning(
@@ -76,7 +105,16 @@ class Kinematics(NamedTuple):
             axis: (n, 3).
             gravity: (3,) m/s^2.
         """
-        return cls(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
+        return cls.chain(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
+
+    @property
+    def packed(self) -> PackedKinematics:
+        """The same as plain tuples, for compiled functions that Python calls with one state at a time.
+
+        Numba takes some 0.7 us for each NamedTuple that comes from Python, and next to nothing for a tuple;
+        :func:`safe_sysid.robot.frames.unpacked` gives compiled code the names back.
+        """
+        return (*self[:-1], tuple(self.motors))  # type: ignore[return-value]
 
     @property
     def sliding(self) -> NDArray[np.bool_]:
@@ -199,7 +237,13 @@ class RobotModel:
         if len(set(self.joint_names)) != n:
             raise ModelError(f"robot {self.name}: joint names {self.joint_names}: expected them to be unique")
         kin = self.kinematics
+        parent = np.array(kin.parent, dtype=np.int64)
+        if parent.tolist() != list(range(-1, n - 1)):
+            expected = "those of a serial chain, -1, 0, ..: an arm has one tip (`tip_link`)"
+            raise ModelError(f"kinematics.parent = {parent.tolist()}: expected {expected}")
+        parent.setflags(write=False)
         kinematics = Kinematics(
+            parent,
             frozen_array(kin.rotation, (n, 3, 3), "kinematics.rotation"),
             frozen_array(kin.translation, (n, 3), "kinematics.translation"),
             frozen_array(kin.axis, (n, 3), "kinematics.axis"),

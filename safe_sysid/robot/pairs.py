@@ -74,7 +74,9 @@ def overlap_in_every_pose(parent: Body, child: Body, joint: int, kinematics: Kin
     """
     if kinematics.sliding[joint] or (parent.joint, child.joint) != (joint - 1, joint):
         return False
-    if not all(np.all(np.isfinite(part)) for part in kinematics[:4]):
+    if not all(
+        np.all(np.isfinite(part)) for part in (kinematics.rotation, kinematics.translation, kinematics.axis)
+    ):
         return False  # the model will be refused
     axis = kinematics.axis[joint]
     before, start = kinematics.rotation[joint] @ axis, kinematics.translation[joint]

@@ -18,10 +18,11 @@ from typing import NamedTuple
 from safe_sysid.errors import ConfigError, ModelError, short
 from safe_sysid.robot.xml_file import read_xml
 
-__all__ = ["UrdfChain", "UrdfJoint", "read_tree", "read_urdf"]
+__all__ = ["UrdfChain", "UrdfJoint", "UrdfTree", "joints_between", "read_tree", "read_urdf"]
 
 TURNING = ("revolute", "continuous")
 MOVING = (*TURNING, "prismatic")
+FREE = ("floating", "planar")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MAX_LINKS = 1000  # Pinocchio calls itself for each link below another
 _MAX_NAME = 200  # characters
@@ -56,7 +57,7 @@ class UrdfJoint:
 
 @dataclass(frozen=True)
 class UrdfChain:
-    """A URDF known to be one serial chain of moving joints, with links fixed to it, or locked, anywhere.
+    """A URDF's tree of which one serial chain of joints moves, with links fixed to it, or locked, anywhere.
 
     Attributes:
         file: for messages.
@@ -134,6 +135,8 @@ class UrdfChain:
                         and (kept.get("name") in without_collision or child.find("geometry/mesh") is not None)
                     ):
                         kept.remove(child)
+            elif kept.get("type") in FREE:
+                kept.set("type", "fixed")
             elif kept.get("type") in MOVING:
                 kept.set("type", "revolute" if kept.get("type") in TURNING else "prismatic")
                 for child in list(kept):
@@ -248,10 +251,9 @@ class _Reader:
                 )
             ends.append(link)
         kind = element.get("type", "")
-        if kind != "fixed" and kind not in MOVING:
-            raise self.error(
-                f"{what} has type {kind!r}: expected revolute, continuous, prismatic or fixed (joints of a serial arm)"
-            )
+        if kind != "fixed" and kind not in (*MOVING, *FREE):
+            expected = "revolute, continuous, prismatic or fixed, or before the arm floating or planar"
+            raise self.error(f"{what} has type {kind!r}: expected {expected}")
         self.check_origin(element, what)
         mimic = None
         if kind in MOVING:
@@ -380,25 +382,80 @@ def read_tree(path: str | Path) -> UrdfTree:
     return UrdfTree(reader, masses, collisions, joints, above, roots[0])
 
 
+def joints_between(
+    tree: UrdfTree, base_link: str | None, tip_link: str, config: str = "(settings)"
+) -> list[str]:
+    """Names of the moving joints on the way from one link to another, base to tip.
+
+    Args:
+        tree: of the file.
+        base_link: where the arm begins; None: at the root.
+        tip_link: where it ends.
+        config: the file that names the links, for messages.
+
+    Raises:
+        ConfigError: the URDF has no such link, or the tip does not hang on the base.
+    """
+    for key, link in (("base_link", base_link), ("tip_link", tip_link)):
+        if link is not None and link not in tree.masses:
+            raise ConfigError(config, key, link, f"a link of {tree.reader.file}")
+    found, link, passed = [], tip_link, {tip_link}
+    while link != base_link and link in tree.above:
+        joint = tree.above[link]
+        link = joint.parent
+        if link in passed:
+            raise tree.reader.error(f"link {link!r} hangs on itself: expected a tree with root {tree.root!r}")
+        passed.add(link)
+        if joint.kind in MOVING:
+            found.append(joint.name)
+    if base_link not in (None, link):
+        way = f"a link that hangs on base_link {base_link!r}; on the way to the root are {short(sorted(passed))}"
+        raise ConfigError(config, "tip_link", tip_link, way)
+    return found[::-1]
+
+
 def read_urdf(
-    path: str | Path, locked: Mapping[str, float] | None = None, config: str = "(settings)"
+    path: str | Path,
+    locked: Mapping[str, float] | None = None,
+    config: str = "(settings)",
+    base_link: str | None = None,
+    tip_link: str | None = None,
 ) -> UrdfChain:
-    """Read a URDF file and check that it is a serial arm of revolute, continuous and prismatic joints.
+    """Read the URDF of a robot, any tree, of which one chain of revolute, continuous and prismatic joints is the arm.
+
+    Floating and planar joints that no moving joint carries are taken at their origin, as what a robot stands on.
 
     Args:
         path: of the file.
         locked: moving joint -> position (rad or m) at which it is fixed; joints that mimic it are fixed, too.
         config: the file that says what is locked, for messages.
+        base_link: link that the arm begins at; None: the root.
+        tip_link: link that the arm ends at: only joints between the two may move, and all others must be locked.
+            None: the joints that are not locked are the arm's.
 
     Raises:
-        ConfigError: a locked joint that the URDF does not have, that follows another one, or outside its limits.
+        ConfigError: a locked joint that the URDF does not have, that follows another one, or outside its limits; a
+            joint beside ``tip_link``'s chain that is not locked; no such links.
         ModelError: unreadable file, broken XML, numbers that are missing, not finite or impossible, a joint of
             another type, a joint that mimics one that is not locked, two moving joints on one parent, a loop, or no
             moving joint; names the element.
     """
     file = str(path)
-    reader, masses, collisions, joints, _, root = read_tree(path)
+    tree = read_tree(path)
+    reader, masses, collisions, joints, _, root = tree
     moving_joints = {j.name: j for j in joints if j.kind in MOVING}
+    if tip_link is not None:
+        ours = joints_between(tree, base_link, tip_link, config)
+        free = [
+            name
+            for name, joint in moving_joints.items()
+            if name not in ours and name not in (locked or {}) and joint.mimic is None
+        ]
+        if free:
+            expected = (
+                f"a position for each joint that is not between base_link and tip_link: {', '.join(free)}"
+            )
+            raise ConfigError(config, f"locked.{free[0]}", "missing", expected)
     positions, follows = reader.locked_positions(moving_joints, locked or {}, config)
     below: dict[str, list[UrdfJoint]] = {}
     for joint in joints:
@@ -417,6 +474,12 @@ def read_urdf(
                     )
                 moving.append(joint)
                 link_joint[joint.child] = len(moving) - 1
+            elif joint.kind in FREE and link_joint[link] >= 0:
+                carrier = moving[link_joint[link]].name
+                raise reader.error(
+                    f"joint {joint.name!r} of type {joint.kind!r} is moved by joint {carrier!r}: expected floating and "
+                    "planar joints only in what the robot stands on"
+                )
             else:
                 link_joint[joint.child] = link_joint[link]
             todo.append(joint.child)
@@ -426,8 +489,10 @@ def read_urdf(
             f"links {short(missing)} hang on each other in a loop: expected a tree with root {root!r}"
         )
     if not moving:
+        free = [f"{joint.name!r} ({joint.kind})" for joint in joints if joint.kind in FREE]
+        stand = f" ({', '.join(free)[:200]} taken at the origin)" if free else ""
         raise reader.error(
-            "no joint moves: expected a serial arm of revolute, continuous or prismatic joints"
+            f"no joint moves{stand}: expected a serial arm of revolute, continuous or prismatic joints"
         )
     parents = {joint.child: joint.parent for joint in joints}
     return UrdfChain(

@@ -15,10 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["NOISE_MODES", "PATTERNS", "NoiseModel", "NoiseStream", "error_bound", "perturb"]
 
@@ -202,5 +202,5 @@ class NoiseStream:
         if self._last is not None and stamp > self._last[0]:
             acceleration = (qd - self._last[1]) / (stamp - self._last[0])
         self._last = (stamp, qd.copy())
-        regressor = torque_regressor(self._kinematics, q, qd, acceleration, 0.0)
+        regressor = dynamics_of(self._kinematics).torque_regressor(q, qd, acceleration, 0.0)
         return regressor[:, 10 * (q.size - 1) + self.parameter]

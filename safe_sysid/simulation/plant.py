@@ -9,9 +9,9 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
 from safe_sysid.simulation.brake import QuickStop
@@ -190,7 +190,7 @@ class Plant:
         new = np.array(_vector(theta, 14 * n, "theta"))
         q, qd = self._qpos.copy(), self._qvel.copy()
         if new[10 * (n - 1)] > self.theta_true[10 * (n - 1)]:
-            columns = momentum_regressor(self.model.kinematics, np.tile(q, (n, 1)), np.eye(n))
+            columns = dynamics_of(self.model.kinematics).momentum_regressor(np.tile(q, (n, 1)), np.eye(n))
             qd = np.linalg.solve(columns @ new, (columns @ self.theta_true) @ qd)
         new.setflags(write=False)
         self.theta_true, self.payload = new, payload
@@ -365,7 +365,9 @@ class Plant:
             return least
         q = np.random.default_rng(0).uniform(-np.pi, np.pi, (_INERTIA_SAMPLES, n))
         states = np.repeat(q, n, axis=0), np.tile(np.eye(n), (_INERTIA_SAMPLES, 1))
-        inertia = (momentum_regressor(self.model.kinematics, *states) @ self.theta_true).reshape(-1, n, n)
+        inertia = (dynamics_of(self.model.kinematics).momentum_regressor(*states) @ self.theta_true).reshape(
+            -1, n, n
+        )
         root = np.sqrt(slope)
         rate = np.linalg.eigvalsh(root[:, None] * np.linalg.inv(inertia) * root)[:, -1].max()
         needed = int(np.ceil(rate * self.period / _COULOMB_STIFFNESS))
@@ -380,13 +382,15 @@ class Plant:
         """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
         n = self.model.n
         q = np.tile(np.array(self._qpos), (n, 1))
-        columns = momentum_regressor(self.model.kinematics, q, np.eye(n)) @ self.model.arm_prior.mid
+        columns = (
+            dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid
+        )
         return np.maximum(np.diag(columns), 1e-3)
 
     def _holding_torque(self) -> FloatArray:
         """Torque that keeps the arm where it stands at the start: its brakes carry exactly that."""
-        rate = momentum_rate_regressor(
-            self.model.kinematics, np.array(self._qpos), np.zeros(self.model.n), 1.0
+        rate = dynamics_of(self.model.kinematics).momentum_rate_regressor(
+            np.array(self._qpos), np.zeros(self.model.n), 1.0
         )
         return np.clip(-(rate @ self.theta_true), -self._limit, self._limit)
 

@@ -13,6 +13,7 @@ from safe_sysid.errors import ModelError
 from safe_sysid.planning.certificate import start_check
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import (
     Obstacle,
@@ -23,7 +24,6 @@ from safe_sysid.robot.obstacles import (
     SceneZonotope,
 )
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -18,8 +18,8 @@ from safe_sysid.campaign.reachability.settings import ReachabilitySettings, draw
 from safe_sysid.campaign.reachability.tube import Tube, desired
 from safe_sysid.campaign.settings import generator
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.dynamics.magnitudes import rotor_ceiling, rotor_floor
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.magnitudes import rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene

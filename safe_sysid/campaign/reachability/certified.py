@@ -16,11 +16,11 @@ from safe_sysid.campaign.reachability.torques import TorqueTruth, extreme_times
 from safe_sysid.campaign.reachability.tube import desired
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certificate import Certificate
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.clearance import clearance_pairs
-from safe_sysid.robot.magnitudes import rotor_ceiling
-from safe_sysid.robot.regressors import momentum_regressor
 
 __all__ = ["attack_certificate", "corner_points"]
 
@@ -183,7 +183,7 @@ def _inertia_ratio(case: Case, q: FloatArray) -> FloatArray:
     inertial = slice(0, 10 * n)
     inertia = np.stack(
         [
-            momentum_regressor(case.model.kinematics, q, np.tile(row, (len(q), 1)))[..., inertial]
+            dynamics_of(case.model.kinematics).momentum_regressor(q, np.tile(row, (len(q), 1)))[..., inertial]
             @ case.true[inertial]
             for row in np.eye(n)
         ],

@@ -17,7 +17,7 @@ from safe_sysid.reachability import cells as cell_module
 from safe_sysid.reachability import pose as poses
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.swept import SweptVolume
-from safe_sysid.robot.regressors import forward_kinematics
+from safe_sysid.robot.frames import forward_kinematics
 
 __all__ = ["attack_pose_forms", "attack_poses", "attack_swept", "position_only"]
 

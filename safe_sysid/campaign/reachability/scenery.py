@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.reachability.distance import nearest_points
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
-from safe_sysid.robot.regressors import forward_kinematics
 from safe_sysid.robot.scene import Scene
 
 __all__ = ["body_corners", "draw_bodies", "draw_scene", "without_collisions"]

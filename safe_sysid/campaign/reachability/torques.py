@@ -21,9 +21,9 @@ from safe_sysid.campaign.reachability.exact import (
 )
 from safe_sysid.campaign.reachability.record import Record
 from safe_sysid.campaign.reachability.tube import States, desired
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.torque import TorqueEnclosure
-from safe_sysid.robot.regressors import slotine_li_regressor
 from safe_sysid.trajectories.extrema import interval_ranges
 
 __all__ = ["TorqueTruth", "attack_ranges", "attack_torque_forms", "attack_torques", "extreme_times"]
@@ -46,8 +46,7 @@ class TorqueTruth:
     def regressor(self, states: States) -> FloatArray:
         """W_s (N, n, 14 n) as the controller computes it."""
         model = self.case.model
-        return slotine_li_regressor(
-            model.kinematics,
+        return dynamics_of(model.kinematics).slotine_li_regressor(
             states.q_m,
             states.qd_m,
             states.qd_a,

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.settings import AdaptiveRobustSettings
-from safe_sysid.robot.model import Motors, RobotModel
+from safe_sysid.dynamics.newton_euler import newton_euler
+from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["AdaptiveRobustLaw"]
 
@@ -27,12 +27,7 @@ FloatArray = NDArray[np.float64]
 
 @njit(cache=True)
 def _step(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -45,7 +40,7 @@ def _step(
     torque: FloatArray,
 ) -> float:
     """One step, returns the new rho; ``gains``: K_p, K_v, p, rate, layer; ``work`` (2, n): z and a."""
-    n = axis.shape[0]
+    n = q.shape[0]
     stiffness, damping, slope, rate, layer = gains[0], gains[1], gains[2], gains[3], gains[4]
     z, a = work[0], work[1]
     square = 0.0
@@ -58,9 +53,7 @@ def _step(
     scale = rho / max(norm, layer * rho)
     for j in range(n):
         a[j] += scale * z[j]
-    newton_euler(
-        rotation, translation, axis, gravity, travel, motors, q, qd, qd, a, qd, transition, nominal, torque
-    )
+    newton_euler(arm, q, qd, qd, a, qd, transition, nominal, torque)
     return rho + dt * rate * norm if norm > layer * rho else rho
 
 
@@ -84,7 +77,7 @@ class AdaptiveRobustLaw:
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.adaptive_robust
-        self._kin, self._transition = model.kinematics, model.friction_transition_velocity
+        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         damping = 2.0 * s.damping_ratio * s.bandwidth
         # z = de + p e is B^T P (e, de) for P = [[K_p + p K_v, p], [p, 1]]: A^T P + P A = -diag(2 p K_p, 2 (K_v - p)).
         self._gains = np.array([s.bandwidth**2, damping, 0.5 * damping, s.rate, s.layer])
@@ -121,7 +114,7 @@ class AdaptiveRobustLaw:
         dt = self._elapsed.since_last(t)
         self.estimate[:] = model.nominal
         self.rho = _step(
-            *self._kin,
+            self._arm,
             q,
             qd,
             reference,

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.settings import ArmourSettings
+from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.intervals import down, up
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.model import Motors, RobotModel
+from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["ArmourLaw", "robust_input"]
 
@@ -59,13 +59,8 @@ def robust_input(
 
 @njit(cache=True)
 def _step(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
-    weightless: FloatArray,
+    arm: PackedKinematics,
+    weightless: PackedKinematics,
     still: FloatArray,
     q: FloatArray,
     qd: FloatArray,
@@ -82,7 +77,7 @@ def _step(
     torque: FloatArray,
 ) -> tuple[float, float, float]:
     """One step; returns ``|w|``, ``V_sup``, lambda. ``motion`` (3, n), ``box`` (14 n, 2), ``bounds`` (n, 2): work."""
-    n = axis.shape[0]
+    n = q.shape[0]
     r, qd_a, qdd_a = motion[0], motion[1], motion[2]
     for j in range(n):
         e, de = reference[0, j] - q[j], reference[1, j] - qd[j]
@@ -92,12 +87,7 @@ def _step(
     for p in range(14 * n):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
     newton_euler(
-        rotation,
-        translation,
-        axis,
-        gravity,
-        travel,
-        motors,
+        arm,
         q,
         qd,
         qd_a,
@@ -108,12 +98,7 @@ def _step(
         torque,
     )
     interval_newton_euler(
-        rotation,
-        translation,
-        axis,
-        gravity,
-        travel,
-        motors,
+        arm,
         q,
         qd,
         qd_a,
@@ -134,12 +119,7 @@ def _step(
     if gains[3] > 0.0:
         pull = up(disturbance * up(np.sqrt(length)))
     interval_newton_euler(
-        rotation,
-        translation,
-        axis,
         weightless,
-        travel,
-        motors,
         q,
         still,
         still,
@@ -179,11 +159,13 @@ class ArmourLaw:
         """
         s = settings or model.settings.controller.laws.armour
         n = model.n
-        self._kin, self._transition = model.kinematics, model.friction_transition_velocity
+        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         self.K_r = per_joint(s.K_r, n)
         self.V_max, self.alpha, self.dead_zone = s.V_max, s.alpha, s.dead_zone
         self._gains = np.array([s.V_max, s.alpha, s.dead_zone, float(s.norm)])
-        self._weightless, self._still = np.zeros(3), np.zeros(n)
+        nothing = np.zeros(3)
+        nothing.setflags(write=False)  # as the arm's own gravity: one compiled recursion serves both
+        self._weightless, self._still = model.kinematics._replace(gravity=nothing).packed, np.zeros(n)
         self._motion, self._box, self._bounds = np.empty((3, n)), np.empty((14 * n, 2)), np.empty((n, 2))
         self.torque, self.residual_bound = np.empty(n), np.zeros(n)
         self.disturbance = self.energy = self.robust_gain = 0.0
@@ -210,7 +192,7 @@ class ArmourLaw:
             model: nominal parameters and the box.
         """
         self.disturbance, self.energy, self.robust_gain = _step(
-            *self._kin,
+            self._arm,
             self._weightless,
             self._still,
             q,

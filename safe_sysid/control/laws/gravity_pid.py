@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.control.settings import GravityPidSettings
+from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.model import Motors, RobotModel
+from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["GravityPidLaw"]
 
@@ -25,12 +25,7 @@ FloatArray = NDArray[np.float64]
 
 @njit(cache=True)
 def _step(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     still: FloatArray,
     q: FloatArray,
     qd: FloatArray,
@@ -44,12 +39,7 @@ def _step(
     """One step; ``gains`` (4, n): K_p, K_d, K_i and the limit of the integral part; ``integral`` (n,) in N m."""
     # At rest, and with a transition velocity, the sign of friction is zero.
     newton_euler(
-        rotation,
-        translation,
-        axis,
-        gravity,
-        travel,
-        motors,
+        arm,
         q,
         still,
         still,
@@ -86,7 +76,7 @@ class GravityPidLaw:
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.gravity_pid
-        self._kin, self._still = model.kinematics, np.zeros(model.n)
+        self._arm, self._still = model.kinematics.packed, np.zeros(model.n)
         inertia, n = joint_inertia(model), model.n
         # Given gains replace those of the bandwidth, each by itself.
         self.stiffness = inertia * s.bandwidth**2 if s.K_p is None else per_joint(s.K_p, n)
@@ -124,7 +114,7 @@ class GravityPidLaw:
         """
         dt = self._elapsed.since_last(t)
         _step(
-            *self._kin,
+            self._arm,
             self._still,
             q,
             qd,

@@ -14,9 +14,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics.spatial import friction_sign
 from safe_sysid.intervals import cos_interval, down, iadd, imul, isub, sin_interval, up
-from safe_sysid.robot.model import Motors
-from safe_sysid.robot.regressors import friction_sign
+from safe_sysid.robot.frames import unpacked
+from safe_sysid.robot.model import PackedKinematics
 
 __all__ = ["interval_newton_euler"]
 
@@ -165,12 +166,7 @@ def _add_half_force_cross(v: FloatArray, h: FloatArray, part: FloatArray, out: F
 
 @njit(cache=True)
 def interval_newton_euler(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -184,13 +180,8 @@ def interval_newton_euler(
     """Fill ``torque`` (n, 2) with bounds, N m, of :func:`..newton_euler.newton_euler` over a box.
 
     Args:
-        rotation: (n, 3, 3), with ``translation``, ``axis``, ``gravity`` and ``travel``: Kinematics' fields, exact as
-            they are.
-        translation: (n, 3) m.
-        axis: (n, 3).
-        gravity: (3,) m/s^2; zeros, with no velocities and no offset, leave the inertia: then ``H qdd_a``.
-        travel: (n, 2) m.
-        motors: rotors on moving links.
+        arm: packed, exact as it is; with zero gravity, no velocities and no offset the inertia is left:
+            then ``H qdd_a``.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -201,6 +192,8 @@ def interval_newton_euler(
         theta: (14 n, 2) lower and upper bounds of the parameters.
         torque: output.
     """
+    kin = unpacked(arm)
+    axis, motors = kin.axis, kin.motors
     n = axis.shape[0]
     rot = np.empty((n, 3, 3, 2))
     x, y, acc, force = (
@@ -214,10 +207,10 @@ def interval_newton_euler(
     shift, unit, product = np.empty((n, 3, 2)), np.empty((3, 2)), np.empty((3, 2))
     moment = np.empty((3, 2))
     for i in range(3):
-        base[0, i, 0] = base[0, i, 1] = -gravity[i]
+        base[0, i, 0] = base[0, i, 1] = -kin.gravity[i]
     for j in range(n):
-        sliding = np.isfinite(travel[j, 0])
-        _placement(rotation[j], translation[j], axis[j], sliding, q[j], turn, rot[j], shift[j])
+        sliding = np.isfinite(kin.travel[j, 0])
+        _placement(kin.rotation[j], kin.translation[j], axis[j], sliding, q[j], turn, rot[j], shift[j])
         _thin(axis[j], unit)
         if j == 0:
             _to_child(rot[j], shift[j], base, part, acc[j])
@@ -265,7 +258,7 @@ def interval_newton_euler(
         reaction[j, 0], reaction[j, 1] = _plus(0.0, 0.0, lo, hi, sl, sh, 1.0)
     for j in range(n - 1, -1, -1):
         lo, hi = reaction[j, 0], reaction[j, 1]
-        own = 0 if np.isfinite(travel[j, 0]) else 1
+        own = 0 if np.isfinite(kin.travel[j, 0]) else 1
         for i in range(3):
             lo, hi = _plus(lo, hi, axis[j, i], axis[j, i], force[j, own, i, 0], force[j, own, i, 1], 1.0)
         v = friction_velocity[j]

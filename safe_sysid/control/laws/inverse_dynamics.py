@@ -11,10 +11,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
-from safe_sysid.control.laws.newton_euler import newton_euler
 from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
+from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.model import Motors, RobotModel
+from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["ComputedTorqueLaw", "ImpedanceLaw"]
 
@@ -23,12 +23,7 @@ FloatArray = NDArray[np.float64]
 
 @njit(cache=True)
 def _step(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -40,7 +35,7 @@ def _step(
     torque: FloatArray,
 ) -> None:
     """One step; ``gains`` (3, n): stiffness and damping per unit of mass, and one over that mass."""
-    n = axis.shape[0]
+    n = q.shape[0]
     for j in range(n):
         acceleration[j] = (
             reference[2, j]
@@ -49,12 +44,7 @@ def _step(
             + gains[2, j] * external[j]
         )
     newton_euler(
-        rotation,
-        translation,
-        axis,
-        gravity,
-        travel,
-        motors,
+        arm,
         q,
         qd,
         qd,
@@ -82,7 +72,7 @@ class _InverseDynamics:
     def __init__(
         self, model: RobotModel, stiffness: FloatArray, damping: FloatArray, mass: FloatArray
     ) -> None:
-        self._kin, self._transition = model.kinematics, model.friction_transition_velocity
+        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         self._gains = np.stack([stiffness / mass, damping / mass, 1.0 / mass])
         self._acceleration = np.empty(model.n)
         self.external, self.torque = np.zeros(model.n), np.empty(model.n)
@@ -111,7 +101,7 @@ class _InverseDynamics:
             model: its ``nominal`` is what is inverted.
         """
         _step(
-            *self._kin,
+            self._arm,
             q,
             qd,
             reference,

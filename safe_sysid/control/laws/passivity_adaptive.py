@@ -15,9 +15,9 @@ from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.control.settings import PassivityAdaptiveSettings
+from safe_sysid.dynamics.recursion import slotine_li_kernel
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.model import Motors, RobotModel
-from safe_sysid.robot.regressors import slotine_li_kernel
+from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["PassivityAdaptiveLaw"]
 
@@ -26,12 +26,7 @@ FloatArray = NDArray[np.float64]
 
 @njit(cache=True)
 def _step(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
@@ -48,7 +43,7 @@ def _step(
     torque: FloatArray,
 ) -> None:
     """One step: torque, then the new estimate; ``motion`` (5, 1, n), ``regressor`` (1, n, 14 n): scratch."""
-    n = axis.shape[0]
+    n = q.shape[0]
     r = motion[4, 0]
     for j in range(n):
         e, de = reference[0, j] - q[j], reference[1, j] - qd[j]
@@ -57,12 +52,7 @@ def _step(
         motion[2, 0, j] = reference[1, j] + K_r[j] * e
         motion[3, 0, j] = reference[2, j] + K_r[j] * de
     slotine_li_kernel(
-        rotation,
-        translation,
-        axis,
-        gravity,
-        travel,
-        motors,
+        arm,
         motion[0],
         motion[1],
         motion[2],
@@ -102,7 +92,7 @@ class PassivityAdaptiveLaw:
         """
         s = settings or model.settings.controller.laws.passivity_adaptive
         n = model.n
-        self._kin, self._transition = model.kinematics, model.friction_transition_velocity
+        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         self.K_r, self.K_d = per_joint(s.K_r, n), s.decay * joint_inertia(model)
         self.adaptation = s.rate * np.square(model.arm_prior.rad)
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
@@ -136,7 +126,7 @@ class PassivityAdaptiveLaw:
             np.clip(model.nominal, model.mid - model.rad, model.mid + model.rad, out=self.estimate)
         dt = self._elapsed.since_last(t)
         _step(
-            *self._kin,
+            self._arm,
             q,
             qd,
             reference,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.regressors import momentum_regressor
 
 __all__ = ["joint_inertia"]
 
@@ -20,5 +20,7 @@ def joint_inertia(model: RobotModel) -> FloatArray:
     for j in range(model.n):
         unit = np.zeros(model.n)
         unit[j] = 1.0
-        inertia[j] = np.ravel(momentum_regressor(model.kinematics, home, unit) @ model.theta_nominal)[j]
+        inertia[j] = np.ravel(
+            dynamics_of(model.kinematics).momentum_regressor(home, unit) @ model.theta_nominal
+        )[j]
     return inertia

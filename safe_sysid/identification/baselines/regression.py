@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, Screen
 from safe_sysid.identification.equations.stream import MomentumStream
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 __all__ = ["Regression", "euler_regression", "proved_regression"]
 
@@ -118,9 +118,9 @@ def _euler_rows(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     n, kin = model.n, model.kinematics
     dt = np.diff(data.stamps)
-    rate = momentum_rate_regressor(kin, data.q[:-1], data.qd[:-1], errors.transition)
+    rate = dynamics_of(kin).momentum_rate_regressor(data.q[:-1], data.qd[:-1], errors.transition)
     sums = (rate * dt[:, None, None]).reshape(count, h, n, 14 * n).sum(axis=1)
-    ends = momentum_regressor(kin, data.q[::h], data.qd[::h])
+    ends = dynamics_of(kin).momentum_regressor(data.q[::h], data.qd[::h])
     torque, radius = torque_interval(data.effort[1:], errors)
     matrix = ends[1:] - ends[:-1] - sums
     target = (torque * dt[:, None]).reshape(count, h, n).sum(axis=1)

@@ -1,6 +1,6 @@
 r"""Momentum regressors of a serial arm in outward-rounded interval arithmetic, derived from the kinetic energy.
 
-Shares nothing with :mod:`safe_sysid.robot.regressors` (a recursion of spatial forces) and needs no Pinocchio. For
+Shares nothing with :mod:`safe_sysid.dynamics.recursion` (a recursion of spatial forces) and needs no Pinocchio. For
 every link l by itself, everything seen in its own frame: ``Z_k`` is the axis of joint k <= l, ``J_k = Z_k x (p_l -
 p_k)``; of a prismatic joint ``J_k`` is its axis and ``Z_k = 0``. ``W_k`` and ``V_k`` are the sums of ``Z_i qd_i`` and
 ``J_i qd_i`` over i <= k, so that ``W = W_l`` and ``V = V_l`` are the velocities of the link and ``T = m V.V/2 + V.(W

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.decimals import at_most, share_at_most
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -15,7 +16,6 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["WeakCombination", "describe_excitation", "weak_combinations"]
 
@@ -126,7 +126,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
         qd, qdd = zero.copy(), zero.copy()
         if k < n:
             qd[:, k], qdd[:, k] = speed[k], acceleration[k]
-        w = torque_regressor(model.kinematics, q, qd, qdd, model.friction_transition_velocity)
+        w = dynamics_of(model.kinematics).torque_regressor(q, qd, qdd, model.friction_transition_velocity)
         shown = np.abs(w[:, :, last] @ move)
         torque = np.abs(w @ box.mid)
         hidden = errors.torque_abs + errors.torque_rel * torque + np.abs(w[:, :, others]) @ box.rad[others]

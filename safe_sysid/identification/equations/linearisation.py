@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.identification.equations.regressor_kernels import momentum_columns
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["DERIVATIVES", "Anchors", "derivative_bounds"]

@@ -4,7 +4,7 @@ With ``x`` a point of link l and ``<.,.>`` the inner product of L2(dm), the iner
 
 ``p_i = (H qd)_i = sum_l <d_i x, xdot>`` and ``f_i = dL/dq_i = sum_l <d_i xdot, xdot> + g . int d_i x dm``,
 
-``xdot = sum_k d_k x qd_k``. By :mod:`safe_sysid.robot.magnitudes` every derivative of x has norm at most ``a[l, k]``,
+``xdot = sum_k d_k x qd_k``. By :mod:`safe_sysid.dynamics.magnitudes` any derivative of x has norm at most ``a[l, k]``,
 k the most distal joint involved, replaced here by its smallest majorant that does not grow with k; for ``int d_i .. x
 dm`` it is ``b[l, k]``. Prismatic joints are in their travel all along (``step_states``). Differentiate p and f along
 ``z = (dq, dqd)`` with ``|dq| <= x, |dqd| <= y`` by Leibniz' rule; every term is a sum over joints k, m, .. of ``a[l,
@@ -25,7 +25,7 @@ each summed over the links l. ``p2(z, z')`` bounds ``|D^2 p[z, z']|``, and so on
 
 A motor of joint j on a moving link adds ``p_i = kappa w_i qd_j``, ``f_i = kappa qd_j sum_{k < i} (d_i w_k) qd_k`` for
 the joints i, k, .. that turn, up to its carrier, and ``p_j = kappa sum_k w_k qd_k`` where rows hold what their own
-rotor does (:mod:`safe_sysid.robot.magnitudes`: ``|w_i| <= W_i``, every derivative of w_k is at most 1, and 0 by joints
+rotor does (:mod:`safe_sysid.dynamics.magnitudes`: ``|w_i| <= W_i``, any derivative of w_k is at most 1, and 0 by joints
 up to k). With ``X_i = sum_{l > i} x_l``, ``C_k(z) = X_k v_k + y_k`` and ``E_k(z, z') = X_k X'_k v_k + X_k y'_k + X'_k
 y_k``,
 
@@ -45,7 +45,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.magnitudes import link_norms, spin_shares
+from safe_sysid.dynamics.magnitudes import link_norms, spin_shares
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -50,8 +50,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import Anchors
-from safe_sysid.identification.equations.regressor_kernels import momentum_columns
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
 

@@ -13,8 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.spatial import cross
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import cross, kinematics_kernel, torque_regressor
 
 __all__ = ["payload_regressor", "payload_regressor_gradient", "regressor_gradient"]
 
@@ -183,16 +185,9 @@ def adjoint_kernel(
             out[k, 2, i] += _dot6(a_bar, jac[i])
 
 
-def _frames(kin: Kinematics, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    n = len(kin.axis)
-    r, p = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
-    kinematics_kernel(kin.rotation, kin.translation, kin.axis, kin.travel, q, r, p)
-    return r, p
-
-
 def payload_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
     """Columns of the torque regressor that belong to theta_e: (N, n, 10) for states (N, n), C-contiguous."""
-    r, p = _frames(kin, q)
+    r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
     out = np.empty((len(q), n, 10))
     regressor_kernel(n - 1, kin.axis, kin.gravity, r, p, qd, qdd, out)
@@ -203,7 +198,7 @@ def payload_regressor_gradient(
     kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: FloatArray, weight: FloatArray
 ) -> FloatArray:
     """Derivatives (N, 3, n) of ``sum_jc weight_kjc W_kjc`` with respect to sample k's q, qd, qdd; weight (N, n, 10)."""
-    r, p = _frames(kin, q)
+    r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
     out = np.zeros((len(q), 3, n))
     adjoint_kernel(n - 1, kin.axis, kin.gravity, r, p, qd, qdd, weight, out)
@@ -217,7 +212,7 @@ def regressor_gradient(
 
     The Coulomb columns are taken as constant: their derivative is zero, or huge where a joint turns round.
     """
-    r, p = _frames(kin, q)
+    r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
     out = np.zeros((len(q), 3, n))
     for link in range(n):
@@ -249,7 +244,7 @@ def _add_motor_gradient(
         for sign in (1.0, -1.0):
             state = [q, qd, qdd]
             state[which] = state[which] + sign * step * np.eye(n)[joint]
-            rows = torque_regressor(kin, state[0], state[1], state[2])[:, :, columns]
+            rows = dynamics_of(kin).torque_regressor(state[0], state[1], state[2])[:, :, columns]
             ends.append(np.sum(rows * wanted, axis=(1, 2)))
         return 0.5 * (ends[0] - ends[1])
 

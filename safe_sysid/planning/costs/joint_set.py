@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.base import check_horizon, midpoints
 from safe_sysid.planning.costs.condition import payload_scale
@@ -36,7 +37,6 @@ from safe_sysid.planning.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
-from safe_sysid.robot.regressors import torque_regressor
 
 __all__ = ["KINDS", "InformationCost"]
 
@@ -121,7 +121,7 @@ class InformationCost:
         """
         m, n = self.model.settings.measurement, self.model.n
         absolute, relative = per_joint(m.torque_abs, n), per_joint(m.torque_rel, n)
-        regressor = torque_regressor(self.model.kinematics, *states)
+        regressor = dynamics_of(self.model.kinematics).torque_regressor(*states)
         regressor = regressor.reshape(self.windows, self.samples, n, -1)
         spread = self.box.rad**2 / 3.0
         torque = regressor @ self.box.mid

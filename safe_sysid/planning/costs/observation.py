@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.excitation import payload_regressor
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import momentum_rate_regressor, momentum_regressor
 
 __all__ = ["MomentumObservation", "Rule", "condition_number", "torque_observation"]
 
@@ -55,8 +55,8 @@ class MomentumObservation:
         for first in range(0, count, _CHUNK):
             some = slice(first, first + _CHUNK)
             states = (np.ascontiguousarray(q[some], float), np.ascontiguousarray(qd[some], float))
-            self._momentum[some] = momentum_regressor(kin, *states)[:, :, e]
-            rate[some] = momentum_rate_regressor(kin, *states)[:, :, e]
+            self._momentum[some] = dynamics_of(kin).momentum_regressor(*states)[:, :, e]
+            rate[some] = dynamics_of(kin).momentum_rate_regressor(*states)[:, :, e]
         step = np.diff(times)[:, None, None]
         zero = np.zeros((1, n, 10))
         self._integral: dict[str, FloatArray] = {

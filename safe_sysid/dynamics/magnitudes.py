@@ -14,7 +14,7 @@ every entry and every derivative without sampling. Physical consistency of the t
 inner product exists at all, and ``lambda_max(I) <= tr(I) / 2``.
 
 A motor of joint j, ratio 1 / gear, on a moving link adds ``kappa (e_j w^T + w e_j^T)`` to H, ``kappa = Ia_j gear``,
-``w_i = z . z_i`` for the turning joints i up to its carrier (:mod:`safe_sysid.robot.regressors`). Unit vectors that
+``w_i = z . z_i`` for the turning joints i up to its carrier (:mod:`safe_sysid.dynamics.recursion`). Unit vectors that
 are turned by the joints stay unit vectors, so ``|w_i| <= 1`` and so are all its derivatives; what does not turn
 against each other has none (:func:`torque_sensitivity`). Gershgorin's rows of it bound H (:func:`rotor_floor`).
 """
@@ -27,9 +27,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.regressors import momentum_regressor
 
 __all__ = [
     "LinkNorms",
@@ -357,7 +357,7 @@ def _scaled_inertia(
     for i in range(n):
         unit = np.zeros_like(q)
         unit[:, i] = 1.0
-        columns = momentum_regressor(kin, q, unit)[:, :, inertial]
+        columns = dynamics_of(kin).momentum_regressor(q, unit)[:, :, inertial]
         centre[:, :, i] = columns @ mid
         spread[:, :, i] = np.abs(columns) @ (rad + _REGRESSOR_ROUND * np.abs(mid))
     centre *= scale[:, None] * scale

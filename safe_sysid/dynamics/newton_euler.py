@@ -1,7 +1,7 @@
 r"""Torque of one parameter vector at one state by the Newton-Euler recursion, without a regressor.
 
 ``H qdd_a + C(q, qd) qd_a + g + Fc sigma(v_f) + Fv v_f + beta`` with Christoffel's C, which is symmetric in the two
-velocities: the recursion is polarised as in :mod:`safe_sysid.robot.regressors`, of which it equals ``W_s theta``.
+velocities: the recursion is polarised as in :mod:`safe_sysid.dynamics.recursion`, of which it equals ``W_s theta``.
 ``v_f``, the velocity of the friction terms, is ``qd_a`` in Slotine-Li laws and ``qd`` in inverse dynamics.
 """
 
@@ -11,14 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.robot.model import Motors
-from safe_sysid.robot.regressors import (
-    add_velocity_product,
-    friction_sign,
-    joint_placement,
-    polarised_reaction,
-    to_child,
-)
+from safe_sysid.dynamics.spatial import friction_sign, polarised_motions, polarised_reaction, workspace
+from safe_sysid.robot.frames import unpacked
+from safe_sysid.robot.model import PackedKinematics
 
 __all__ = ["newton_euler"]
 
@@ -56,12 +51,7 @@ def _add_force_cross(v: FloatArray, h: FloatArray, scale: float, out: FloatArray
 
 @njit(cache=True)
 def newton_euler(
-    rotation: FloatArray,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    travel: FloatArray,
-    motors: Motors,
+    arm: PackedKinematics,
     q: FloatArray,
     qd: FloatArray,
     qd_a: FloatArray,
@@ -74,13 +64,7 @@ def newton_euler(
     """Fill ``torque`` (n,) in N m.
 
     Args:
-        rotation: (n, 3, 3), with ``translation`` (n, 3), ``axis`` (n, 3), ``gravity`` (3,), ``travel`` (n, 2),
-            ``motors``: Kinematics' fields.
-        translation: m.
-        axis: unit vectors.
-        gravity: m/s^2.
-        travel: m.
-        motors: rotors on moving links.
+        arm: packed.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.
@@ -90,28 +74,14 @@ def newton_euler(
         theta: (14 n,) parameters.
         torque: output.
     """
+    kin = unpacked(arm)
+    axis, travel, parent, motors = kin.axis, kin.travel, kin.parent, kin.motors
     n = axis.shape[0]
-    rot, shift = np.empty((n, 3, 3)), np.empty((n, 3))
-    x, y, acc = np.empty((n, 6)), np.empty((n, 6)), np.empty((n, 6))
-    force, carried, momentum, moment = np.empty((n, 6)), np.zeros(6), np.empty(6), np.empty(3)
+    work, force = workspace(n), np.empty((n, 6))
+    rot, shift, x, y, acc = work.rotation, work.origin, work.x, work.y, work.acceleration
+    momentum, moment = work.motion, work.moment
+    polarised_motions(kin, work, q, qd, qd_a, qdd_a)
     for j in range(n):
-        sliding = np.isfinite(travel[j, 0])
-        joint_placement(rotation[j], translation[j], axis[j], sliding, q[j], rot[j], shift[j])
-        if j == 0:
-            x[j], y[j] = 0.0, 0.0
-            carried[0], carried[1], carried[2] = -gravity[0], -gravity[1], -gravity[2]
-            to_child(rot[j], shift[j], carried, acc[j])
-        else:
-            to_child(rot[j], shift[j], x[j - 1], x[j])
-            to_child(rot[j], shift[j], y[j - 1], y[j])
-            to_child(rot[j], shift[j], acc[j - 1], acc[j])
-        o = 0 if sliding else 3
-        for i in range(3):
-            x[j, o + i] += axis[j, i] * qd[j]
-            y[j, o + i] += axis[j, i] * qd_a[j]
-            acc[j, o + i] += axis[j, i] * qdd_a[j]
-        add_velocity_product(axis[j], sliding, 0.5 * qd_a[j], x[j], acc[j])
-        add_velocity_product(axis[j], sliding, 0.5 * qd[j], y[j], acc[j])
         _momentum(theta, j, acc[j], force[j])
         _momentum(theta, j, y[j], momentum)
         _add_force_cross(x[j], momentum, 0.5, force[j])
@@ -121,7 +91,7 @@ def newton_euler(
     for m in range(motors.joint.shape[0]):
         j, c = motors.joint[m], motors.carrier[m]
         rotor = theta[12 * n + j]
-        polarised_reaction(motors, m, x, y, qd, qd_a, qdd_a, moment)
+        polarised_reaction(motors, m, work, qd, qd_a, qdd_a)
         for i in range(3):
             force[c, 3 + i] += rotor * moment[i]
             torque[j] += rotor * motors.gear[m] * motors.axis[m, i] * acc[c, 3 + i]
@@ -138,12 +108,12 @@ def newton_euler(
             + theta[12 * n + j] * qdd_a[j]
             + theta[13 * n + j]
         )
-        if j > 0:
+        if parent[j] >= 0:
             t, r = shift[j], rot[j]
             gx = r[0, 0] * f[0] + r[0, 1] * f[1] + r[0, 2] * f[2]
             gy = r[1, 0] * f[0] + r[1, 1] * f[1] + r[1, 2] * f[2]
             gz = r[2, 0] * f[0] + r[2, 1] * f[1] + r[2, 2] * f[2]
-            p = force[j - 1]
+            p = force[parent[j]]
             p[0] += gx
             p[1] += gy
             p[2] += gz

@@ -17,8 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.dynamics.spatial import add_velocity_product
+from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.regressors import add_velocity_product, joint_placement
 
 __all__ = ["momentum_columns"]
 
@@ -62,7 +63,7 @@ def momentum_columns(
     momentum: FloatArray,
     rate: FloatArray,
 ) -> None:
-    """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.robot.regressors` says what these are.
+    """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.dynamics.recursion` says what these are.
 
     With M motors on moving links, K = 10 n + M columns.
 

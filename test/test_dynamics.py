@@ -1,0 +1,113 @@
+"""The protocol of dynamics: its backends agree, and a stranger's backend is one file and one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arm_factory import positions, random_arm
+from identification_plant import geared
+
+from safe_sysid.dynamics import BACKENDS, Dynamics, dynamics_of
+from safe_sysid.errors import ParameterError
+from safe_sysid.new_arm.home import inertia_matrices
+from safe_sysid.robot.loading import load_robot
+
+#: A stranger's file: numbers are those of the package, but every call is written down.
+STRANGER = """
+from safe_sysid.dynamics.recursion import RecursiveDynamics
+
+
+class StrangersDynamics(RecursiveDynamics):
+    calls = []
+
+    def momentum_regressor(self, q, qd):
+        self.calls.append(len(q))
+        return super().momentum_regressor(q, qd)
+"""
+
+
+def arms():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n = 1 + seed % 6
+        kin, _, theta = random_arm(n, rng, 0.4 * (seed % 2))
+        yield rng, geared(rng, kin) if seed % 3 else kin, theta
+
+
+def test_backends_agree_on_arms_with_sliding_joints_and_geared_rotors():
+    for rng, kin, theta in arms():
+        n = len(kin.axis)
+        ours, theirs = (dynamics_of(kin, name) for name in ("recursion", "pinocchio"))
+        q, (qd, qd_a, qdd) = positions(kin, rng, 4), rng.uniform(-2, 2, (3, 4, n))
+        for name, arguments in (
+            ("inverse_dynamics", (theta, q, qd, qdd, 0.3)),
+            ("gravity", (theta, q)),
+            ("mass_matrix", (theta, q)),
+            ("torque_regressor", (q, qd, qdd, 0.3)),
+            ("slotine_li_regressor", (q, qd, qd_a, qdd)),
+            ("momentum_regressor", (q, qd)),
+            ("momentum_rate_regressor", (q, qd, 0.3)),
+        ):
+            found, expected = (getattr(backend, name)(*arguments) for backend in (ours, theirs))
+            scale = max(1.0, float(np.max(np.abs(expected))))
+            np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11 * scale, err_msg=name)
+            one = [x[2] if np.ndim(x) == 2 else x for x in arguments]
+            for backend, batch in ((ours, found), (theirs, expected)):
+                np.testing.assert_allclose(
+                    getattr(backend, name)(*one), batch[2], rtol=1e-13, atol=1e-13 * scale
+                )
+
+
+def test_what_the_methods_say_of_each_other():
+    for rng, kin, theta in arms():
+        n = len(kin.axis)
+        dynamics = dynamics_of(kin)
+        q, (qd, qdd) = positions(kin, rng, 3), rng.uniform(-2, 2, (2, 3, n))
+        close = {"rtol": 0.0, "atol": 1e-10 * float(np.abs(theta).max())}
+        torque = dynamics.inverse_dynamics(theta, q, qd, qdd, 0.2)
+        np.testing.assert_allclose(torque, dynamics.torque_regressor(q, qd, qdd, 0.2) @ theta, **close)
+        inertia = dynamics.mass_matrix(theta, q)
+        np.testing.assert_allclose(inertia, inertia.transpose(0, 2, 1), **close)
+        rest = dynamics.inverse_dynamics(theta, q, 0 * qd, 0 * qdd, 1.0)
+        np.testing.assert_allclose(
+            rest - dynamics.gravity(theta, q), np.tile(theta[13 * n :], (3, 1)), **close
+        )
+        accelerated = dynamics.inverse_dynamics(theta, q, 0 * qd, qdd, 1.0) - rest
+        np.testing.assert_allclose(accelerated, np.einsum("kij,kj->ki", inertia, qdd), **close)
+
+
+def test_a_strangers_backend_is_one_file_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "strangers_dynamics.py").write_text(STRANGER, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(BACKENDS, "mine", "strangers_dynamics:StrangersDynamics")
+    model = load_robot("three_joint")
+    home = np.array(model.settings.home)
+    mine: Dynamics = dynamics_of(model.kinematics, "mine")
+    expected = dynamics_of(model.kinematics).mass_matrix(model.theta_nominal, home)
+    np.testing.assert_array_equal(mine.mass_matrix(model.theta_nominal, home), expected)
+    assert mine.calls == [3]  # type: ignore[attr-defined]
+    # Everything that asks for no backend by name takes the first of the table, the package's own parts too.
+    monkeypatch.setitem(BACKENDS, "recursion", BACKENDS["mine"])
+    inertia_matrices(model, home[None])
+    assert mine.calls[1:] == [1, 1, 1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", list(BACKENDS))
+def test_bad_input_is_refused_by_every_backend(name: str) -> None:
+    model = load_robot("three_joint")
+    backend, q = dynamics_of(model.kinematics, name), np.zeros(3)
+    with pytest.raises(ParameterError, match=r"theta of shape \(3,\): expected \(42,\)"):
+        backend.gravity(q, q)
+    with pytest.raises(ParameterError, match=r"expected all \(N, 3\)"):
+        backend.torque_regressor(q, np.zeros(2), q)
+    with pytest.raises(ParameterError, match=r"expected all \(N, 3\)"):
+        backend.inverse_dynamics(model.theta_nominal, q, np.zeros((2, 3)), q)
+
+
+def test_an_unknown_backend_names_those_there_are() -> None:
+    with pytest.raises(ParameterError, match="dynamics backend 'psdm': expected one of recursion, pinocchio"):
+        dynamics_of(load_robot("three_joint").kinematics, "psdm")
