@@ -70,7 +70,6 @@ setup(
     author_email="maintainers@safe-sysid.example",
     license="Apache-2.0",
     packages=find_packages(include=[PACKAGE, f"{PACKAGE}.*"]),
-    package_data={f"{PACKAGE}.schema": ["*.yaml"]},
     data_files=data_files(),
     python_requires=">=3.10",
     install_requires=[

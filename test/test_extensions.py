@@ -96,7 +96,6 @@ import safe_sysid
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.design import design_gains
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.schema import load_schema
 plain = load_robot("three_joint")
 gains, home, zero = design_gains(plain, lockstep=True), np.array(plain.settings.home), np.zeros(3)
 """

@@ -22,13 +22,12 @@ from rclpy.signals import SignalHandlerOptions
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
+from safe_sysid.nodes.settings import KINDS, ManagedSettings, parameters_of
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.overrides import overrides_of
-from safe_sysid.schema import SchemaError, load_schema
+from safe_sysid.schema import SchemaError
 
 pytestmark = pytest.mark.ros
-SCHEMA = load_schema()
-KINDS = tuple(SCHEMA.kinds)
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +83,14 @@ def _set(node: Node, name: str, value: Any) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_is_described(make: Make, kind: str) -> None:
     node, _ = make(kind)
-    for parameter in SCHEMA.node(kind):
+    for parameter in parameters_of(kind):
         descriptor = node.describe_parameter(parameter.path)
         assert parameter.description[1:] in descriptor.description
         assert f"[{parameter.unit}]" in descriptor.description or not parameter.unit
         assert ("any time" in descriptor.description) == (parameter.when == "live")
-        fixed = parameter.when == "start" or (parameter.when == "configure" and not SCHEMA.is_managed(kind))
+        fixed = parameter.when == "start" or (
+            parameter.when == "configure" and ManagedSettings not in KINDS[kind]
+        )
         assert descriptor.read_only == fixed == ("Read-only" in descriptor.description)
         for choice in parameter.choices:
             assert choice in descriptor.additional_constraints
@@ -121,7 +122,7 @@ def test_settings_of_the_robot_are_described_in_its_units(make: Make) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_are_the_defaults(make: Make, kind: str) -> None:
     _, parameters = make(kind)
-    for parameter in SCHEMA.node(kind):
+    for parameter in parameters_of(kind):
         value = parameters.values()[parameter.path]
         assert value is None if parameter.unset else value == parameter.default
     with pytest.raises(TypeError):
@@ -209,11 +210,11 @@ def test_options_that_contradict_each_other(make: Make, values: dict[str, Any], 
 def test_a_parameter_changes_when_it_is_declared_to(make: Make, kind: str, state: str) -> None:
     node, parameters = make(kind)
     parameters.state = state
-    for parameter in SCHEMA.node(kind):
+    for parameter in parameters_of(kind):
         before = node.get_parameter(parameter.path).value
         reason = _set(node, parameter.path, parameter.default)
         allowed = parameter.when == "live" or (
-            parameter.when == "configure" and state == "unconfigured" and SCHEMA.is_managed(kind)
+            parameter.when == "configure" and state == "unconfigured" and ManagedSettings in KINDS[kind]
         )
         assert (reason == "") == allowed, (parameter.path, reason)
         assert parameter.path in reason or allowed
@@ -236,11 +237,11 @@ JUNK = (
 @given(st.data())
 def test_whatever_is_set_the_values_stay_allowed(make: Make, data: st.DataObject) -> None:
     """The junk of a day, through ROS's own door: refused with a reason, or in force and allowed."""
-    kind = data.draw(st.sampled_from(KINDS))
+    kind = data.draw(st.sampled_from(sorted(KINDS)))
     if kind not in _NODES:
         _NODES[kind] = make(kind)
     node, parameters = _NODES[kind]
-    declared = data.draw(st.sampled_from(SCHEMA.node(kind)))
+    declared = data.draw(st.sampled_from(parameters_of(kind)))
     _set(node, declared.path, data.draw(JUNK | st.sampled_from(declared.choices or ("",))))
     value = node.get_parameter(declared.path).value
     assert declared.why_not(list(value) if declared.type == "floats" else value) == ""

@@ -13,7 +13,7 @@ from launch.actions import DeclareLaunchArgument, LogInfo
 from launch.substitutions import LaunchConfiguration
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.schema import load_schema
+from safe_sysid.nodes.settings import parameters_of
 
 __all__ = [
     "boolean",
@@ -106,7 +106,7 @@ def of_node(kind: str, *names: str, **defaults: str) -> list[DeclareLaunchArgume
         names: of parameters.
         defaults: parameter to another default than the schema's.
     """
-    schema = {parameter.path: parameter for parameter in load_schema().node(kind)}
+    schema = {parameter.path: parameter for parameter in parameters_of(kind)}
     found = []
     for name in (*names, *defaults):
         parameter = schema[name]
@@ -142,7 +142,7 @@ def value(context: LaunchContext, kind: str, name: str) -> Any:
     Raises:
         ConfigError: it may not have this value.
     """
-    parameter = next(parameter for parameter in load_schema().node(kind) if parameter.path == name)
+    parameter = next(parameter for parameter in parameters_of(kind) if parameter.path == name)
     given = text(context, name)
     found = given if parameter.type == "text" else parameter.convert(yaml.safe_load(given))
     if reason := parameter.why_not(found):

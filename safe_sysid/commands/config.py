@@ -198,11 +198,12 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _reference(options: argparse.Namespace) -> int:
+    from safe_sysid.nodes.settings import KINDS
     from safe_sysid.robot.config import KEYS
-    from safe_sysid.schema import load_schema
     from safe_sysid.schema.reference import reference
 
-    return _write(reference(load_schema(), KEYS), options.out)
+    groups = dict.fromkeys(group for groups in KINDS.values() for group in groups)
+    return _write(reference(groups, KEYS), options.out)
 
 
 def _schema(options: argparse.Namespace) -> int:

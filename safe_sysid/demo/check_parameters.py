@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from safe_sysid.demo.check_robot import judge
+from safe_sysid.nodes.settings import KINDS, parameters_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
-from safe_sysid.schema import Parameter, Schema, load_schema
+from safe_sysid.schema import Parameter
 
 __all__ = ["check_parameters", "given_to_nodes", "is_parameter_file"]
 
@@ -45,19 +46,19 @@ def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> lis
     Raises:
         SafeSysIdError: the robot or the scene that it names cannot be used.
     """
-    schema, reasons = load_schema(), []
+    reasons: list[str] = []
     nodes: list[tuple[str, dict[str, Any]]] = []
     for name, body in _nodes("", data):
         if not isinstance(body, Mapping):
             reasons.append(f"{name}: expected a section {_SECTION} with parameters")
             continue
-        kinds = [kind for kind in schema.kinds if name.rpartition("/")[2] in ("*", "**", kind)]
+        kinds = [kind for kind in KINDS if name.rpartition("/")[2] in ("*", "**", kind)]
         if not kinds:
             say(f"warning: {name}: no node of this package by its name; not judged")
             continue
         values = dict(_flat("", body)) if body else {}
         for path, value in values.items():
-            reasons.extend(f"{name}: {reason}" for reason in _judge_value(path, value, kinds, schema))
+            reasons.extend(f"{name}: {reason}" for reason in _judge_value(path, value, kinds))
         nodes.append((name, values))
         say(f"{name}: {len(values)} parameters of {', '.join(kinds)}")
     arms = {namespace: _given(namespace, nodes) for namespace in _namespaces(nodes)}
@@ -121,7 +122,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _judge_value(path: str, value: Any, kinds: list[str], schema: Schema) -> Iterator[str]:
+def _judge_value(path: str, value: Any, kinds: list[str]) -> Iterator[str]:
     """What ROS or the nodes will refuse."""
     if value is None or value == {}:
         yield f"{path} = {value!r}: expected a value, for ROS has no null; none of a robot's setting is the text `null`"
@@ -134,9 +135,9 @@ def _judge_value(path: str, value: Any, kinds: list[str], schema: Schema) -> Ite
     head = path.partition(".")[0]
     if head == SETTINGS or head in _EVERY_NODE:
         return
-    found = [parameter for kind in kinds for parameter in schema.node(kind) if parameter.path == path]
+    found = [parameter for kind in kinds for parameter in parameters_of(kind) if parameter.path == path]
     if not found:
-        yield from _unknown(path, value, kinds, schema)
+        yield from _unknown(path, value, kinds)
         return
     yield from _refusals(path, value, found[0])
 
@@ -147,8 +148,8 @@ def _refusals(path: str, value: Any, parameter: Parameter) -> Iterator[str]:
         yield f"{path} = {value!r}: expected {expected} ({parameter.description})"
 
 
-def _unknown(path: str, value: Any, kinds: list[str], schema: Schema) -> Iterator[str]:
-    known = sorted({parameter.path for kind in kinds for parameter in schema.node(kind)})
+def _unknown(path: str, value: Any, kinds: list[str]) -> Iterator[str]:
+    known = sorted({parameter.path for kind in kinds for parameter in parameters_of(kind)})
     close = difflib.get_close_matches(path, known, 1)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
     yield f"{path} = {value!r}: expected a parameter of {' or '.join(kinds)}; {hint}"

@@ -22,14 +22,13 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.estimates import NominalEstimate
+from safe_sysid.identification.settings import METHODS
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
-__all__ = ["METHODS", "Identifier", "UpdateResult", "UpdateStatus"]
+__all__ = ["Identifier", "UpdateResult", "UpdateStatus"]
 
 FloatArray = NDArray[np.float64]
-#: Linear programs alone; and with physical consistency of the payload.
-METHODS = ("lp", "sdp")
 #: An update that narrows no interval by this share is none; one by the second share was worth the programs: if it is
 #: less, the next update waits, twice as long each time, up to so many updates.
 _LEAST, _WORTH, _LONGEST_WAIT = 1e-3, 0.01, 16

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from safe_sysid.schema import Section, setting
 from safe_sysid.schema.fields import Name, PerJointNumbers
 
-__all__ = ["DriftSettings", "IdentificationSettings", "TareSettings"]
+__all__ = ["METHODS", "DriftSettings", "IdentificationSettings", "TareSettings"]
+
+
+#: Methods that prove bounds.
+METHODS: Final = ("lp", "sdp")
 
 
 class IdentificationSettings(Section):
@@ -14,7 +20,7 @@ class IdentificationSettings(Section):
     method: str = setting(
         "lp: linear programs; sdp: besides, that the payload is a real body",
         default="sdp",
-        choices=("lp", "sdp"),
+        choices=METHODS,
     )
     window_s: float = setting("length of one momentum equation", "s", "(0, inf)", default=0.1)
     update_s: float = setting("data between two updates of the bounds", "s", "(0, inf)", default=1.5)

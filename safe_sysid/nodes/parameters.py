@@ -1,4 +1,4 @@
-"""ROS parameters of the nodes: declared from the schema, judged like a configuration, changed where that is sound."""
+"""ROS parameters of the nodes: declared once, judged like a configuration, changed where that is sound."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from rclpy.parameter import Parameter as RosParameter
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.nodes.descriptors import node_descriptor, settings_parameters
 from safe_sysid.nodes.realtime import RealtimeOptions
+from safe_sysid.nodes.settings import KINDS, ManagedSettings, parameters_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
 from safe_sysid.robot.scene import Scene, load_scene
-from safe_sysid.schema import Parameter, Schema, SchemaError, load_schema
+from safe_sysid.schema import Parameter, SchemaError
 from safe_sysid.schema.parameter import WHEN
 
 __all__ = ["CommonOptions", "NodeParameters"]
@@ -31,7 +32,7 @@ _NOT_OURS = ("use_sim_time", "qos_overrides", "start_type_description_service", 
 
 
 class NodeParameters:
-    """All parameters of a node, as ``schema/parameters.yaml`` declares them, and the robot's settings in force.
+    """All parameters of a node, as :mod:`safe_sysid.nodes.settings` declares them, and the robot's settings in force.
 
     Attributes:
         kind: of the node: ``controller``, ``planner``, ``identifier``, ``plant`` or ``recorder``.
@@ -44,16 +45,15 @@ class NodeParameters:
         Raises:
             ConfigError: a value of the wrong type or out of range, or a name that looks misspelt.
         """
-        schema = load_schema()
         self.kind, self.state = kind, "unconfigured"
-        self._node, self._managed = node, schema.is_managed(kind)
-        self._declared = {parameter.path: parameter for parameter in schema.node(kind)}
+        self._node, self._managed = node, ManagedSettings in KINDS[kind]
+        self._declared = {parameter.path: parameter for parameter in parameters_of(kind)}
         self._checks: dict[str, Callable[[Any], object]] = {}
         self._callbacks: dict[str, Callable[[Any], object]] = {}
         # rclpy has no other way to ask what was given for names that are not declared (yet).
         self._given: dict[str, RosParameter] = dict(node._parameter_overrides)
         self._settings: list[str] = []
-        self._refuse_misspelt(schema)
+        self._refuse_misspelt()
         for parameter in self._declared.values():
             self._declare(parameter)
         node.add_pre_set_parameters_callback(self._convert)
@@ -157,9 +157,9 @@ class NodeParameters:
 
     # -- declaring ----------------------------------------------------------------------------------------------
 
-    def _refuse_misspelt(self, schema: Schema) -> None:
+    def _refuse_misspelt(self) -> None:
         """ROS ignores parameters that a node does not have; one that looks like one of ours is a mistake."""
-        everyones = {parameter.path for group in schema.groups.values() for parameter in group}
+        everyones = {parameter.path for kind in KINDS for parameter in parameters_of(kind)}
         for name, given in self._given.items():
             if name in everyones or name.split(".")[0] in _NOT_OURS or name in _NOT_OURS:
                 continue

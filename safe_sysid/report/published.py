@@ -19,7 +19,7 @@ from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.certificates.file import Certificate
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.identifier import METHODS
+from safe_sysid.identification.settings import METHODS
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
 from safe_sysid.logs.bounds_file import bounds_of, bounds_text, read_bounds
 from safe_sysid.logs.checks import check_log

@@ -111,7 +111,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One entry of the schema; see the head of ``parameters.yaml`` for the meaning.
+    """One setting, as :func:`safe_sysid.schema.setting` declares it.
 
     Attributes:
         path: dotted; ``<joint>`` and ``<link>`` stand for any name.

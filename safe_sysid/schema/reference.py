@@ -1,4 +1,4 @@
-"""The reference page of all parameters (docs/parameters.md), made from the schema."""
+"""The reference page of all parameters (docs/parameters.md), made from the declarations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from safe_sysid.schema.parameter import TYPES, Parameter
-from safe_sysid.schema.reading import Schema
-from safe_sysid.schema.section import Keys
+from safe_sysid.schema.section import Keys, Section, parameters
 
 __all__ = ["reference"]
 
@@ -53,24 +52,19 @@ process. Keys of the robot's file are *configure*, too: another file at the next
 _KEYS = """A number *per joint* is one for all joints, or a list with one for each, base to tip. Where there is no
 default the key is required. Sliding joints have m and N where turning ones have rad and N m.
 """
-_GROUPS = {
-    "process": "All nodes but the viewer",
-    "common": "Controller, planner, identifier and plant",
-    "managed": "Managed nodes: controller, planner and identifier",
-}
 
 
-def reference(schema: Schema, keys: Keys) -> str:
+def reference(groups: Iterable[type[Section]], keys: Keys) -> str:
     """The page, as Markdown.
 
     Args:
-        schema: of the nodes.
+        groups: of node parameters.
         keys: of a robot's file.
     """
     lines = [_HEAD + _WHEN + "## Node parameters\n"]
-    for group, parameters in schema.groups.items():
-        lines.append(f"### {_GROUPS.get(group, group.capitalize())}\n")
-        lines.extend(_table(parameters, with_when=True))
+    for group in groups:
+        lines.append(f"### {str(group.__doc__).removesuffix('.')}\n")
+        lines.extend(_table((p for p in parameters(group) if p.type != "section"), with_when=True))
         lines.append("")
     lines.append("## Keys of a robot's file\n")
     lines.append(_KEYS)
@@ -94,10 +88,10 @@ def _sections(keys: Sequence[Parameter]) -> Iterator[tuple[str, str, list[Parame
             yield f"`{top.path}`", top.sentence, below
 
 
-def _table(parameters: Iterable[Parameter], with_when: bool) -> Iterator[str]:
+def _table(declared: Iterable[Parameter], with_when: bool) -> Iterator[str]:
     yield f"| name | type | unit | default | allowed |{' changes |' if with_when else ''} meaning |"
     yield f"|---|---|---|---|---|{'---|' if with_when else ''}---|"
-    for parameter in parameters:
+    for parameter in declared:
         cells = [
             f"`{parameter.path}`",
             _type(parameter),

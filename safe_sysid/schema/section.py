@@ -145,7 +145,9 @@ class Keys(dict[str, Parameter]):
 
 
 def _section(section: type[Section], path: str, default: object) -> Iterator[Parameter]:
-    text = " ".join((section.__doc__ or "").split()).removesuffix(".").replace("``", "`")
+    if not section.__doc__:
+        raise SchemaError(f"{path}: expected a docstring of {section.__name__}, which describes the section")
+    text = " ".join(section.__doc__.split()).removesuffix(".").replace("``", "`")
     # A sentence there, a phrase here, as descriptions of values are; acronyms stay.
     text = text[0].lower() + text[1:] if text[1].islower() else text
     yield Parameter(path, "section", "configure", text, default=default)
