@@ -387,7 +387,7 @@ class Controller:
             self._rate.take_over(TAKE_OVER, effort)
             self._sent.clear()
         if effort is not None and (j := self._sent.disagrees(effort, elapsed)) >= 0:
-            found = f"effort of {self.model.joint_names[j]} is {effort[j]:.4g} N m"
+            found = f"effort of {self.model.joint_names[j]} is {effort[j]:.4g} {self.model.torque_units[j]}"
             self.fault(f"{found}: commands do not reach it{self._sent.gap}")
             return out
         self._advance_plan(stamp)
@@ -469,7 +469,8 @@ class Controller:
             acts = stamp + self.gains.assumptions.hold_max
             if self.claim.possible and not (self.followed.lost or self.followed.covers(acts)):
                 self.fault(
-                    f"torque of {names[j]} would have to change faster than {self._rate.rate[j]:g} N m/s: "
+                    f"torque of {names[j]} would have to change faster than "
+                    f"{self._rate.rate[j]:g} {self.model.torque_units[j]}/s: "
                     "the tracking bound does not hold any longer"
                 )
                 return

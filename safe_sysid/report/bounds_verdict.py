@@ -11,6 +11,7 @@ from rich.table import Table
 from safe_sysid.decimals import bracketed, interval_text
 from safe_sysid.identification.certificates.chain import Verdict
 from safe_sysid.identification.certificates.file import Certificate
+from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["print_bounds_verdict"]
@@ -83,7 +84,8 @@ def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
         "every parameter of the arm within the prior of the robot's file",
         *model.model_assumptions,
         f"mass of last link and empty hand in {bracketed(low[0], high[0], 4)} kg (and its other nine parameters)",
-        f"friction constant; its sign known outside of {model.friction_transition_velocity:g} rad/s",
+        f"friction constant; its sign known outside of {model.friction_transition_velocity:g} "
+        f"{KEYS['friction_transition_velocity'].unit_for(model.sliding)}",
     ]
     opening = [float(x) for x in payload.hand_opening]
     lines.append(f"opening the hand changes its parameters by at most {opening}")
