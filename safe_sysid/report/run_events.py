@@ -72,8 +72,9 @@ def events_of(facts: RunFacts) -> list[Event]:
 
 def _tightest(margins: Mapping[str, Margin]) -> str:
     """The nearest thing to the plan, for the timeline."""
-    margin = margins.get("clearance") or margins.get("self_clearance")
-    if margin is None or not math.isfinite(margin.value):
+    distances = (margins.get(name) for name in ("clearance", "self_clearance"))
+    margin = next((found for found in distances if found and math.isfinite(found.value)), None)
+    if margin is None:
         return ""
     return f", {at_least(margin.value, scale=1000, places=1)} mm to spare at {margin.culprit}"
 

@@ -95,7 +95,7 @@ def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
     planned = [plan for plan in plans if plan.planned and plan.margins]
     if not planned:
         return None
-    families = [name for name in FAMILIES if any(name in plan.margins for plan in planned)]
+    families = [name for name in FAMILIES if any(math.isfinite(_value(plan, name)) for plan in planned)]
     worst = {name: min(planned, key=lambda plan: _value(plan, name)) for name in families}
     rows = []
     for plan in planned:
