@@ -74,7 +74,7 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
         "planned": sum(p.plan is not None for p in result.plans),
         "widths": [u.widths.tolist() for _, u in result.updates],
         "statuses": [u.status.name for _, u in result.updates],
-        "nominal_error": (last.nominal - plant.theta_true[10 * (model.n - 1) : 10 * model.n]).tolist(),
+        "nominal_error": (last.nominal - plant.theta_true[model.layout.payload]).tolist(),
         "identify_s": [sum(u.timings.values()) for _, u in result.updates],
         "plan_s": [p.wall_time for p in result.plans],
         "condition": [p.condition for p in result.plans],
@@ -122,8 +122,8 @@ def attempt(case: dict[str, Any]) -> dict[str, Any]:
 
 def table(records: list[dict[str, Any]], console: Console) -> bool:
     """Print the summary; True if every run is clean."""
+    from safe_sysid.core.layout import PAYLOAD_NAMES
     from safe_sysid.robot.loading import load_robot
-    from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
     prior = load_robot(records[0]["robot"]).arm_prior
     width = prior.payload_upper - prior.payload_lower

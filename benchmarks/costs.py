@@ -25,8 +25,8 @@ from rich.table import Table
 
 from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
 from safe_sysid.campaign.excitation.tables import condition_rows, width_rows
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.planning.costs import COST_NAMES
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 COSTS = (*(name for name in COST_NAMES if name != "goal"), RANDOM)
 

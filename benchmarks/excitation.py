@@ -107,7 +107,7 @@ def main() -> None:
     model = load_robot("kinova_gen3")
     gains, console = design_gains(model, lockstep=True), Console()
     theta = np.array(model.theta_nominal)
-    e = slice(10 * (model.n - 1), 10 * model.n)
+    e = model.layout.payload
     theta[e] = theta_e_with_payload(model, theta[e], payload_from_spec(options.payload))
     table = Table(title=f"{PERIOD} s from rest to rest, {options.payload} in the hand")
     heads = ("scene", "seed", "motion", "W", "W scaled", "Y", "Y scaled", "torque left, N m", "to itself, m")

@@ -64,7 +64,7 @@ def make_log(minutes, rate, seed):
     effort += rng.uniform(-1.0, 1.0, effort.shape) * (m.torque_abs + m.torque_rel * np.abs(effort)) * 0.999
     stamps = np.arange(len(effort)) / rate
     data = Measurements(stamps, np.tile(q, (repeats, 1)), np.tile(qd, (repeats, 1)), effort)
-    return model, data, theta[model.arm_prior.payload_slice]
+    return model, data, theta[model.arm_prior.layout.payload]
 
 
 def main():

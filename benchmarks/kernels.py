@@ -58,7 +58,7 @@ def peer_model(model: RobotModel) -> pin.Model:
         out.addJoint(
             j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j]
         )
-        theta = model.theta_nominal[10 * j : 10 * j + 10]
+        theta = model.theta_nominal[model.layout.link(j)]
         out.appendBodyToJoint(j + 1, pin.Inertia.FromDynamicParameters(np.array(theta)), pin.SE3.Identity())
     return out
 

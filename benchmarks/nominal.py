@@ -78,9 +78,9 @@ def held_out(
     regressor = dynamics_of(model.kinematics).torque_regressor(
         q, qd, acceleration, model.friction_transition_velocity
     )
-    payload_part, arm_part = split(regressor.reshape(-1, 14 * model.n), model.arm_prior)
+    payload_part, arm_part = split(regressor.reshape(-1, model.layout.size), model.arm_prior)
     arm_truth, arm_nominal = (split(theta, model.arm_prior)[1] for theta in (log.truth, model.theta_nominal))
-    truth = log.truth[model.arm_prior.payload_slice]
+    truth = log.truth[model.arm_prior.layout.payload]
     return payload_part, arm_part @ arm_nominal, payload_part @ truth + arm_part @ arm_truth, truth
 
 
@@ -97,8 +97,8 @@ def estimates(
     box = identifier.box
     out: dict[str, tuple[FloatArray, bool, float]] = {
         "centre of the bounds": (
-            box.mid[box.payload_slice],
-            bool(is_consistent(box.mid[box.payload_slice])),
+            box.mid[box.layout.payload],
+            bool(is_consistent(box.mid[box.layout.payload])),
             0.0,
         )
     }

@@ -131,8 +131,8 @@ class OverAllK:
         spread = np.zeros(rates.shape[:2])
         for j, column in enumerate(self.columns):
             size = np.abs(_range(column, k)).max(axis=-1)
-            spread[:, j] = size @ box.rad[10 * j : 10 * n]
-        fc, fv, ia, beta = (slice((10 + i) * n, (11 + i) * n) for i in range(4))
+            spread[:, j] = size @ box.rad[box.layout.link(j).start : box.layout.links.stop]
+        fc, fv, ia, beta = box.layout.by_term(np.arange(box.size))
         if self.columns:
             spread += np.abs(sigma).max(axis=-1) * box.rad[fc] + np.abs(rates).max(axis=-1) * box.rad[fv]
             spread += np.abs(_range(self.accelerations, k)).max(axis=-1) * box.rad[ia] + box.rad[beta]

@@ -48,7 +48,7 @@ def truth_of(model: RobotModel, payload: str, seed: int, empty: bool = False) ->
     if not empty:
         return drawn
     held = drawn.copy()
-    last = slice(10 * (model.n - 1), 10 * model.n)
+    last = model.layout.payload
     held[last] = drawn[last] - (_payload_part(model, payload) - _payload_part(model, None))
     return held
 
@@ -107,11 +107,15 @@ def simulate(
     for j in range(n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
         plant.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, f"j{j}")
-        link = pin.Inertia.FromDynamicParameters(truth[10 * j : 10 * j + 10])
+        link = pin.Inertia.FromDynamicParameters(truth[model.layout.link(j)])
         plant.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
-    plant.armature = np.array(truth[12 * n : 13 * n])
+    plant.armature = np.array(truth[model.layout.rotor_inertia])
     data = plant.createData()
-    coulomb, viscous, offset = truth[10 * n : 11 * n], truth[11 * n : 12 * n], truth[13 * n :]
+    coulomb, viscous, offset = (
+        truth[model.layout.coulomb],
+        truth[model.layout.viscous],
+        truth[model.layout.offset],
+    )
     transition = max(model.friction_transition_velocity, 1e-9)
 
     def friction(v: FloatArray) -> FloatArray:
@@ -156,7 +160,7 @@ def _condition(model: RobotModel, trajectory: QuinticTrajectory) -> float:
     """PSO's cost of a plan: condition number of theta_e's columns of the torque regressor, 128 samples."""
     states = np.array([trajectory.state(t)[:3] for t in np.linspace(0.0, 3.0, 128)])
     columns = dynamics_of(model.kinematics).torque_regressor(states[:, 0], states[:, 1], states[:, 2], 0.0)
-    return float(np.linalg.cond(columns[:, :, 10 * (model.n - 1) : 10 * model.n].reshape(-1, 10)))
+    return float(np.linalg.cond(columns[:, :, model.layout.payload].reshape(-1, 10)))
 
 
 def measured(model: RobotModel, log: TrueLog, mode: str, seed: int) -> Measurements:

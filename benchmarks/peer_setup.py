@@ -137,11 +137,10 @@ def peer_model(settings: str = "tuned", joints_certain: bool = False, intervals:
     planner = {"planner.t_f": DURATION, "planner.t_p": 0.5 * DURATION, "planner.intervals": intervals}
     hand = {"payload.envelope": {"center": [0.0, 0.0, 0.14], "size": [1e-3] * 3}}
     model = load_robot("kinova_gen3", **SETTINGS[settings], **planner, **hand)
-    theta, n = model.theta_nominal, model.n
-    last = slice(10 * (n - 1), 10 * n)
+    theta, last = model.theta_nominal, model.layout.payload
     if joints_certain:
         radius = np.zeros_like(theta)
-        radius[: 10 * n] = 0.05 * np.abs(theta[: 10 * n])
+        radius[model.layout.links] = 0.05 * np.abs(theta[model.layout.links])
         lower, upper = theta - radius, theta + radius
     else:
         lower, upper = model.arm_prior.lower.copy(), model.arm_prior.upper.copy()

@@ -45,7 +45,7 @@ def box_of(model: Any, kind: str) -> Any:
     if kind == "identified":
         return identified_box(model)
     payload = payload_from_spec("5lb", grip=model.settings.payload.envelope.center)
-    truth = theta_e_with_payload(model, model.theta_nominal[prior.payload_slice], payload)
+    truth = theta_e_with_payload(model, model.theta_nominal[prior.layout.payload], payload)
     radius = 0.05 * np.abs(truth) + 1e-4
     lower = np.maximum(truth - radius, prior.payload_lower)
     return prior.with_payload(lower, np.minimum(truth + radius, prior.payload_upper), 1)

@@ -104,7 +104,7 @@ def run(model: RobotModel, method: str, noise: str, options: argparse.Namespace)
         series["proof_rows"].append(0 if result.proof is None else len(result.proof.rows))
         record["statuses"].append(result.status.name)
         record["contained"] &= result.box.contains(theta) and result.status is UpdateStatus.OK
-    payload = slice(10 * (model.n - 1), 10 * model.n)
+    payload = model.layout.payload
     record["widths"] = (identifier.box.upper - identifier.box.lower)[payload].tolist()
     return record | {"series": series}
 

@@ -49,7 +49,7 @@ def parameter_set(model: RobotModel, name: str) -> ParameterBox:
     if name == "table_1":
         return prior
     grip = model.settings.payload.envelope.center
-    hand = model.theta_nominal[prior.payload_slice]
+    hand = model.theta_nominal[prior.layout.payload]
     truth = theta_e_with_payload(model, hand, payload_from_spec("8lb", grip=grip))
     radius = (0.05 if name == "5_percent" else 0.01) * np.abs(truth) + 1e-4
     lower, upper = (

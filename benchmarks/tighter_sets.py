@@ -90,8 +90,8 @@ class ConvexSet:
             low, high = model.hand_prior
             hand = cp.Variable(10)
             limits += [hand >= low, hand <= high, _pseudo(hand) >> 0.0]
-            payload = theta[10 * (n - 1) : 10 * n] - hand
-            limits += [_pseudo(theta[10 * j : 10 * j + 10]) >> 0.0 for j in range(n - 1)]
+            payload = theta[box.layout.payload] - hand
+            limits += [_pseudo(theta[box.layout.link(j)]) >> 0.0 for j in range(n - 1)]
             limits += [_pseudo(payload) >> 0.0]
             if inside:
                 envelope = model.settings.payload.envelope

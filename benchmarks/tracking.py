@@ -74,10 +74,10 @@ class Arm:
             placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
             kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
             self.pin.addJoint(j, kind(np.array(kin.axis[j])), placement, model.joint_names[j])
-            link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
+            link = pin.Inertia.FromDynamicParameters(np.array(theta[model.layout.link(j)]))
             self.pin.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
         self.pin.gravity.linear = np.array(kin.gravity)
-        self.coulomb, self.viscous, self.rotor, self.offset = theta[10 * n :].reshape(4, n).copy()
+        self.coulomb, self.viscous, self.rotor, self.offset = model.layout.by_term(theta).copy()
         turns = [*np.eye(n)]
         for j, carrier, gear, axis in zip(*kin.motors, strict=True):
             spin = self.rotor[j] * gear**2

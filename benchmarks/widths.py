@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.identification.baselines import estimate_with
 from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -32,7 +33,6 @@ from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 FloatArray = NDArray[np.float64]
 PEER = "theorem 13"
@@ -72,7 +72,7 @@ def run_method(
     errors = MeasurementErrors.from_model(model)
     data = measured(model, log, noise, seed)
     tare = tare_options(model, payload, seed, noise) if how.get("tare") else {}
-    truth = log.truth[model.arm_prior.payload_slice]
+    truth = log.truth[model.arm_prior.layout.payload]
     began = time.perf_counter()
     updates: list[float] = []
     if "baseline" in how:
@@ -113,7 +113,7 @@ def run_method(
 
 def summarise(model: RobotModel, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians by noise and method."""
-    prior = model.arm_prior.rad[model.arm_prior.payload_slice]
+    prior = model.arm_prior.rad[model.arm_prior.layout.payload]
     out: dict[str, Any] = {"prior_half_widths": prior.tolist(), "noise": {}}
     for noise in NOISE:
         peers = {

@@ -79,7 +79,7 @@ def clean_logs(rng: np.random.Generator | None = None) -> RunLogs:
         np.zeros(0),
     )
     lower, upper = r.model.arm_prior.payload_lower, r.model.arm_prior.payload_upper
-    truth = r.theta[r.model.arm_prior.payload_slice]
+    truth = r.theta[r.model.arm_prior.layout.payload]
     updates = tuple(
         UpdateEntry(
             t, truth + s * (lower - truth), truth, truth + s * (upper - truth), f"0:{i + 1}", "bounds updated"

@@ -116,7 +116,7 @@ def _restart_plant(bench: FaultBench) -> None:
 
 
 def _exchange(bench: FaultBench, payload: Payload) -> None:
-    plant, last = bench.plant, slice(10 * (bench.model.n - 1), 10 * bench.model.n)
+    plant, last = bench.plant, bench.model.layout.payload
     hand = plant.theta_true[last] - theta_e_with_payload(bench.model, np.zeros(10), plant.payload)
     theta = plant.theta_true.copy()
     theta[last] = theta_e_with_payload(bench.model, hand, payload)

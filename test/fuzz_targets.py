@@ -21,6 +21,7 @@ import numpy as np
 
 from safe_sysid.campaign.results import SCHEMA as CAMPAIGN_SCHEMA
 from safe_sysid.campaign.results import read_results
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.experiments.workcell import load_workcell
 from safe_sysid.identification.certificates.file import read_certificate
@@ -39,7 +40,6 @@ from safe_sysid.report.run_logs import read_logs
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.robot.rigid_body import rigid_body_text
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.robot.urdf import read_urdf

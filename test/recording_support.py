@@ -37,7 +37,7 @@ def measured():
     model, rng = robot(), np.random.default_rng(0)
     prior = model.arm_prior
     theta = model.theta_nominal.copy()
-    theta[prior.payload_slice] = prior.mid[prior.payload_slice]
+    theta[prior.layout.payload] = prior.mid[prior.layout.payload]
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=2.0, t_p=1.5, amplitude=0.3)
     log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng)
     m = model.settings.measurement
@@ -62,7 +62,7 @@ def bounds_message(topic, box, nominal, batch):
     types = STORE.types
     dim, layout = types["std_msgs/msg/MultiArrayDimension"], types["std_msgs/msg/MultiArrayLayout"]
     middle = box.mid.copy()
-    middle[box.payload_slice] = nominal
+    middle[box.layout.payload] = nominal
     data = np.concatenate([box.lower, middle, box.upper])
     label = "digest:abc" if batch is None else f"batch:{batch};digest:abc"
     dims = [dim(box.identity, 3, 3 * box.size), dim(label, box.size, box.size)]

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "safe_sysid"
 # A room may import the rooms before it and itself, nothing else. A new room gets its place here, on purpose.
 ROOMS = (
     "errors",
+    "core",  # what every room is built on, without robots: the order of parameters
     "input_limits",
     "token_bucket",
     "resources",

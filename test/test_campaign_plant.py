@@ -214,7 +214,7 @@ def test_priors_hold_the_truth_and_links_are_bodies(chain, seed, n, payload):
     for j in range(n):
         assert np.linalg.eigvalsh(pseudo_inertia(arm.theta[10 * j : 10 * j + 10]))[0] >= -1e-14
     alone = transform_inertial(*arm.flange, arm.payload.theta)
-    opened = arm.theta[arm.payload_slice] - arm.hand - alone
+    opened = arm.theta[arm.layout.payload] - arm.hand - alone
     assert np.all(np.abs(opened) <= arm.opening + 1e-15)
     rng = np.random.default_rng(seed)
     for place in (None, np.ones(14 * n), -np.ones(14 * n), rng.choice([-1.0, 1.0], 14 * n)):

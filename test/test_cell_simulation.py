@@ -59,10 +59,10 @@ def held(name: str = "c") -> CellSimulation:
 def test_the_arm_with_a_dumbbell_is_hand_and_dumbbell_as_they_are() -> None:
     model, cell = gen3(), held()
     item = cell.workcell.dumbbells[0]
-    hand = slice(10 * (model.n - 1), 10 * model.n)
+    hand = model.layout.payload
     expected = theta_e_with_payload(model, cell.theta_arm[hand], in_hand(item.payload))
     np.testing.assert_allclose(cell.theta_true[hand], expected, atol=1e-5)
-    others = np.ones(14 * model.n, bool)
+    others = np.ones(model.layout.size, bool)
     others[hand] = False
     np.testing.assert_array_equal(cell.theta_true[others], cell.theta_arm[others])
     position, rotation = cell.pose("8lb")

@@ -57,7 +57,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
         "K_d": 150.0 * ones,
         "kappa": 10.0,
         "robust_gain": 1.0,
-        "inertia_lower": box.lower[12 * n : 13 * n],
+        "inertia_lower": box.lower[box.layout.rotor_inertia],
         "V_max": 0.02,
         "demand": 0.1,
         "r_bound": r_bound,

@@ -253,7 +253,7 @@ def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
 def test_the_command_takes_a_tare_log_only_by_name(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(3)
     model, theta = random_model(rng, 2)
-    empty, last = theta.copy(), model.arm_prior.payload_slice
+    empty, last = theta.copy(), model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
     write_chain_with_tare(tmp_path, model, tare, data, 251)

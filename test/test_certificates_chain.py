@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from certificate_support import forge, random_log, random_model, verdicts, write_chain
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog, RefusedError, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_proved_bounds_hold_the_truth_and_lie_inside_the_published(chain):
         certificate = read_certificate(path)
         assert np.all(certificate.arrays["lower"] <= verdict.proved_lower)
         assert np.all(verdict.proved_upper <= certificate.arrays["upper"])
-        payload = theta[model.arm_prior.payload_slice]
+        payload = theta[model.arm_prior.layout.payload]
         assert np.all((verdict.proved_lower <= payload) & (payload <= verdict.proved_upper))
 
 
@@ -313,7 +314,7 @@ def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
     rng = np.random.default_rng(3)
     model, theta = random_model(rng, 2)
     empty = theta.copy()
-    last = model.arm_prior.payload_slice
+    last = model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
     paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
@@ -366,13 +367,13 @@ def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
     """Random arms; at the run every Fc, Fv and beta is off by all that is declared, as far as the prior goes."""
     from certificate_support import write_chain_with_tare
 
-    from safe_sysid.identification.bounds.drift import drift_of, friction_columns
+    from safe_sysid.identification.bounds.drift import drift_of
 
     rng = np.random.default_rng(seed)
     model, theta = random_model(rng, 1 + seed % 3)
-    columns, prior = friction_columns(model.n), model.arm_prior
+    columns, prior = model.layout.drifting, model.arm_prior
     drift = drift_of(model, MeasurementErrors.from_model(model))
-    empty, last = theta.copy(), prior.payload_slice
+    empty, last = theta.copy(), prior.layout.payload
     empty[last] = model.theta_nominal[last]
     theta[columns] += drift * rng.choice([-1.0, 1.0], drift.size)
     theta = np.clip(theta, prior.lower, prior.upper)
@@ -396,11 +397,11 @@ def test_an_identifier_that_forgets_the_drift_is_found(tmp_path, monkeypatch):
     rng = np.random.default_rng(3)
     model, theta = random_model(rng, 2)
     empty = theta.copy()
-    last = model.arm_prior.payload_slice
+    last = model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
     nothing = (np.zeros(0, np.int64), np.zeros(0))
-    monkeypatch.setattr(feasible_set, "drifting", lambda drift: nothing)
+    monkeypatch.setattr(feasible_set, "drifting", lambda drift, layout: nothing)
     paths, _ = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
     run, tare = (LogBook([NamedLog("log", model.joint_names, log)]) for log in (data, tare_log))
     found = list(ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in paths]))

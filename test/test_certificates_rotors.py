@@ -135,7 +135,7 @@ def test_chains_pass_and_say_which_motors_they_are_for(n, link, tmp_path):
     paths, box = write_chain(tmp_path, model, data, 400)
     assert len(paths) == 3
     assert np.all(
-        (box.payload_lower <= theta[box.payload_slice]) & (theta[box.payload_slice] <= box.payload_upper)
+        (box.payload_lower <= theta[box.layout.payload]) & (theta[box.layout.payload] <= box.payload_upper)
     )
     found = verdicts(model, paths, data)
     assert [v.reason for v in found] == [None] * 3

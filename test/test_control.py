@@ -191,7 +191,7 @@ def test_declared_quantities_bound_the_true_ones(model: RobotModel, gains: Contr
         bare[10 * n :] = 0.0
         q, dq = rng.uniform(-3, 3, n), rng.uniform(0, 0.1, n)
         arm = RigidArm(model, theta, q)
-        spare = gains.assumptions.inertia_upper - box.upper[12 * n : 13 * n]
+        spare = gains.assumptions.inertia_upper - box.upper[box.layout.rotor_inertia]
         share = inertia_share(model.kinematics, box, spare, q, dq)[0]
         for _ in range(5):
             h = arm.inertia(q + rng.uniform(-1, 1, n) * dq) - np.diag(theta[12 * n : 13 * n])

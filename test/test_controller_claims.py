@@ -84,8 +84,8 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
     assert quiet.proved
     assert not quiet.counts["S above assumed"]
     far = np.array([1.887, -1.541, -0.236, -0.164, 0.746, 0.708, -0.657])
-    static = dynamics_of(model.kinematics).torque_regressor(far, zero, zero)[:, : 10 * model.n]
-    effort = static @ model.arm_prior.mid[: 10 * model.n]
+    static = dynamics_of(model.kinematics).torque_regressor(far, zero, zero)[:, model.layout.links]
+    effort = static @ model.arm_prior.mid[model.layout.links]
     for measured_effort in (None, effort):
         controller = Controller(model, gains)
         assert controller.start(0.0, far, zero, measured_effort) == []

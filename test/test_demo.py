@@ -226,7 +226,7 @@ def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     logs.plant.applied[4000, 1] = 57.0
     result = evaluate(logs, model, gains, lambda q: (0.2, None))
     assert (result.violations.tracking, result.violations.torque) == (1, 1)
-    part = model.arm_prior.payload_slice
+    part = model.arm_prior.layout.payload
     theta = logs.plant.theta_true
     theta[part.start] = 0.5 * (theta[part.start] + model.arm_prior.payload_lower[0])
     assert evaluate(logs, model, gains, lambda q: (0.2, None)).violations.bounds > 0

@@ -104,7 +104,7 @@ def test_the_truth_is_inside_and_the_arm_is_back_where_it_began(model, ready, le
     assert found.box.contains(cell.truth)
     assert found.box.is_inside(dataclasses.replace(model.arm_prior, epoch=found.box.epoch))
     assert found.box.payload_upper[0] - found.box.payload_lower[0] < 1.0  # Table I: 4 kg
-    part = found.box.payload_slice
+    part = found.box.layout.payload
     assert np.all((found.box.payload_lower <= found.nominal) & (found.nominal <= found.box.payload_upper))
     assert abs(found.nominal[0] - cell.truth[part][0]) < 0.3
     assert found.notes["way_back"] == "arrived"

@@ -125,7 +125,7 @@ def test_what_a_law_is_told_is_inside_the_prior_and_nominal_inside_what_it_is_to
 def test_zero_percent_means_no_uncertainty_of_anything(model):
     known = knowledge_before(METHODS["wrong"], model)
     assert not np.any(known.rad)
-    hand = model.arm_prior.payload_slice
+    hand = model.arm_prior.layout.payload
     assert np.array_equal(known.nominal[hand], model.theta_nominal[hand])
 
 
@@ -135,14 +135,14 @@ def test_conservative_is_told_the_whole_prior_and_no_method_begins_with_a_payloa
     for name in ("ours", "random", "grav-pid-ours"):
         assert np.array_equal(knowledge_before(METHODS[name], model).rad, prior.rad)
     for name in ("adap-1", "adap-2-excit", "grav-pid-excit"):
-        nominal = knowledge_before(METHODS[name], model).nominal[prior.payload_slice]
+        nominal = knowledge_before(METHODS[name], model).nominal[prior.layout.payload]
         assert np.allclose(nominal, NOMINAL_TABLE_ONE)
 
 
 def test_an_empty_hand_weighs_what_the_hand_weighs(model):
     lower, upper = hand_box(model)
     known = empty_hand(model, uncertain=True)
-    part = model.arm_prior.payload_slice
+    part = model.arm_prior.layout.payload
     assert np.allclose((known.mid - known.rad)[part], lower)
     assert np.allclose((known.mid + known.rad)[part], upper)
 
@@ -152,10 +152,10 @@ def test_an_identified_box_replaces_the_payload_alone(model):
     lower = prior.payload_lower + 0.25 * (prior.payload_upper - prior.payload_lower)
     box = prior.with_payload(lower, prior.payload_upper, 1)
     known = identified(model, box, lower, uncertain=True)
-    assert np.array_equal(known.nominal[prior.payload_slice], lower)
+    assert np.array_equal(known.nominal[prior.layout.payload], lower)
     assert np.array_equal(known.mid, box.mid)
     outside = np.ones(prior.size, bool)
-    outside[prior.payload_slice] = False
+    outside[prior.layout.payload] = False
     assert np.array_equal(known.rad[outside], prior.rad[outside])
     assert not np.any(identified(model, box, lower, uncertain=False).rad)
 
@@ -215,7 +215,7 @@ def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbb
             assert np.array_equal(driver._known.rad, prior.rad)
             assert driver.identify(cell, ready).failure == ""
             assert driver._law.name == law
-            assert np.allclose(driver._known.nominal[prior.payload_slice], nominal)
+            assert np.allclose(driver._known.nominal[prior.layout.payload], nominal)
             assert driver.estimates[dumbbell][-1] == (2.0, nominal[0])
             assert np.any(driver._known.rad) == (law == "robust")
     assert [random for _, random in seeds] == [False, False, True, True, False, False]
@@ -258,7 +258,7 @@ def test_an_adaptive_law_is_watched_from_table_one_on(model, driven):
     driver, cell, *_ = driven["adap-1"]
     masses = np.array(driver.estimates["8lb"])
     assert masses[0, 1] == pytest.approx(3.2)
-    truth = cell.truth[model.arm_prior.payload_slice][0]
+    truth = cell.truth[model.arm_prior.layout.payload][0]
     assert abs(masses[-1, 1] - truth) < 0.5 * abs(masses[0, 1] - truth)
     assert np.all(np.diff(masses[:, 0]) > 0.0)
 

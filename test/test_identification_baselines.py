@@ -138,7 +138,7 @@ def test_result_refuses_what_contradicts_itself():
 def exact():
     """The nominal Kinova with a dumbbell, noise-free: 3 s."""
     model = load_robot("kinova_gen3")
-    theta, last = model.theta_nominal.copy(), model.arm_prior.payload_slice
+    theta, last = model.theta_nominal.copy(), model.arm_prior.layout.payload
     theta[last] = theta_e_with_payload(model, theta[last], payload_from_spec("6lb"))
     rng = np.random.default_rng(1)
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=2, t_f=2.0, t_p=1.0)

@@ -285,14 +285,14 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
 def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
     rng = np.random.default_rng(seed)
     theta, _, prior, knowledge, rows, tare = arm_problem(rng, rows=40, slack=0.3)
-    truth = theta[prior.payload_slice]
+    truth = theta[prior.layout.payload]
     for know in (None, knowledge):
         estimate = NominalEstimate(prior, know, method)
         estimate.add(rows)
         if know is not None:
             estimate.add(tare)
         # Any box that holds the truth: the estimate must follow it, wherever least squares is.
-        width = rng.uniform(0.01, 0.5, 10) * prior.rad[prior.payload_slice]
+        width = rng.uniform(0.01, 0.5, 10) * prior.rad[prior.layout.payload]
         box = prior.with_payload(
             np.maximum(truth - width * rng.uniform(0, 1, 10), prior.payload_lower),
             np.minimum(truth + width * rng.uniform(0, 1, 10), prior.payload_upper),
@@ -336,7 +336,7 @@ def test_estimates_find_the_truth_as_errors_vanish(method):
         estimate.add(tare)
         point, consistent = estimate.estimate(prior)
         assert consistent
-        assert point == pytest.approx(theta[prior.payload_slice], abs=1e-4)
+        assert point == pytest.approx(theta[prior.layout.payload], abs=1e-4)
 
 
 def test_tare_rows_speak_of_the_hand_alone():
@@ -348,11 +348,11 @@ def test_tare_rows_speak_of_the_hand_alone():
         normal.add(tare)
     found = with_hand.unscaled(with_hand.quadratic().minimiser())
     assert found[-10:] == pytest.approx(hand, abs=1e-4)
-    assert found[prior.payload_slice] == pytest.approx(theta[prior.payload_slice], abs=1e-4)
+    assert found[prior.layout.payload] == pytest.approx(theta[prior.layout.payload], abs=1e-4)
     found = without.unscaled(
         without.quadratic().minimiser()
     )  # tare rows must not be read as rows with payload
-    assert found[prior.payload_slice] == pytest.approx(theta[prior.payload_slice], abs=1e-4)
+    assert found[prior.layout.payload] == pytest.approx(theta[prior.layout.payload], abs=1e-4)
 
 
 def test_quadratic_of_the_payload_is_the_minimum_over_everything_else():
@@ -362,7 +362,7 @@ def test_quadratic_of_the_payload_is_the_minimum_over_everything_else():
     normal.add(rows)
     normal.add(tare)
     reduced, back = normal.payload_quadratic()
-    full, payload = normal.quadratic(), prior.payload_slice
+    full, payload = normal.quadratic(), prior.layout.payload
     size = len(normal.mid)
     values = []
     for _ in range(3):
@@ -416,7 +416,7 @@ def test_cuts_of_the_payload_box_hold_for_the_projection():
     """The payload's box keeps the centre of mass where least squares would not."""
     rng = np.random.default_rng(9)
     theta, _, prior, knowledge, _, _ = arm_problem(rng)
-    far = theta[prior.payload_slice] + np.array([0, 0.5, 0, 0, 0, 0, 0, 0, 0, 0])
+    far = theta[prior.layout.payload] + np.array([0, 0.5, 0, 0, 0, 0, 0, 0, 0, 0])
     point, ok = make_consistent(far, prior.payload_lower - 1, prior.payload_upper + 1, knowledge)
     assert ok
     cuts: CutSet = knowledge.fixed

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_identification_consistency import UNITS, cloud, payload_box
 
+from safe_sysid.core.layout import ParameterLayout, UnknownsLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.drift import enlarged
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
@@ -116,12 +117,12 @@ def conic(case, index, sign, method):
     theta_p = x[:10] - x[14:24] - x[24:]
     rows = case.rows if case.tare is None else MomentumRows.concatenate([case.rows, case.tare])
     constraints = [
-        cp.abs(cp.multiply(1 / rows.slack, unscaled_rows(rows, 14) @ x - rows.target)) <= 1, cp.abs(z) <= 1
+        cp.abs(cp.multiply(1 / rows.slack, unscaled_rows(rows) @ x - rows.target)) <= 1, cp.abs(z) <= 1
     ]  # fmt: skip
     if method == "sdp":
         constraints.append(sum(theta_p[k] * (UNITS[k] * np.outer(SIZE, SIZE)) for k in range(10)) >> 0)
     fixed = case.knowledge().fixed
-    matrix = cut_rows(fixed, 14)
+    matrix = cut_rows(fixed, UnknownsLayout(ParameterLayout(1)))
     norm = np.abs(matrix * (upper - lower)).max(axis=1)
     constraints.append(cp.multiply(1 / norm, matrix @ x - fixed.constant) >= 0)
     problem = cp.Problem(cp.Minimize(sign * x[index]), constraints)

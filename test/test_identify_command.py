@@ -11,6 +11,7 @@ from log_support import JOINTS, csv_columns, measured, robot, run_identify, true
 from scipy.optimize import linprog
 
 from safe_sysid.cli import main
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -21,7 +22,7 @@ from safe_sysid.logs.run import LogRun, run_log
 from safe_sysid.report.identification_output import write_all
 from safe_sysid.report.identification_result import IdentificationResult, PayloadAlone
 from safe_sysid.report.identification_urdf import payload_urdf
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, inertia_from_com, is_consistent, transform_inertial
+from safe_sysid.robot.parameters import inertia_from_com, is_consistent, transform_inertial
 from safe_sysid.simulation.payloads import dumbbell
 
 

@@ -65,7 +65,7 @@ def test_nothing_unknown_is_silently_zero(written: tuple[Path, list[str]], model
         assert np.all(model.theta_nominal[block] > 0.0)
         assert np.all(model.arm_prior.rad[block] > 0.09 * model.theta_nominal[block])
     assert np.all(model.arm_prior.rad[13 * n :] > 0.0)
-    assert np.all(model.arm_prior.lower[12 * n : 13 * n] > 0.0)
+    assert np.all(model.arm_prior.lower[model.layout.rotor_inertia] > 0.0)
     (marked,) = (
         line for line in suspicions(model, written[0]) if line.startswith("marked as to be measured")
     )
@@ -126,7 +126,7 @@ def test_eigenvalue_bounds_hold_under_attack(model: RobotModel) -> None:
     for scale in (0.951, 1.0, 1.049):
         theta = scale * model.theta_nominal
         assert np.all(theta[: 10 * n] >= model.arm_prior.lower[: 10 * n])
-        rotors = np.diag(model.arm_prior.lower[12 * n : 13 * n])
+        rotors = np.diag(model.arm_prior.lower[model.layout.rotor_inertia])
         for q, bound in ((inside, near), (anywhere, everywhere)):
             smallest = np.linalg.eigvalsh(inertia_matrices(model, q, theta) + rotors)[:, 0].min()
             assert smallest >= bound * (1.0 - 1e-9)

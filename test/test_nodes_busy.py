@@ -72,6 +72,6 @@ def test_of_updates_that_wait_only_the_last_is_done(identifier: IdentifierNode, 
     last = node._updates[-1]
     assert node._session.samples >= round(1e3 * UPDATE * BATCHES), "of all data"
     lower, upper = np.array(last["lower"]), np.array(last["upper"])
-    truth = plant.theta_true[model.arm_prior.payload_slice]
+    truth = plant.theta_true[model.arm_prior.layout.payload]
     assert np.all((lower <= truth) & (truth <= upper))
     assert upper[0] - lower[0] < 0.5 * (model.arm_prior.payload_upper - model.arm_prior.payload_lower)[0]

@@ -147,7 +147,7 @@ class Bench:
         result, said = self.identifier.update(), self.boxes["0:1"]
         assert (said.box.identity, said.batch) == (result.box.identity, 1)
         assert np.array_equal([said.box.lower, said.box.upper], [result.box.lower, result.box.upper])
-        assert np.array_equal(said.nominal[result.box.payload_slice], result.nominal)
+        assert np.array_equal(said.nominal[result.box.layout.payload], result.nominal)
         return result.box
 
 

@@ -475,7 +475,11 @@ def test_kernels_of_another_source_are_not_used(bare_clone: Path) -> None:
     (package / "words.py").write_text("A = 2\n")
     assert ask(bare_clone, place) == before
     (package / "callee.py").write_text("@njit\ndef f(x): return 2 * x\n")
-    assert ask(bare_clone, place) != before
+    after = ask(bare_clone, place)
+    assert after != before
+    (package / "core").mkdir()
+    (package / "core" / "layout.py").write_text("ROTOR = 12\n")  # a constant that kernels are compiled with
+    assert ask(bare_clone, place) != after
 
 
 def test_launcher_without_a_suitable_python_says_what_to_do(bare_clone: Path) -> None:

@@ -15,7 +15,6 @@ from safe_sysid.robot.parameters import (
     inertia_from_com,
     is_consistent,
     log_cholesky,
-    parameter_names,
     pseudo_inertia,
     pseudo_inertia_to_theta,
     transform_inertial,
@@ -123,7 +122,6 @@ def test_payload_block_is_the_last_link() -> None:
     assert inner.identity == "0:4"
     assert inner.is_inside(outer)
     assert np.array_equal(inner.lower[20:30], inner.upper[20:30])
-    assert parameter_names(("a", "b", "c"))[20:22] == ["c.m", "c.mcx"]
 
 
 @given(st.integers(0, 2**31))

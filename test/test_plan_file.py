@@ -61,7 +61,7 @@ def checker(model: RobotModel, scene: Scene) -> PlanChecker:
 def box_of(model: RobotModel, seq: int = 1) -> ParameterBox:
     """Within the prior: half of its payload, so that there is room to claim more."""
     prior = model.arm_prior
-    mid, rad = prior.mid[prior.payload_slice], 0.5 * prior.rad[prior.payload_slice]
+    mid, rad = prior.mid[prior.layout.payload], 0.5 * prior.rad[prior.layout.payload]
     return prior.with_payload(mid - rad, mid + rad, seq)
 
 

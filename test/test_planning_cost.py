@@ -218,7 +218,7 @@ def test_joint_set_costs_are_those_of_the_equations(gen3: RobotModel, kind: str)
 def test_errors_do_not_vanish_where_the_torque_of_the_middle_does(gen3: RobotModel) -> None:
     """Information is not to be had by trusting that the unknown payload weighs what the box's middle says."""
     box = gen3.arm_prior
-    e = box.payload_slice
+    e = box.layout.payload
     cost = information_cost(gen3, np.random.default_rng(3), executed=np.zeros((98, 98)))
     k = np.zeros(7)
     certain = dataclasses.replace(cost, box=box.with_payload(box.mid[e] - 1e-9, box.mid[e] + 1e-9))

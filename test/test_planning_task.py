@@ -44,7 +44,7 @@ def known(model: RobotModel, relative: float = 0.05) -> ParameterBox:
     """Around a dumbbell of 8 lb."""
     prior = model.arm_prior
     truth = theta_e_with_payload(
-        model, model.theta_nominal[prior.payload_slice], payload_from_spec("8lb", grip=(0.0, 0.0, 0.14))
+        model, model.theta_nominal[prior.layout.payload], payload_from_spec("8lb", grip=(0.0, 0.0, 0.14))
     )
     radius = relative * np.abs(truth) + 1e-3
     lower = np.maximum(truth - radius, prior.payload_lower)

@@ -214,7 +214,7 @@ def test_no_tracking_is_claimed_where_nothing_is_guaranteed() -> None:
 @pytest.mark.parametrize("parameter", range(10))
 def test_bounds_without_the_truth(parameter: int, side: str) -> None:
     logs = clean_logs()
-    truth = logs.plant.theta_true[rig().model.arm_prior.payload_slice]
+    truth = logs.plant.theta_true[rig().model.arm_prior.layout.payload]
     last = logs.updates[-1]
     bound = getattr(last, side).copy()
     bound[parameter] = np.nextafter(truth[parameter], np.inf if side == "lower" else -np.inf)

@@ -15,6 +15,7 @@ from matplotlib.image import imread
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.evaluation import evaluate
 from safe_sysid.demo.options import DemoOptions, Setup
 from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
@@ -24,7 +25,6 @@ from safe_sysid.report import summary as schema
 from safe_sysid.report.run_logs import RunLogs
 from safe_sysid.report.summary import Exit, Summary, write_summary
 from safe_sysid.report.table import print_report
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.robot.scene import Scene
 from safe_sysid.whole_files import replacing, write_text
 

@@ -8,7 +8,6 @@ import pytest
 from identification_plant import exciting_plans, noisy, simulate
 from test_identification_identifier import proved
 
-from safe_sysid.identification.bounds.drift import friction_columns
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.payload_alone import payload_bounds
@@ -63,7 +62,7 @@ def test_the_true_arm_satisfies_every_row_and_many_parameters_are_known_better(a
 
 def test_rows_hold_for_any_friction_within_the_drift_and_not_much_beyond(model, arm):
     empty, _, _, tare = arm
-    columns, rng = friction_columns(model.n), np.random.default_rng(0)
+    columns, rng = model.layout.drifting, np.random.default_rng(0)
     rows, bare = tare.rows, tare.log_rows
     broken = 0
     for _ in range(200):
@@ -106,7 +105,7 @@ def test_identification_starts_tighter_and_the_truth_stays_inside(model, errors,
     drifts = drift_of(model, errors) * (drift / 0.02)
     rng = np.random.default_rng(7)
     now = loaded.copy()
-    columns = friction_columns(model.n)
+    columns = model.layout.drifting
     now[columns] += drifts * rng.choice([-1.0, 1.0], drifts.size)
     prior = model.arm_prior
     now[columns] = np.clip(now[columns], prior.lower[columns], prior.upper[columns])

@@ -19,8 +19,8 @@ from std_msgs.msg import Float64MultiArray
 from view_support import LATCHED, ToldArm, viewing
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.nodes.digest import configuration_digest
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 #: What viser's page tries and the content security policy forbids it, harmlessly: compiling a sorter of splats.
 HARMLESS = ("Evaluating a string as JavaScript", "unsafe-eval")
@@ -109,7 +109,7 @@ def test_the_arm_in_the_picture_moves(tab: Tab, arm: ToldArm, probe: Probe) -> N
 
 
 def test_intervals_are_those_of_the_last_active_box(tab: Tab, arm: ToldArm, probe: Probe) -> None:
-    last = slice(10 * (arm.model.n - 1), 10 * arm.model.n)
+    last = arm.model.layout.payload
     for share, identity in ((1.0, (0, 0)), (0.3, (0, 1)), (0.01, (0, 2)), (1.0, (1, 0))):
         box = arm.know(share, identity)
         until(

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from safe_sysid.commands.view import _namespace
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
 from safe_sysid.robot.scene import config_path
 from safe_sysid.robot.urdf import read_urdf
 from safe_sysid.view import pieces

@@ -26,7 +26,7 @@ from ros_harness import wait_for
 from std_msgs.msg import Float64MultiArray
 from view_support import LATCHED
 
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
+from safe_sysid.core.layout import PAYLOAD_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow

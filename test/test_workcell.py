@@ -46,7 +46,7 @@ def test_what_the_paper_says_is_in_the_file(name: str) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_every_dumbbell_fits_the_hand_and_the_prior(name: str) -> None:
     model = gen3()
-    hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
+    hand = model.theta_nominal[model.layout.payload]
     for item in workcell(name).dumbbells:
         payload = in_hand(item.payload)
         check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)

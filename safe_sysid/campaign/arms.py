@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.payloads import DrawnPayload
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.model import JointLimits, Kinematics, Motors, RobotModel
@@ -55,7 +56,7 @@ class TrueArm:
 
     def __post_init__(self) -> None:
         """Freeze."""
-        object.__setattr__(self, "theta", frozen_array(self.theta, (14 * self.n,), "TrueArm.theta"))
+        object.__setattr__(self, "theta", frozen_array(self.theta, (self.layout.size,), "TrueArm.theta"))
 
     @property
     def n(self) -> int:
@@ -63,9 +64,9 @@ class TrueArm:
         return len(self.kinematics.axis)
 
     @property
-    def payload_slice(self) -> slice:
-        """Where theta_e lies in theta."""
-        return slice(10 * (self.n - 1), 10 * self.n)
+    def layout(self) -> ParameterLayout:
+        """Where everything lies in theta."""
+        return ParameterLayout(self.n)
 
 
 def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload, coulomb: float) -> TrueArm:
@@ -84,16 +85,17 @@ def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload
     if chain not in CHAINS:
         raise ParameterError(f"chain = {chain!r}: expected one of {', '.join(CHAINS)}")
     kinematics = _kinematics(rng, n, chain)
-    theta = np.empty(14 * n)
+    layout = ParameterLayout(n)
+    theta = np.empty(layout.size)
     size = rng.uniform(0.02, 0.15)
     for j in range(n):
         points = rng.normal(0.0, size, (8, 3)) + rng.normal(0.0, 0.1, 3)
-        theta[10 * j : 10 * j + 10] = _cloud(points, rng.uniform(0.02, 0.6) * rng.dirichlet(np.ones(8)) * 8.0)
-    theta[10 * n : 11 * n] = coulomb * rng.uniform(0.1, 1.0, n)
-    theta[11 * n : 12 * n] = rng.uniform(0.0, 8.0, n) * rng.choice([0.0, 1.0], p=[0.1, 0.9])
-    theta[12 * n : 13 * n] = rng.choice([0.05, 0.5, 5.0]) * rng.uniform(0.2, 2.0, n)
-    theta[13 * n :] = rng.uniform(-0.5, 0.5, n)
-    last = slice(10 * (n - 1), 10 * n)
+        theta[layout.link(j)] = _cloud(points, rng.uniform(0.02, 0.6) * rng.dirichlet(np.ones(8)) * 8.0)
+    theta[layout.coulomb] = coulomb * rng.uniform(0.1, 1.0, n)
+    theta[layout.viscous] = rng.uniform(0.0, 8.0, n) * rng.choice([0.0, 1.0], p=[0.1, 0.9])
+    theta[layout.rotor_inertia] = rng.choice([0.05, 0.5, 5.0]) * rng.uniform(0.2, 2.0, n)
+    theta[layout.offset] = rng.uniform(-0.5, 0.5, n)
+    last = layout.payload
     flange = (_rotation(rng), rng.uniform(-0.1, 0.1, 3))
     # A finger that moves: a small mass at one place in the empty hand, at another one round the payload.
     mass, places = rng.uniform(0.0, 0.05), rng.uniform(-0.1, 0.1, (2, 3))
@@ -166,15 +168,15 @@ def prior_around(rng: np.random.Generator, arm: TrueArm, place: FloatArray | Non
         arm: the arm.
         place: (14 n,) where the truth lies in the box, -1 at its lower, 1 at its upper end; None: anywhere.
     """
-    theta, n = arm.theta, arm.n
+    theta = arm.theta
     rad = arm.uncertainty * rng.uniform(0.2, 1.0, theta.size) * np.abs(theta)
     rad += rng.choice([0.0, 1.0]) * rng.uniform(0.0, 1e-3, theta.size)
-    rad[arm.payload_slice] = np.array([2.0, *(0.4,) * 3, *(0.2,) * 6]) * rng.uniform(0.5, 1.0, 10)
+    rad[arm.layout.payload] = np.array([2.0, *(0.4,) * 3, *(0.2,) * 6]) * rng.uniform(0.5, 1.0, 10)
     where = rng.uniform(-1.0, 1.0, theta.size)  # drawn in any case: what follows must not depend on `place`
     where = where if place is None else np.clip(place, -1.0, 1.0)
     mid = theta - where * rad
     lower, upper = np.minimum(mid - rad, theta), np.maximum(mid + rad, theta)
-    not_negative = np.r_[0 : 10 * n : 10, 10 * n : 13 * n]  # masses, Fc, Fv, Ia
+    not_negative = arm.layout.never_negative
     lower[not_negative] = np.minimum(np.maximum(lower[not_negative], 0.0), theta[not_negative])
     return ParameterBox(lower, upper)
 
@@ -227,7 +229,7 @@ def arm_model(
     data["controller"] = {"uncertainty": 1.0}
     floors = {"mass": 1e-3, "first_moment": 1e-4, "inertia": 1e-5}
     data["uncertainty"] = {"relative": arm.uncertainty, "floor": floors}
-    box = slice(10 * (n - 1), 10 * n)
+    box = arm.layout.payload
     data["payload"] |= {
         "prior_lower": prior.lower[box].tolist(),
         "prior_upper": prior.upper[box].tolist(),

@@ -27,6 +27,7 @@ from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels, Signs
 from safe_sysid.campaign.plant import Record, pinocchio_model
 from safe_sysid.campaign.rotor_bodies import RotorBodies
+from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
@@ -61,23 +62,25 @@ class Dynamics:
             link: whether torques are those of the link side.
             states: whether states have errors; else what only these need is left zero.
         """
-        n, count = arm.n, len(record.times) - 1
+        n, count, layout = arm.n, len(record.times) - 1, arm.layout
         h = np.diff(record.times)[:, None]
         q, v = 0.5 * (record.q[1:] + record.q[:-1]), np.diff(record.q, axis=0) / h
         a = np.diff(record.qd, axis=0) / h
         model = pinocchio_model(arm, arm.theta)
         data = model.createData()
-        rows = np.zeros((count, n, 14 * n))
+        rows = np.zeros((count, n, layout.size))
         inertia, stiffness = np.zeros((count + 1, n, n)), np.zeros((count, n, n))
         for k in range(count):
-            rows[k, :, : 10 * n] = pin.computeJointTorqueRegressor(model, data, q[k], v[k], a[k])
-        rotor = np.zeros(n) if link else arm.theta[12 * n : 13 * n]
+            rows[k, :, layout.links] = pin.computeJointTorqueRegressor(model, data, q[k], v[k], a[k])
+        rotor = np.zeros(n) if link else arm.theta[layout.rotor_inertia]
         for j in arm.kinematics.motors.joint:  # what a torque gains by one more unit of its inertia
-            less, more = (arm.theta + unit * (np.arange(14 * n) == 12 * n + j) for unit in (0.0, 1.0))
+            less, more = (arm.theta + unit * (np.arange(layout.size) == ROTOR * n + j) for unit in (0.0, 1.0))
             bodies = [RotorBodies(arm.kinematics, theta) for theta in (less, more)]
             for k in range(count):
                 parts = [b.parts(q[k], v[k], a[k]) for b in bodies]
-                rows[k, :, 12 * n + j] = sum(parts[1][: 1 if link else 2]) - sum(parts[0][: 1 if link else 2])
+                rows[k, :, ROTOR * n + j] = sum(parts[1][: 1 if link else 2]) - sum(
+                    parts[0][: 1 if link else 2]
+                )
         if states:
             spinning = RotorBodies(arm.kinematics, arm.theta)
             for k in range(count + 1):
@@ -88,13 +91,13 @@ class Dynamics:
                 stiffness[k] = pin.computeRNEADerivatives(model, data, q[k], v[k], a[k])[0]
         joint = np.arange(n)
         if not link:
-            rows[:, joint, 10 * n + joint] = np.where(np.abs(v) > transition, np.sign(v), 0.0)
-            rows[:, joint, 11 * n + joint] = v
+            rows[:, joint, COULOMB * n + joint] = np.where(np.abs(v) > transition, np.sign(v), 0.0)
+            rows[:, joint, VISCOUS * n + joint] = v
             resting = np.setdiff1d(joint, arm.kinematics.motors.joint)
-            rows[:, resting, 12 * n + resting] = a[:, resting]
-        rows[:, joint, 13 * n + joint] = 1.0
+            rows[:, resting, ROTOR * n + resting] = a[:, resting]
+        rows[:, joint, OFFSET * n + joint] = 1.0
         momentum = np.einsum("kij,kj->ki", inertia, record.qd)
-        growth = np.diff(momentum, axis=0) / h + (0.0 if link else arm.theta[11 * n : 12 * n]) * v
+        growth = np.diff(momentum, axis=0) / h + (0.0 if link else arm.theta[layout.viscous]) * v
         return cls(rows * h[..., None], inertia, stiffness, growth)
 
 
@@ -169,8 +172,7 @@ def field_of_rows(
     Returns:
         Y (N, n), and what the proof leaves of the unknowns, minus ``A^T y`` (14 n,).
     """
-    n = rows.matrix.shape[1] // 14
-    field = np.zeros((periods, n))
+    field = np.zeros((periods, rows.layout.n))
     for i in np.flatnonzero(multipliers):
         first, last = int(rows.first[i]), int(rows.last[i])
         if rows.log[i] != 0 or first < 0:
@@ -211,7 +213,8 @@ def signs_of_field(
     ending, starting = np.vstack([none, field]), np.vstack([field, none])
     torque = pick(-(ending + starting) if sampled else -ending, before.torque)
     stick = pick(-ending, before.stick)
-    bias = np.where(place[13 * len(viscous) :] == 0.0, before.bias, np.sign(place[13 * len(viscous) :]))
+    offset = place[ParameterLayout(len(viscous)).offset]
+    bias = np.where(offset == 0.0, before.bias, np.sign(offset))
     if not (np.any(levels.velocity) or np.any(levels.position) or levels.stamp > 1e-9):
         return Signs(torque, before.position, before.velocity, before.stamp, stick, bias)
     jump = ending - starting

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm
 from safe_sysid.campaign.noise import Levels
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import NO_MOTORS
@@ -68,13 +69,13 @@ class Break:
             return cls(name, 0.5, settings | {"margin": 1e-9})
         return cls(name, 1.0, settings)
 
-    def theta(self, theta: FloatArray, n: int) -> FloatArray:
+    def theta(self, theta: FloatArray, layout: ParameterLayout) -> FloatArray:
         """What the parameters (14 n,) really are."""
         true = theta.copy()
         if self.name == "coulomb":
-            true[10 * n : 11 * n] = 1.3 * true[10 * n : 11 * n] + 0.3
+            true[layout.coulomb] = 1.3 * true[layout.coulomb] + 0.3
         if self.name == "inertia":
-            true[12 * n : 13 * n] *= 1.3
+            true[layout.rotor_inertia] *= 1.3
         return true
 
     def declared(self, arm: TrueArm) -> TrueArm:
@@ -87,17 +88,17 @@ class Break:
         """Parameters of the second half, if they differ."""
         if self.name not in ("slip", "exchange", "wear"):
             return None
-        theta, n = arm.theta.copy(), arm.n
+        theta = arm.theta.copy()
         if self.name == "exchange":
-            theta[arm.payload_slice] = arm.hand
+            theta[arm.layout.payload] = arm.hand
             return theta
         if self.name == "wear":
-            theta[10 * n : 11 * n] = 1.3 * theta[10 * n : 11 * n] + 0.3
+            theta[arm.layout.coulomb] = 1.3 * theta[arm.layout.coulomb] + 0.3
             return theta
         rotation, translation = arm.flange
         shift = np.array([0.03, 0.0, 0.0])
         change = transform_inertial(rotation, translation + shift, arm.payload.theta)
-        theta[arm.payload_slice] += change - transform_inertial(rotation, translation, arm.payload.theta)
+        theta[arm.layout.payload] += change - transform_inertial(rotation, translation, arm.payload.theta)
         return theta
 
     def gravity(self, gravity: FloatArray) -> FloatArray:

@@ -67,14 +67,14 @@ class Case:
     def row_theta(self, signs: Signs) -> FloatArray:
         """(14 n,) what the equations are in: the truth, a sensor's constant bias added to the offset."""
         theta = self.theta.copy()
-        theta[13 * self.arm.n :] += self.beyond * self.levels.bias * signs.bias
+        theta[self.arm.layout.offset] += self.beyond * self.levels.bias * signs.bias
         return theta
 
     @property
     def viscous(self) -> FloatArray:
         """(n,) Fv as the torques see it, N m s/rad."""
         n = self.arm.n
-        return np.zeros(n) if self.settings.source == "link" else self.arm.theta[11 * n : 12 * n]
+        return np.zeros(n) if self.settings.source == "link" else self.arm.theta[self.arm.layout.viscous]
 
     def rng(self, stream: int) -> np.random.Generator:
         """The same numbers at every call."""
@@ -111,10 +111,11 @@ class Case:
             place = rng.choice([-1.0, 1.0], self.arm.theta.size)
         prior = prior_around(self.rng(8), self.arm, place)
         if self.empty_handed is not None:  # the arm of then is within the prior too
-            then = self.empty_handed[0][10 * self.arm.n :]
+            terms = self.arm.layout.joint_terms
+            then = self.empty_handed[0][terms]
             lower, upper = prior.lower.copy(), prior.upper.copy()
-            lower[10 * self.arm.n :] = np.minimum(lower[10 * self.arm.n :], then)
-            upper[10 * self.arm.n :] = np.maximum(upper[10 * self.arm.n :], then)
+            lower[terms] = np.minimum(lower[terms], then)
+            upper[terms] = np.maximum(upper[terms], then)
             prior = ParameterBox(lower, upper)
         payload: dict[str, Any] = {}
         if s.box:
@@ -157,8 +158,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
         arm = replace(arm, kinematics=arm.kinematics._replace(motors=motors))
     if s.simulated:  # light rotors make stiff equations
         theta = arm.theta.copy()
-        rotors = slice(12 * s.joints, 13 * s.joints)
-        theta[rotors] = np.maximum(theta[rotors], 0.3)
+        theta[arm.layout.rotor_inertia] = np.maximum(theta[arm.layout.rotor_inertia], 0.3)
         arm = replace(arm, theta=theta)
     rng = generator(seed, index, 2)
     period = 1.0 / s.rate
@@ -172,7 +172,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     held = s.simulated and s.source != "link"
     effort = s.effort if s.effort == "sampled" else "held" if held else "mean"
     levels = draw_levels(generator(seed, index, 3), s.joints, period, s.level, effort)
-    theta = broken.theta(arm.theta, arm.n)
+    theta = broken.theta(arm.theta, arm.layout)
     remake: Callable[[FloatArray], Record] | None = None
     gravity = broken.gravity(on_cone(rng, arm.kinematics.gravity, levels))
     if s.simulated:
@@ -235,9 +235,10 @@ def _empty_handed(
     """The same arm before it gripped something; its friction has drifted since by all that is allowed."""
     n, period = arm.n, 1.0 / s.rate
     theta = arm.theta.copy()
-    theta[arm.payload_slice] = arm.hand
-    theta[10 * n : 12 * n] *= 1.0 + 0.02 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], 2 * n)
-    theta[13 * n :] += 0.005 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], n)
+    theta[arm.layout.payload] = arm.hand
+    friction = slice(arm.layout.coulomb.start, arm.layout.viscous.stop)  # Fc and Fv
+    theta[friction] *= 1.0 + 0.02 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], 2 * n)
+    theta[arm.layout.offset] += 0.005 * (1.0 - 1e-9) * rng.choice([-1.0, 1.0], n)
     kind = str(rng.choice(["quintic", "wave", "bang"]))
     motion = draw_motion(rng, kind, n, 121 * period, period, max(s.transition, 0.005))
     motion = _nearer(motion, arm.kinematics.sliding)

@@ -80,7 +80,7 @@ def pinocchio_model(arm: TrueArm, theta: FloatArray, gravity: FloatArray | None 
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
         kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
         model.addJoint(j, kind(np.array(kin.axis[j])), placement, f"joint_{j + 1}")
-        link = pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10]))
+        link = pin.Inertia.FromDynamicParameters(np.array(theta[arm.layout.link(j)]))
         model.appendBodyToJoint(j + 1, link, pin.SE3.Identity())
     return model
 
@@ -106,7 +106,7 @@ def exact_record(
         gravity: (3,) true gravity, m/s^2.
     """
     n = arm.n
-    fc, fv, _, beta = theta[10 * n :].reshape(4, n)
+    fc, fv, _, beta = arm.layout.by_term(theta)
     q, qd, _ = motion.state(times)
     bodies = RotorBodies(arm.kinematics, theta, gravity)
     spin = np.array([bodies.own_momentum(*state) for state in zip(q, qd, strict=True)])
@@ -188,7 +188,7 @@ def instants(
         transition: velocity over which the Coulomb torque grows to Fc, rad/s, > 0.
         gravity: (3,) true gravity, m/s^2.
     """
-    fc, fv, ia, beta = theta[10 * arm.n :].reshape(4, arm.n)
+    fc, fv, ia, beta = arm.layout.by_term(theta)
     bodies = RotorBodies(arm.kinematics, theta, gravity)
 
     def parts(at: FloatArray) -> tuple[FloatArray, FloatArray]:

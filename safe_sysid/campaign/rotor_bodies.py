@@ -11,6 +11,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["RotorBodies"]
@@ -36,10 +37,11 @@ class RotorBodies:
             gravity: (3,) m/s^2; None: the arm's.
         """
         n = self.n = len(kin.axis)
-        rotor = np.array(theta[12 * n : 13 * n])
+        layout = ParameterLayout(n)
+        rotor = np.array(theta[layout.rotor_inertia])
         self.model = model = pin.Model()
         model.gravity.linear = np.array(kin.gravity if gravity is None else gravity)
-        links = [pin.Inertia.FromDynamicParameters(np.array(theta[10 * j : 10 * j + 10])) for j in range(n)]
+        links = [pin.Inertia.FromDynamicParameters(np.array(theta[layout.link(j)])) for j in range(n)]
         parent, arm, ratios = 0, [], []
         motors = [list(zip(*kin.motors, strict=True))[m] for m in range(len(kin.motors.joint))]
         for j in range(n):

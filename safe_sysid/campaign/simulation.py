@@ -40,7 +40,7 @@ def simulated_record(
         longest: integration step, s.
     """
     n, count = arm.n, len(switches)
-    fc, fv, _, beta = theta[10 * n :].reshape(4, n)
+    fc, fv, _, beta = arm.layout.by_term(theta)
     bodies = RotorBodies(arm.kinematics, theta, gravity)
 
     def friction(v: FloatArray) -> FloatArray:

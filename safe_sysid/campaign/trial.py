@@ -117,7 +117,7 @@ def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdic
                 order,
                 len(case.record.times) - 1,
             )
-            rest[case.arm.payload_slice][bound % 10] += sign
+            rest[case.arm.layout.payload][bound % 10] += sign
             place = np.where(rest == 0.0, place, np.sign(rest))
             signs = _pushed(case, field, place, dynamics, signs)
     model, data = case.model(place), case.log(signs)[0]
@@ -154,7 +154,7 @@ def _aimed(case: Case, before: Signs) -> tuple[Case, Signs, FloatArray, Dynamics
     if np.any(levels.velocity):
         half_width = half_width + 2.0 * np.einsum("kij,j->ki", np.abs(dynamics.inertia[1:]), levels.velocity)
     scale = case.model(None).arm_prior.rad
-    component = case.arm.payload_slice.start + s.component
+    component = case.arm.layout.payload.start + s.component
     field, place = aimed_direction(dynamics, half_width, scale, component, s.side, s.ridge)
     if case.remake is not None and levels.angle + levels.relative > 0.0:
         gravity = worst_gravity(field, case.arm, record, levels.angle, levels.relative)
@@ -179,7 +179,7 @@ def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Verdict) -> Tare
             verdict.empty.append(str(error))
         return None
     theta = case.row_theta(signs)
-    theta[case.arm.payload_slice] = case.arm.hand
+    theta[case.arm.layout.payload] = case.arm.hand
     verdict.rows(tare.rows, theta)
     return tare
 

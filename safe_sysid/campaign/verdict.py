@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, ParameterLayout
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -15,7 +16,7 @@ from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Verdict"]
 
@@ -38,7 +39,7 @@ class Verdict:
         """
         self._theta, self._say = theta, say
         self._target = component + (10 if side > 0.0 else 0)
-        self._truth = theta[len(theta) // 14 * 10 - 10 : len(theta) // 14 * 10]
+        self._truth = theta[ParameterLayout.of_size(len(theta)).payload]
         self._last: ParameterBox | None = None
         self._prior: ParameterBox | None = None
         self._widths: FloatArray = np.ones(10)
@@ -121,7 +122,7 @@ class Verdict:
             )  # fmt: skip
         if not box.is_inside(self._last):
             self.faults.append(f"update {self.updates}: the box is not inside the last one")
-        rest = np.delete(np.arange(box.size), np.arange(box.size)[box.payload_slice])
+        rest = np.delete(np.arange(box.size), np.arange(box.size)[box.layout.payload])
         if not np.all((box.lower[rest] <= self._theta[rest]) & (self._theta[rest] <= box.upper[rest])):
             self.faults.append(f"update {self.updates}: the arm's own parameters are outside the box")
         if not np.all((box.payload_lower <= result.nominal) & (result.nominal <= box.payload_upper)):

@@ -143,20 +143,23 @@ def _recorded(text: str | None, path: Path, origin_ns: int, stamps: NDArray[np.f
 
 def _gained(tare: Tare) -> list[str]:
     """A table: what was known of the arm with its empty hand, and what is now."""
-    from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, parameter_names
+    from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
 
     n = len(tare.joint_names)
-    names = parameter_names(tare.joint_names)
+    layout = ParameterLayout(n)
+    names = layout.names(tare.joint_names)
     units = [*list(PAYLOAD_UNITS) * n, *["N m"] * n, *["N m s/rad"] * n, *["kg m^2"] * n, *["N m"] * n]
     for i, name in enumerate(PAYLOAD_NAMES):
-        names[10 * (n - 1) + i] = f"{name} of {tare.joint_names[-1]}'s link with the empty hand"
+        names[layout.payload.start + i] = f"{name} of {tare.joint_names[-1]}'s link with the empty hand"
     lines = ["known to, half width:          before      after"]
-    narrowed = [p for p in range(14 * n) if tare.after[p] < 0.98 * tare.before[p]]
+    narrowed = [p for p in range(layout.size) if tare.after[p] < 0.98 * tare.before[p]]
     for p in sorted(narrowed, key=lambda p: tare.after[p] / tare.before[p]):
         before, after = 0.5 * tare.before[p], 0.5 * tare.after[p]
         lines.append(
             f"  {names[p]:<26} {at_most(before, 4):>10} {at_most(after, 4):>10} {units[p]}  "
             f"({share_at_most(after / before, places=0)})"
         )
-    lines.append(f"  {14 * n - len(narrowed)} further parameters alone no better; combinations of them are")
+    lines.append(
+        f"  {layout.size - len(narrowed)} further parameters alone no better; combinations of them are"
+    )
     return lines

@@ -62,9 +62,9 @@ def static_effort_range(
     spread = spread + _gravity_cone(model, q, largest)
     if source == "link":
         rows = rows.copy()
-        rows[:, 10 * n :] = 0.0
+        rows[:, model.layout.joint_terms] = 0.0
     else:
-        spread = spread + box.upper[10 * n : 11 * n] + box.upper[11 * n : 12 * n] * speed
+        spread = spread + box.upper[box.layout.coulomb] + box.upper[box.layout.viscous] * speed
     lower = rows @ box.mid - np.abs(rows) @ box.rad - spread
     upper = rows @ box.mid + np.abs(rows) @ box.rad + spread
     return _with_errors(model, lower, upper)
@@ -79,10 +79,9 @@ def _gravity_cone(model: RobotModel, q: FloatArray, largest: FloatArray) -> Floa
         return zero
     squares = zero
     for axis in np.eye(3):
-        rows = dynamics_of(model.kinematics._replace(gravity=axis)).torque_regressor(q, zero, zero)[
-            :, : 10 * model.n
-        ]
-        squares = squares + (np.abs(rows) @ largest[: 10 * model.n]) ** 2
+        dynamics = dynamics_of(model.kinematics._replace(gravity=axis))
+        rows = dynamics.torque_regressor(q, zero, zero)[:, model.layout.links]
+        squares = squares + (np.abs(rows) @ largest[model.layout.links]) ** 2
     return share * float(np.linalg.norm(g)) * np.sqrt(squares)
 
 

@@ -84,11 +84,10 @@ class Loop:
             kappa: with ``r^T (K_d + Fv) r >= 2 kappa V``, 1/s.
             transition: friction transition velocity, rad/s.
         """
-        n = box.n
         self.kin, self.assume, self.K_r, self.kappa = kin, assume, K_r, kappa
         self.transition, self.root = transition, np.sqrt(inertia_lower)
         self.norms = link_norms(kin, box.lower, box.upper)
-        self.viscous, self.coulomb = box.upper[11 * n : 12 * n], box.upper[10 * n : 11 * n]
+        self.viscous, self.coulomb = box.upper[box.layout.viscous], box.upper[box.layout.coulomb]
         # Step 5: H and K_d in units of L.
         self.mu = float(np.max(assume.inertia_upper / inertia_lower))
         damping = K_d / inertia_lower

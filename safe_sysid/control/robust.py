@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse, Proves
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.recursion import slotine_li_kernel
 from safe_sysid.robot.model import Kinematics, RobotModel
 
@@ -78,7 +79,7 @@ class RobustLaw:
         self._arm, self._gains, self._transition = kin.packed, gains, float(transition)
         self._gain = gains.robust_gain * gains.assumptions.hold_max
         self.residual_bound = gains.assumptions.feed_forward
-        self._regressor = np.empty((1, n, 14 * n))
+        self._regressor = np.empty((1, n, ParameterLayout(n).size))
         self._q, self._qd = np.empty((1, n)), np.empty((1, n))
         self._qd_a, self._qdd_a = np.empty((1, n)), np.empty((1, n))
         self.torque = np.empty(n)

@@ -65,7 +65,8 @@ def synthesise(
         raise ParameterError(
             f"delay_max = {assume.delay_max!r}, hold_max = {assume.hold_max!r}: expected 0 <= delay_max <= hold_max"
         )
-    viscous = box.lower[11 * n : 12 * n]
+    box.layout.require_compiled("the tracking theorem", box.lower, box.upper)
+    viscous = box.lower[box.layout.viscous]
     K_d = np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
     kappa_true = float(np.min((K_d + viscous) / assume.inertia_upper)) * (1.0 - 1e-12)
     loop = Loop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)

@@ -47,9 +47,9 @@ def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, e
     delta = delta + per_joint(m.torque_rel, n) * np.abs(effort) / (1.0 - per_joint(m.torque_rel, n))
     delta = delta + 2.0 * (a.actuator_abs + a.actuator_rel * np.abs(effort))  # at the start, and from then on
     # At rest Coulomb friction is anything in [-Fc, Fc]; a sensor on the link's side sees neither it nor the offset.
-    delta = delta + 2.0 * box.upper[10 * n : 11 * n]
+    delta = delta + 2.0 * box.upper[box.layout.coulomb]
     if m.torque_source == "link":
-        offset = slice(13 * n, 14 * n)
+        offset = box.layout.offset
         delta = delta + np.maximum(np.abs(box.lower[offset]), np.abs(box.upper[offset]))
     speed = 2.0 * gains.r_bound
     moved = _LONGEST * speed + per_joint(m.position_error, n)
@@ -57,7 +57,7 @@ def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, e
         model.kinematics, link_norms(model.kinematics, box.lower, box.upper), speed, speed, np.zeros(n)
     )
     delta = delta + sensitivity.q @ moved + sensitivity.qd_a @ speed
-    delta = delta + box.upper[11 * n : 12 * n] * gains.K_r * moved
+    delta = delta + box.upper[box.layout.viscous] * gains.K_r * moved
     return float(np.linalg.norm(delta / np.sqrt(lam)) + k_max * np.sqrt(mu) * (1.0 + k_max / k_min) * nu)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_least
 from safe_sysid.demo.episode_logs import logs_of_episode
 from safe_sysid.demo.evaluation import evaluate
@@ -17,7 +18,7 @@ from safe_sysid.planning.planner import PlannerOptions
 from safe_sysid.planning.task import TaskStatus
 from safe_sysid.report.planning import Motion
 from safe_sysid.report.summary import VIOLATION_KINDS
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.hand import payload_in_hand
 
@@ -54,7 +55,7 @@ def drive(
     plant = build_plant(model, held, motion.scene, seed, q0=motion.start)
     known = None if box is None else replace(box, epoch=0, seq=1)
     if known is not None and not known.contains(plant.theta_true):
-        part = plant.theta_true[known.payload_slice]
+        part = plant.theta_true[known.layout.payload]
         out = np.flatnonzero((part < known.payload_lower) | (part > known.payload_upper))
         name = PAYLOAD_NAMES[int(out[0])] if out.size else "a parameter of the arm"
         raise ConfigError("--payload", name, payload, "a payload within --bounds: these are of another one")

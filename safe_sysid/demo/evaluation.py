@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.judge_clearance import CLEARANCE_STRIDE, Oracle, certified_clearance, judge_clearance
 from safe_sysid.demo.judge_tracking import judge_tracking
 from safe_sysid.demo.sheet import Sheet
@@ -19,7 +20,6 @@ from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.report.run_logs import PlantLog, RunLogs, UpdateEntry
 from safe_sysid.report.summary import Clearance, Evidence, Safety, Tracking, Use, Violations
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["CLEARANCE_STRIDE", "Curves", "Evaluation", "Oracle", "evaluate"]
 
@@ -192,7 +192,7 @@ def _contacts(sheet: Sheet, plant: PlantLog) -> None:
 
 def _bounds(sheet: Sheet, theta: FloatArray, updates: tuple[UpdateEntry, ...], model: RobotModel) -> None:
     """Every box holds the truth and lies in the one before it, the prior first."""
-    prior, part = model.arm_prior, model.arm_prior.payload_slice
+    prior, part = model.arm_prior, model.arm_prior.layout.payload
     truth = theta[part]
     # What was assumed: a truth outside the prior is no unknown payload but a broken experiment.
     if not prior.contains(theta):

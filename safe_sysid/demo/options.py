@@ -112,7 +112,7 @@ def prepare(options: DemoOptions) -> Setup:
             f"--then-goal: scene {scene.name} has no goal: expected a scene with one, as six_boxes"
         )
     payload = payload_in_hand(model, options.payload)
-    hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
+    hand = model.theta_nominal[model.layout.payload]
     check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)
     gains = design_gains(model, options.lockstep)
     reasons = start_reasons(model, scene, gains, start)

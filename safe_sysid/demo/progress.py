@@ -14,9 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import at_least, at_most, bracketed, share_at_most, width_share
 from safe_sysid.demo.state import BoxSeen, NodeStatus, RunState
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Progress", "make_console"]
 
@@ -162,7 +163,7 @@ class Progress:
 
 def _as_seen(prior: ParameterBox) -> BoxSeen:
     return BoxSeen(
-        0.0, prior.identity, None, prior.payload_lower, prior.mid[prior.payload_slice], prior.payload_upper
+        0.0, prior.identity, None, prior.payload_lower, prior.mid[prior.layout.payload], prior.payload_upper
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.evaluation import Evaluation
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.supervisor import RunClock
@@ -25,7 +26,6 @@ from safe_sysid.report.summary import (
 )
 from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.robot.pairs import unchecked
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
 
@@ -88,7 +88,7 @@ def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:
 
 def _parameters(setup: Setup, logs: RunLogs) -> list[ParameterRow]:
     prior = setup.model.arm_prior
-    part = prior.payload_slice
+    part = prior.layout.payload
     lower, nominal, upper = prior.payload_lower, prior.mid[part], prior.payload_upper
     if logs.updates:
         last = logs.updates[-1]
@@ -279,7 +279,7 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
         nominal,
         upper,
         (prior.payload_lower, prior.payload_upper),
-        plant.theta_true[prior.payload_slice],
+        plant.theta_true[prior.layout.payload],
         float(plant.time[-1]),
         f"Guaranteed bounds of last link, hand and payload ({where})",
     )

@@ -19,6 +19,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.demo.state import BoxSeen, NodeStatus, PlanSeen, RunState
 from safe_sysid.demo.transitions import Transitions
 
@@ -36,7 +37,7 @@ class Watcher:
     def __init__(self, state: RunState, domain: int, n: int, lockstep: bool) -> None:
         """Join the network of the run."""
         self.state = state
-        self._n, self._lockstep = n, lockstep
+        self._layout, self._lockstep = ParameterLayout(n), lockstep
         self._context = Context()
         rclpy.init(
             context=self._context,
@@ -119,7 +120,7 @@ class Watcher:
     def _on_bounds(self, message: Float64MultiArray) -> None:
         first, second = message.layout.dim
         rows = np.array(message.data, dtype=float).reshape(3, -1)
-        part = slice(10 * (self._n - 1), 10 * self._n) if rows.shape[1] == 14 * self._n else slice(0, 10)
+        part = self._layout.payload if rows.shape[1] == self._layout.size else slice(0, 10)
         label = second.label.partition(";")[0].removeprefix("batch:")
         batch = int(label) if label.isdigit() else None
         seen = self.state.boxes

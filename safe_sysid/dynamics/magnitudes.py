@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
@@ -73,6 +74,7 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
     Prismatic joints are in their travel.
     """
     n = len(kin.axis)
+    layout = ParameterLayout(n)
     # From frame to frame; convex in the position of a prismatic joint, so longest at an end of its travel.
     ends = np.repeat(kin.translation[:, None, :], 2, axis=1)
     for j in np.flatnonzero(kin.sliding):
@@ -86,7 +88,7 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
     across = np.sqrt(np.maximum(lengths[1:] ** 2 - along[:-1] ** 2, 0.0) + 1e-15).max(axis=1)
     a, b = np.zeros((n, n)), np.zeros((n, n))
     for link in range(n):
-        lo, hi = lower[10 * link : 10 * link + 10], upper[10 * link : 10 * link + 10]
+        lo, hi = lower[layout.link(link)], upper[layout.link(link)]
         mass = max(hi[0], 0.0)
         moment = np.linalg.norm(np.maximum(np.abs(lo[1:4]), np.abs(hi[1:4])))
         inertia = max(0.5 * (hi[4] + hi[6] + hi[9]), 0.0)
@@ -97,8 +99,7 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
             distance = across[k] + steps[k + 2 : link + 1].sum() if k < link else 0.0
             a[link, k] = np.sqrt(mass) * distance + np.sqrt(inertia)
             b[link, k] = mass * distance + moment
-    driven = 12 * n + kin.motors.joint
-    rotor = np.maximum(np.abs(lower[driven]), np.abs(upper[driven]))
+    rotor = np.maximum(np.abs(lower), np.abs(upper))[layout.rotor_inertia][kin.motors.joint]
     return LinkNorms(a * _ROUND, b * _ROUND, rotor * np.abs(kin.motors.gear) * _ROUND)
 
 
@@ -143,7 +144,7 @@ def rotor_ceiling(kin: Kinematics, box: ParameterBox) -> FloatArray:
 def _rotor_diagonal(kin: Kinematics, box: ParameterBox, sign: float) -> FloatArray:
     """Bound of the rotors' part of H from above (``sign`` 1) or below (-1)."""
     n = len(kin.axis)
-    lower, upper = box.lower[12 * n : 13 * n], box.upper[12 * n : 13 * n]
+    lower, upper = box.lower[box.layout.rotor_inertia], box.upper[box.layout.rotor_inertia]
     largest = np.maximum(np.abs(lower), np.abs(upper))
     # Entries of one Ia_j in row j have one factor, so they are extreme at an end of its interval.
     own, others = np.ones(n), np.zeros(n)
@@ -350,7 +351,7 @@ def _scaled_inertia(
     """
     n = len(kin.axis)
     norms = link_norms(kin, box.lower, box.upper)
-    inertial = slice(0, 10 * n)
+    inertial = box.layout.links
     mid, rad = box.mid[inertial], box.rad[inertial]
     scale = 1.0 / np.sqrt(scale_by)
     centre, spread = np.empty((len(q), n, n)), np.empty((len(q), n, n))

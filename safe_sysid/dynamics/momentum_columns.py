@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.spatial import add_velocity_product
 from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics
@@ -99,8 +100,8 @@ def momentum_columns(
             s[link, o + i] = axis[link, i]
             v[o + i] += axis[link, i] * qd[link]
         for j in range(link + 1):
-            _product(s[j], v, momentum[j, 10 * link : 10 * link + 10])
-            out = rate[j, 10 * link : 10 * link + 10]
+            _product(s[j], v, momentum[j, PER_LINK * link : PER_LINK * (link + 1)])
+            out = rate[j, PER_LINK * link : PER_LINK * (link + 1)]
             _product(t[j], v, out)
             out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
             for i in range(3):
@@ -109,7 +110,7 @@ def momentum_columns(
         for m in range(kin.motors.joint.shape[0]):
             if kin.motors.carrier[m] != link:
                 continue
-            driven, gear, z, c = kin.motors.joint[m], kin.motors.gear[m], kin.motors.axis[m], 10 * n + m
+            driven, gear, z, c = kin.motors.joint[m], kin.motors.gear[m], kin.motors.axis[m], PER_LINK * n + m
             for j in range(link + 1):
                 momentum[j, c] = gear * qd[driven] * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
                 rate[j, c] = gear * qd[driven] * (z[0] * t[j, 3] + z[1] * t[j, 4] + z[2] * t[j, 5])

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.dynamics.spatial import friction_sign, polarised_motions, polarised_reaction, workspace
 from safe_sysid.robot.frames import unpacked
 from safe_sysid.robot.model import PackedKinematics
@@ -23,7 +24,7 @@ FloatArray = NDArray[np.float64]
 @njit(cache=True)
 def _momentum(theta: FloatArray, link: int, v: FloatArray, out: FloatArray) -> None:
     """Spatial momentum (linear, angular) of a link that moves with ``v``."""
-    o = 10 * link
+    o = PER_LINK * link
     m, cx, cy, cz = theta[o], theta[o + 1], theta[o + 2], theta[o + 3]
     xx, xy, yy, xz, yz, zz = (
         theta[o + 4], theta[o + 5], theta[o + 6], theta[o + 7], theta[o + 8], theta[o + 9],
@@ -90,7 +91,7 @@ def newton_euler(
     torque[:] = 0.0
     for m in range(motors.joint.shape[0]):
         j, c = motors.joint[m], motors.carrier[m]
-        rotor = theta[12 * n + j]
+        rotor = theta[ROTOR * n + j]
         polarised_reaction(motors, m, work, qd, qd_a, qdd_a)
         for i in range(3):
             force[c, 3 + i] += rotor * moment[i]
@@ -103,10 +104,10 @@ def newton_euler(
             axis[j, 0] * f[o]
             + axis[j, 1] * f[o + 1]
             + axis[j, 2] * f[o + 2]
-            + theta[10 * n + j] * friction_sign(v, transition)
-            + theta[11 * n + j] * v
-            + theta[12 * n + j] * qdd_a[j]
-            + theta[13 * n + j]
+            + theta[COULOMB * n + j] * friction_sign(v, transition)
+            + theta[VISCOUS * n + j] * v
+            + theta[ROTOR * n + j] * qdd_a[j]
+            + theta[OFFSET * n + j]
         )
         if parent[j] >= 0:
             t, r = shift[j], rot[j]

@@ -17,7 +17,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from safe_sysid.dynamics.protocol import as_parameters
+from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
+from safe_sysid.dynamics.protocol import add_further, as_parameters
 from safe_sysid.robot.frames import as_batch
 from safe_sysid.robot.model import Kinematics
 
@@ -35,7 +36,7 @@ class PinocchioDynamics:
 
     def __init__(self, kin: Kinematics) -> None:
         """Make Pinocchio's model of the tree."""
-        self.kin, self._n = kin, len(kin.axis)
+        self.kin, self._n, self._layout = kin, len(kin.axis), ParameterLayout(len(kin.axis))
         self._model = pin.Model()
         self._model.gravity.linear = np.array(kin.gravity)
         for j in range(self._n):
@@ -50,10 +51,10 @@ class PinocchioDynamics:
 
     def _moving(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         """``W`` (n, 14 n) at one state without friction and offsets."""
-        n, out = self._n, np.zeros((self._n, 14 * self._n))
-        out[:, : 10 * n] = pin.computeJointTorqueRegressor(self._model, self._data, q, qd, qdd)
+        n, out = self._n, np.zeros((self._n, self._layout.size))
+        out[:, self._layout.links] = pin.computeJointTorqueRegressor(self._model, self._data, q, qd, qdd)
         joints = np.arange(n)
-        out[joints, 12 * n + joints] = qdd
+        out[joints, ROTOR * n + joints] = qdd
         if len(self.kin.motors.joint) == 0:
             return out
         pin.computeJointJacobians(self._model, self._data, q)
@@ -63,8 +64,8 @@ class PinocchioDynamics:
             turn = pin.getJointJacobian(self._model, self._data, int(carrier) + 1, pin.LOCAL)
             turn = np.reshape(turn, (6, -1))[3:]  # flat if there is one joint
             moment = gear * (qdd[j] * axis + qd[j] * np.cross(turn @ qd, axis))
-            out[:, 12 * n + j] += turn.T @ moment
-            out[j, 12 * n + j] += gear * (axis @ self._data.a[int(carrier) + 1].angular)
+            out[:, ROTOR * n + j] += turn.T @ moment
+            out[j, ROTOR * n + j] += gear * (axis @ self._data.a[int(carrier) + 1].angular)
         return out
 
     def _polar(self, q: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -74,11 +75,12 @@ class PinocchioDynamics:
 
     def _add_friction(self, out: FloatArray, qd: FloatArray, transition: float, sign: float) -> None:
         n, joints = self._n, np.arange(self._n)
-        out[joints, 10 * n + joints] = sign * (
+        out[joints, COULOMB * n + joints] = sign * (
             np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
         )
-        out[joints, 11 * n + joints] = sign * qd
-        out[joints, 13 * n + joints] = sign
+        out[joints, VISCOUS * n + joints] = sign * qd
+        out[joints, OFFSET * n + joints] = sign
+        add_further(out, qd, transition, sign)
 
     def inverse_dynamics(
         self, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0
@@ -88,7 +90,7 @@ class PinocchioDynamics:
 
     def gravity(self, theta: FloatArray, q: FloatArray) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.gravity`."""
-        still, links = np.zeros(np.shape(q)), slice(0, 10 * self._n)
+        still, links = np.zeros(np.shape(q)), self._layout.links
         return self.torque_regressor(q, still, still)[..., links] @ as_parameters(self.kin, theta)[links]
 
     def mass_matrix(self, theta: FloatArray, q: FloatArray) -> FloatArray:
@@ -102,7 +104,7 @@ class PinocchioDynamics:
     ) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.slotine_li_regressor`."""
         (q, qd, qd_a, qdd_a), single = as_batch(self.kin, q, qd, qd_a, qdd_a)
-        out = np.empty((len(q), self._n, 14 * self._n))
+        out = np.empty((len(q), self._n, self._layout.size))
         for k in range(len(q)):
             out[k] = self._moving(q[k], np.zeros(self._n), qdd_a[k]) + self._polar(q[k], qd[k], qd_a[k])
             self._add_friction(out[k], qd_a[k], transition, 1.0)
@@ -127,7 +129,7 @@ class PinocchioDynamics:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_rate_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
         still = np.zeros(self._n)
-        out = np.empty((len(q), self._n, 14 * self._n))
+        out = np.empty((len(q), self._n, self._layout.size))
         for k in range(len(q)):
             out[k] = -self._moving(q[k], still, still)
             for i, e in enumerate(np.eye(self._n)):

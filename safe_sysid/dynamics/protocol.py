@@ -23,6 +23,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 
@@ -86,6 +87,22 @@ def as_parameters(kin: Kinematics, theta: FloatArray) -> FloatArray:
         ParameterError: another shape.
     """
     theta = np.ascontiguousarray(theta, dtype=np.float64)
-    if theta.shape != (14 * len(kin.axis),):
-        raise ParameterError(f"theta of shape {theta.shape}: expected ({14 * len(kin.axis)},)")
+    size = ParameterLayout(len(kin.axis)).size
+    if theta.shape != (size,):
+        raise ParameterError(f"theta of shape {theta.shape}: expected ({size},)")
     return theta
+
+
+def add_further(out: FloatArray, qd: FloatArray, transition: float, sign: float) -> None:
+    """Fill the columns of the layout's further terms, which no backend has: in each row that of its own joint.
+
+    Args:
+        out: (..., n, P) regressor.
+        qd: (..., n) rad/s.
+        transition: friction transition velocity, rad/s.
+        sign: 1 for torques, -1 for rates of momentum.
+    """
+    joint = np.arange(qd.shape[-1])
+    for columns, term in ParameterLayout(qd.shape[-1]).further:
+        if term.torque is not None:
+            out[..., joint, columns.start + joint] = sign * term.torque(qd, transition)

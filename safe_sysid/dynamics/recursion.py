@@ -10,8 +10,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics.newton_euler import newton_euler
-from safe_sysid.dynamics.protocol import as_parameters
+from safe_sysid.dynamics.protocol import add_further, as_parameters
 from safe_sysid.dynamics.spatial import (
     Workspace,
     add_velocity_product,
@@ -108,7 +109,7 @@ def slotine_li_kernel(
             while j >= 0:
                 o = 0 if np.isfinite(travel[j, 0]) else 3
                 for c in range(10):
-                    out[k, j, 10 * link + c] = (
+                    out[k, j, PER_LINK * link + c] = (
                         axis[j, 0] * force[o, c] + axis[j, 1] * force[o + 1, c] + axis[j, 2] * force[o + 2, c]
                     )
                 before = parent[j]
@@ -116,16 +117,16 @@ def slotine_li_kernel(
                     _to_parent(rot[j], shift[j], force)
                 j = before
         for j in range(n):
-            out[k, j, 10 * n + j] = friction_sign(qd_a[k, j], transition)
-            out[k, j, 11 * n + j] = qd_a[k, j]
-            out[k, j, 12 * n + j] = qdd_a[k, j]
-            out[k, j, 13 * n + j] = 1.0
+            out[k, j, COULOMB * n + j] = friction_sign(qd_a[k, j], transition)
+            out[k, j, VISCOUS * n + j] = qd_a[k, j]
+            out[k, j, ROTOR * n + j] = qdd_a[k, j]
+            out[k, j, OFFSET * n + j] = 1.0
         for m in range(motors.joint.shape[0]):
             j, c = motors.joint[m], motors.carrier[m]
             for i in range(3):
-                out[k, j, 12 * n + j] += motors.gear[m] * motors.axis[m, i] * acc[c, 3 + i]
+                out[k, j, ROTOR * n + j] += motors.gear[m] * motors.axis[m, i] * acc[c, 3 + i]
             polarised_reaction(motors, m, work, qd[k], qd_a[k], qdd_a[k])
-            moment_to_joints(kin, work, c, out[k, :, 12 * n + j])
+            moment_to_joints(kin, work, c, out[k, :, ROTOR * n + j])
 
 
 @njit(cache=True)
@@ -205,7 +206,7 @@ def momentum_kernel(
                 o = 0 if sliding else 3
                 if want_momentum:
                     for c in range(10):
-                        w_m[k, j, 10 * link + c] = (
+                        w_m[k, j, PER_LINK * link + c] = (
                             a0 * momentum[o, c] + a1 * momentum[o + 1, c] + a2 * momentum[o + 2, c]
                         )
                 if want_rate:
@@ -213,7 +214,7 @@ def momentum_kernel(
                     across[:] = 0.0
                     add_velocity_product(axis[j], sliding, 1.0, carried[j], across)
                     for c in range(10):
-                        w_c[k, j, 10 * link + c] = (
+                        w_c[k, j, PER_LINK * link + c] = (
                             across[0] * momentum[0, c]
                             + across[1] * momentum[1, c]
                             + across[2] * momentum[2, c]
@@ -230,20 +231,20 @@ def momentum_kernel(
                 j = before
         for j in range(n):
             if want_momentum:
-                w_m[k, j, 12 * n + j] = qd[k, j]
+                w_m[k, j, ROTOR * n + j] = qd[k, j]
             if want_rate:
-                w_c[k, j, 10 * n + j] = -friction_sign(qd[k, j], transition)
-                w_c[k, j, 11 * n + j] = -qd[k, j]
-                w_c[k, j, 13 * n + j] = -1.0
+                w_c[k, j, COULOMB * n + j] = -friction_sign(qd[k, j], transition)
+                w_c[k, j, VISCOUS * n + j] = -qd[k, j]
+                w_c[k, j, OFFSET * n + j] = -1.0
         for m in range(motors.joint.shape[0]):
             j, c = motors.joint[m], motors.carrier[m]
             if want_momentum:
                 for i in range(3):
                     moment[i] = motors.gear[m] * qd[k, j] * motors.axis[m, i]
-                    w_m[k, j, 12 * n + j] += motors.gear[m] * motors.axis[m, i] * v[c, 3 + i]
-                moment_to_joints(kin, work, c, w_m[k, :, 12 * n + j])
+                    w_m[k, j, ROTOR * n + j] += motors.gear[m] * motors.axis[m, i] * v[c, 3 + i]
+                moment_to_joints(kin, work, c, w_m[k, :, ROTOR * n + j])
             if want_rate:
-                _add_reaction_slopes(kin, work, m, qd[k], w_c[k, :, 12 * n + j])
+                _add_reaction_slopes(kin, work, m, qd[k], w_c[k, :, ROTOR * n + j])
 
 
 class RecursiveDynamics:
@@ -276,12 +277,15 @@ class RecursiveDynamics:
         out = np.empty(q.shape)
         for k in range(len(q)):
             newton_euler(arm, q[k], qd[k], qd[k], qdd[k], qd[k], transition, theta, out[k])
+        for part, term in ParameterLayout(self._n).further:
+            if term.torque is not None:
+                out += theta[part] * term.torque(qd, transition)
         return out[0] if single else out
 
     def gravity(self, theta: FloatArray, q: FloatArray) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.gravity`."""
         theta = np.array(as_parameters(self.kin, theta))
-        theta[10 * self._n :] = 0.0
+        theta[ParameterLayout(self._n).joint_terms] = 0.0
         still = np.zeros(np.shape(q))
         return self._torque(self.kin, theta, (q, still, still), 0.0)
 
@@ -298,8 +302,9 @@ class RecursiveDynamics:
     ) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.slotine_li_regressor`."""
         (q, qd, qd_a, qdd_a), single = as_batch(self.kin, q, qd, qd_a, qdd_a)
-        out = np.empty((len(q), self._n, 14 * self._n))
+        out = np.empty((len(q), self._n, ParameterLayout(self._n).size))
         slotine_li_kernel(self.kin.packed, q, qd, qd_a, qdd_a, transition, out)
+        add_further(out, qd_a, transition, 1.0)
         return out[0] if single else out
 
     def torque_regressor(
@@ -311,13 +316,14 @@ class RecursiveDynamics:
     def momentum_regressor(self, q: FloatArray, qd: FloatArray) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
-        out = np.empty((len(q), self._n, 14 * self._n))
+        out = np.empty((len(q), self._n, ParameterLayout(self._n).size))
         momentum_kernel(self.kin.packed, q, qd, 0.0, True, False, out, out)
         return out[0] if single else out
 
     def momentum_rate_regressor(self, q: FloatArray, qd: FloatArray, transition: float = 0.0) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_rate_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
-        out = np.empty((len(q), self._n, 14 * self._n))
+        out = np.empty((len(q), self._n, ParameterLayout(self._n).size))
         momentum_kernel(self.kin.packed, q, qd, transition, False, True, out, out)
+        add_further(out, qd, transition, -1.0)
         return out[0] if single else out

@@ -124,7 +124,7 @@ class CellSimulation:
     def theta_nominal(self) -> FloatArray:
         """Nominal arm (14 n,) with the heaviest dumbbell of the work cell in its hand: what motions are made with."""
         theta = self.model.theta_nominal.copy()
-        hand = slice(10 * (self.model.n - 1), 10 * self.model.n)
+        hand = self.model.layout.payload
         heaviest = max(self.workcell.dumbbells, key=lambda item: item.payload.theta[0])
         theta[hand] = theta_e_with_payload(self.model, theta[hand], in_hand(heaviest.payload))
         return theta
@@ -310,7 +310,7 @@ class CellSimulation:
     def _rebuild(self, payload: Payload | None = None) -> None:
         payload = self._plant.payload if payload is None else payload
         theta = self.theta_arm.copy()
-        hand = slice(10 * (self.model.n - 1), 10 * self.model.n)
+        hand = self.model.layout.payload
         if self._held is not None:
             theta[hand] = theta_e_with_payload(self.model, theta[hand], payload)
         self._plant.exchange(theta, payload, self._solids())

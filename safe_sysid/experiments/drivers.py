@@ -191,7 +191,7 @@ class MethodDriver:
     @property
     def _nominal(self) -> FloatArray:
         """(10,) theta_e that is believed in now."""
-        return np.array(self._known.nominal[self._box.payload_slice])
+        return np.array(self._known.nominal[self._box.layout.payload])
 
     # -- laws and proofs -------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class MethodDriver:
         """Mass that an adaptive law believes in now; others change it only when they identify."""
         if self._method.model is Knowledge.ADAPTED:
             estimate = np.asarray(getattr(self._law, "estimate"))  # noqa: B009 - not part of the protocol
-            self.estimates[self._task.dumbbell].append((stamp, float(estimate[self._box.payload_slice][0])))
+            self.estimates[self._task.dumbbell].append((stamp, float(estimate[self._box.layout.payload][0])))
         elif not self.estimates[self._task.dumbbell]:
             self.estimates[self._task.dumbbell].append((stamp, float(self._nominal[0])))
 

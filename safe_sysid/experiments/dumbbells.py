@@ -50,7 +50,7 @@ def draw_arm(model: RobotModel, payloads: Sequence[Payload], seed: int, mode: st
         ParameterError: a payload does not fit the prior (named parameter).
     """
     rng = np.random.default_rng(seed)
-    hand = slice(10 * (model.n - 1), 10 * model.n)
+    hand = model.layout.payload
     heaviest = max(payloads, key=lambda payload: payload.theta[0])
     for attempt in range(_REDRAWS):
         theta = draw_truth(model, heaviest, rng, mode)

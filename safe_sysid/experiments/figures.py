@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.experiments.paper import METHOD_NAMES
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["plot_bounds_of_methods", "plot_mass", "plot_tracking"]
 

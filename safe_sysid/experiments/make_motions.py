@@ -64,7 +64,7 @@ def pose_for(model: RobotModel, position: FloatArray, rotation: FloatArray, near
 def theta_with(model: RobotModel, dumbbell: Dumbbell) -> FloatArray:
     """Nominal arm (14 n,) with a dumbbell in its hand."""
     theta = model.theta_nominal.copy()
-    hand = slice(10 * (model.n - 1), 10 * model.n)
+    hand = model.layout.payload
     theta[hand] = theta_e_with_payload(model, theta[hand], in_hand(dumbbell.payload))
     return theta
 

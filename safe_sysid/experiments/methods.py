@@ -137,7 +137,7 @@ def choose(names: Iterable[str], known: tuple[str, ...], what: str) -> tuple[str
 
 def _model_in_use(model: RobotModel, nominal_e: ArrayLike, box: ParameterBox, uncertain: bool) -> ModelInUse:
     nominal = np.array(model.theta_nominal, float)
-    nominal[box.payload_slice] = nominal_e
+    nominal[box.layout.payload] = nominal_e
     nominal = np.clip(nominal, box.lower, box.upper)
     if uncertain:
         return ModelInUse(nominal, box.mid, box.rad)
@@ -153,7 +153,7 @@ def empty_hand(model: RobotModel, uncertain: bool) -> ModelInUse:
     """
     lower, upper = hand_box(model)
     box = model.arm_prior.with_payload(lower, upper)
-    return _model_in_use(model, model.theta_nominal[box.payload_slice], box, uncertain)
+    return _model_in_use(model, model.theta_nominal[box.layout.payload], box, uncertain)
 
 
 def table_one(model: RobotModel, uncertain: bool) -> ModelInUse:

@@ -12,7 +12,7 @@ EXPERIMENTS = ("a", "b", "c")
 #: The five dumbbells, in the order in which they are stacked.
 PAYLOADS = ("4lb", "5lb", "6lb", "7lb", "8lb")
 
-#: Table I, first column, in the order of :data:`~safe_sysid.robot.parameters.PAYLOAD_NAMES`.
+#: Table I, first column, in the order of :data:`~safe_sysid.core.layout.PAYLOAD_NAMES`.
 NOMINAL_TABLE_ONE = (3.2, 0.0, 0.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 #: Table II: method to controller, robot model, its uncertainty and exciting trajectories.

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from safe_sysid.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations
 from safe_sysid.campaign.excitation.tables import condition_rows
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.experiments.paper import EXPERIMENTS, TABLE_THREE
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = [
     "condition_table",

@@ -176,7 +176,7 @@ class _TruthKeeper(MethodDriver):
     def begin(self, task: Any, cell: Cell) -> None:
         super().begin(task, cell)
         theta = np.asarray(getattr(cell, "theta_true"))  # noqa: B009
-        self.truths[task.dumbbell] = theta[self._model.arm_prior.payload_slice].copy()
+        self.truths[task.dumbbell] = theta[self._model.arm_prior.layout.payload].copy()
 
 
 def _record(placement: Placement, driver: _TruthKeeper, recording: Recording | None) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Identifier:
             )
         self._knowledge = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
         self._tare_rows = tare_rows
-        self._drift = checked_drift(None if tare_rows is None else tare_drift, model.n)
+        self._drift = checked_drift(None if tare_rows is None else tare_drift, model.layout)
         self._model = model
         self._errors = MeasurementErrors.from_model(model) if errors is None else errors
         self._windows = default_windows(model, self._errors) if windows is None else windows
@@ -211,7 +211,7 @@ class Identifier:
             return self._result(UpdateStatus.EMPTY_SET, self._empty, timings)
         if not (self._unproved if final else self._fresh):
             return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
-        payload = self.box.payload_slice
+        payload = self.box.layout.payload
         start = time.perf_counter()
         last = self.box
         self._news = news = max(self._news, self._set.news())  # and what was left waiting, or was not solved

@@ -73,7 +73,7 @@ def payload_bounds(
     middle, radius = linear @ (0.5 * (low + high)), np.abs(linear) @ (0.5 * (high - low))
     size = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), np.maximum(np.abs(low), np.abs(high)))
     radius = radius + _ROUNDING * (1.0 + np.abs(linear) @ size)
-    hand = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
+    hand = model.theta_nominal[model.layout.payload]
     least, most = middle - radius, middle + radius
     theta, consistent, possible = _estimate(linear @ (nominal - hand), least, most)
     return PayloadBounds(

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import bracketed
 from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox, frozen_array
+from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["AnnouncedBounds", "KnownBounds"]
 

@@ -378,7 +378,7 @@ class Replayer:
     def _publish(self, result: UpdateResult, batch: int | None, sure: bool = True) -> None:
         box = result.box
         nominal = box.mid.copy()
-        nominal[box.payload_slice] = result.nominal
+        nominal[box.layout.payload] = result.nominal
         self.published.append(
             PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure)
         )

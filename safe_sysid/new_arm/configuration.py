@@ -113,7 +113,7 @@ def write_configuration(
 def _check_links(model: RobotModel, urdf: str) -> None:
     """Every link that moves must be a body: otherwise there is nothing to simulate, and nothing to identify."""
     for j, name in enumerate(model.joint_names):
-        theta = model.theta_nominal[10 * j : 10 * j + 10]
+        theta = model.theta_nominal[model.layout.link(j)]
         if not (theta[0] > 0.0 and is_consistent(theta)):
             raise ConfigError(
                 urdf,

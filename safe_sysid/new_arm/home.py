@@ -93,11 +93,11 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
         model: of the arm; its payload's prior does not matter.
         seed: of the poses that are looked at.
     """
-    n, last = model.n, 10 * (model.n - 1)
+    n, last = model.n, model.layout.payload.start
     q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
     w = dynamics_of(model.kinematics).torque_regressor(q, np.zeros_like(q), np.zeros_like(q), 1.0)
     rotation, translation = model.flange
-    own = np.abs(w[:, :, : 10 * n] @ model.theta_nominal[: 10 * n])
+    own = np.abs(w[:, :, model.layout.links] @ model.theta_nominal[model.layout.links])
     each = np.abs(w[:, :, last] + w[:, :, last + 1 : last + 4] @ (translation + GRIP * rotation[:, 2]))
     most = ((model.limits.torque - own) / np.maximum(each, 1e-9)).min(axis=1)
     return float(f"{min(max(0.5 * float(np.quantile(most, 0.05)), 0.1), 50.0):.2g}")
@@ -128,12 +128,14 @@ def never_apart(model: RobotModel, seed: int = 0) -> tuple[tuple[str, str], ...]
 def inertia_matrices(model: RobotModel, q: FloatArray, theta: FloatArray | None = None) -> FloatArray:
     """H without rotors (M, n, n) at poses (M, n), of the box's midpoint or of some parameters (14 n,)."""
     n = model.n
-    inertial = (model.arm_prior.mid if theta is None else theta)[: 10 * n]
+    inertial = (model.arm_prior.mid if theta is None else theta)[model.layout.links]
     out = np.empty((len(q), n, n))
     for i in range(n):
         unit = np.zeros_like(q)
         unit[:, i] = 1.0
-        out[:, :, i] = dynamics_of(model.kinematics).momentum_regressor(q, unit)[:, :, : 10 * n] @ inertial
+        out[:, :, i] = (
+            dynamics_of(model.kinematics).momentum_regressor(q, unit)[:, :, model.layout.links] @ inertial
+        )
     return out
 
 

@@ -103,12 +103,12 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
         home: (n,) rad.
         reach: rad.
     """
-    n, box = model.n, model.arm_prior
+    box = model.arm_prior
     theta = box.mid.copy()
-    last = slice(10 * (n - 1), 10 * n)
+    last = model.layout.payload
     theta[last] = box.upper[last]
     for at in (1, 2, 3, 5, 7, 8):  # the worst centre of mass is not known: the middle one
-        theta[10 * (n - 1) + at] = box.mid[10 * (n - 1) + at]
+        theta[last.start + at] = box.mid[last.start + at]
     moved = inertia_matrices(model, _near(model, home, reach), theta).diagonal(axis1=1, axis2=2).max(axis=0)
     return np.asarray(np.maximum(moved, _DRIVE * model.limits.torque))
 
@@ -127,8 +127,8 @@ def find_hypotheses(
         motion: of plans.
         load: (n,) inertia that each joint moves, kg m^2.
     """
-    n, box = model.n, model.arm_prior
-    lower, upper = box.lower[12 * n : 13 * n], box.upper[12 * n : 13 * n]
+    box = model.arm_prior
+    lower, upper = box.lower[box.layout.rotor_inertia], box.upper[box.layout.rotor_inertia]
     q = _near(model, home, 0.6 * motion.k_range)
     share = float(np.max(inertia_share(model.kinematics, box, load, q, np.full(q.shape, _CELL))))
     ratio = np.ceil(100.0 * (upper + share * load) / lower * 1.02) / 100.0
@@ -163,7 +163,7 @@ def eigenvalue_bounds(model: RobotModel, home: FloatArray, half: float) -> tuple
     unit, cell = np.ones(n), np.full((1, n), half)
     # A payload is a body of its own: it only adds to H. So the empty hand is what bounds from below.
     lower, upper = box.lower.copy(), box.upper.copy()
-    last, rotors = slice(10 * (n - 1), 10 * n), slice(12 * n, 13 * n)
+    last, rotors = model.layout.payload, model.layout.rotor_inertia
     lower[last], upper[last] = model.hand_prior
     everywhere = float(np.min(lower[rotors])) * (1.0 - 1e-9)
     near = float(inertia_floor(model.kinematics, ParameterBox(lower, upper), unit, home[None], cell)[0])
@@ -185,7 +185,7 @@ def _demands(
 ) -> MotionDemands:
     """What motions ask for whose |r| is at most ``r`` (n,)."""
     n = model.n
-    lower = model.arm_prior.lower[12 * n : 13 * n]
+    lower = model.arm_prior.lower[model.layout.rotor_inertia]
     return MotionDemands(
         velocity=np.ceil(1e3 * (motion.velocity + 2.1 * r)) / 1e3,
         acceleration=np.full(n, motion.acceleration),
@@ -221,7 +221,7 @@ def _quick(
 ) -> tuple[FloatArray, FloatArray] | None:
     """About the smallest bound of |r| (n,) that the theorem has, and K_d (n,); None: there is none. Quick."""
     n, box = model.n, model.arm_prior
-    lower, viscous = box.lower[12 * n : 13 * n], box.lower[11 * n : 12 * n]
+    lower, viscous = box.lower[box.layout.rotor_inertia], box.lower[box.layout.viscous]
     upper = ratio * lower
     K_d = np.maximum(kappa * upper - viscous, 0.0)
     decay = float(np.min((K_d + viscous) / upper))
@@ -277,9 +277,11 @@ def _try(
 
 def _measure(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray, K_r: float) -> float:
     """S that nearly all states of such motions keep, sqrt(W/s)."""
-    n, box = model.n, model.arm_prior
+    box = model.arm_prior
     rows = np.abs(_regressors(model, q, motion, r, K_r)) @ box.rad
-    return float(np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[12 * n : 13 * n])), _QUANTILE))
+    return float(
+        np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[box.layout.rotor_inertia])), _QUANTILE)
+    )
 
 
 def _regressors(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray, K_r: float) -> FloatArray:
@@ -300,5 +302,5 @@ def _cost(model: RobotModel, q: FloatArray, r: FloatArray, K_r: float, K_d: Floa
         q, zero, zero, zero, model.friction_transition_velocity
     )
     still = np.quantile(np.abs(w @ box.mid) + np.abs(w) @ box.rad, 0.5, axis=0)
-    moving = K_d * r + 2.0 * K_r * r * box.upper[12 * model.n : 13 * model.n]
+    moving = K_d * r + 2.0 * K_r * r * box.upper[box.layout.rotor_inertia]
     return float(max(np.max(r / K_r) / 0.1, np.max((still + moving) / (0.95 * model.limits.torque))))

@@ -18,6 +18,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from visualization_msgs.msg import MarkerArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.certificates.file import CertificateError
@@ -34,7 +35,7 @@ from safe_sysid.nodes.payload_markers import no_payload_markers, payload_markers
 from safe_sysid.nodes.payload_message import last_link_message, payload_message
 from safe_sysid.nodes.spin import Worker, run_node
 from safe_sysid.nodes.time_base import TimeBase, to_ns
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["IdentifierNode", "main"]
 
@@ -83,7 +84,7 @@ class IdentifierNode(ManagedNode):
         self._last_link = self.create_publisher(InertiaStamped, "last_link_with_payload", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         prior = self.model.arm_prior
-        self._standing = prior, prior.mid[prior.payload_slice]  # what was told, or taken over, last
+        self._standing = prior, prior.mid[prior.layout.payload]  # what was told, or taken over, last
         self._draw(*self._standing)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
         # Late callbacks must not lose samples.
@@ -349,7 +350,7 @@ class IdentifierNode(ManagedNode):
     def _resume(self, box: ParameterBox) -> None:
         """An identifier before this one has proved more than this one knows."""
         if self._session.resume(box):
-            self._standing = box, box.mid[box.payload_slice]
+            self._standing = box, box.mid[box.layout.payload]
             self.say(f"going on from box {box.identity}, which the controller works with")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
@@ -375,7 +376,7 @@ class IdentifierNode(ManagedNode):
 
     def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
         nominal = box.mid.copy()
-        nominal[box.payload_slice] = payload
+        nominal[box.layout.payload] = payload
         self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
 
     def _draw(self, box: ParameterBox, nominal: FloatArray, contradiction: bool = False) -> None:

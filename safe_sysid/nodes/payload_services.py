@@ -29,8 +29,7 @@ class PayloadServices:
         node.parameters.check("payload_to_attach", self._of_text)
         node.parameters.on_change("payload_to_attach", self._take_up_next)
         self._take_up_next(node.parameters.values()["payload_to_attach"])
-        n = node.model.n
-        self._last = slice(10 * (n - 1), 10 * n)
+        self._last = node.model.layout.payload
         held = theta_e_with_payload(node.model, np.zeros(10), plant.payload)
         self._hand = plant.theta_true[self._last] - held
         self._stamps, self._thetas = [0], [plant.theta_true]

@@ -127,8 +127,8 @@ class Sight:
 
     def bounds_active(self, message: Float64MultiArray) -> None:
         """The box that the controller works with."""
-        answer = read_bounds(message, 14 * self._model.n)
-        box, last = answer.box, slice(10 * (self._model.n - 1), 10 * self._model.n)
+        answer = read_bounds(message, self._model.layout.size)
+        box, last = answer.box, self._model.layout.payload
         self._bounds = BoundsView(box.identity, box.lower[last], answer.nominal[last], box.upper[last])
         self._theirs = answer.digest
 
@@ -223,7 +223,7 @@ class Sight:
         """
         now = time.monotonic()
         self._simulated |= simulated
-        last = slice(10 * (self._model.n - 1), 10 * self._model.n)
+        last = self._model.layout.payload
         prior = self._model.arm_prior
         moves = now - self._last[1] < 2.0
         return Snapshot(

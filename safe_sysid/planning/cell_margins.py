@@ -18,7 +18,7 @@ from safe_sysid.reachability.every_pose import bounds_at_every_pose
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox, parameter_names
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
 from safe_sysid.trajectories.extrema import interval_ranges
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -233,7 +233,7 @@ class MarginFinder:
         beyond = np.maximum(gains.box.lower - box.lower, box.upper - gains.box.upper)
         outside = np.flatnonzero(~(beyond <= 0.0))
         if outside.size:
-            parameters = parameter_names(model.joint_names)
+            parameters = model.layout.names(model.joint_names)
             size = np.maximum(np.maximum(np.abs(gains.box.lower), np.abs(gains.box.upper)), 1e-12)
             columns.append(np.broadcast_to(-beyond[outside] / size[outside], (len(speed), outside.size)))
             names += [(f"{parameters[p]} within the box", "the gains") for p in outside]

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, PER_LINK
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.recursion import slotine_li_kernel
 from safe_sysid.dynamics.spatial import cross
@@ -104,7 +105,7 @@ def inertia_share_kernel(
             for a in range(3):
                 z[i, a] = r[k, i, a, 0] * axis[i, 0] + r[k, i, a, 1] * axis[i, 1] + r[k, i, a, 2] * axis[i, 2]
         for link in range(n):
-            first = 10 * link
+            first = PER_LINK * link
             for i in range(link + 1):
                 for a in range(3):
                     d[a] = p[k, link, a] - p[k, i, a]
@@ -178,7 +179,7 @@ def effort_slopes(
     if transition > 0.0:
         # The costs take Coulomb's columns as constant; here they may be what limits a slow joint.
         sliding = (np.abs(qd) < transition) / transition
-        by_state[:, 1] += weight[:, np.arange(n), 10 * n + np.arange(n)] * sliding
+        by_state[:, 1] += weight[:, np.arange(n), COULOMB * n + np.arange(n)] * sliding
     return by_state[: blocks * n].reshape(blocks, n, 3, n), by_state[blocks * n :]
 
 

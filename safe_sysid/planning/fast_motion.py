@@ -154,7 +154,7 @@ def fast_motion(
     keep = MotionKeep() if keep is None else keep
     start, goal = frozen_array(start, (n,), "motion start"), frozen_array(goal, (n,), "motion goal")
     family = KnotFamily(start, goal, np.asarray(pieces, float))
-    theta = frozen_array(theta, (14 * n,), "theta")
+    theta = frozen_array(theta, (model.layout.size,), "theta")
     at = evenly(family.duration, _RATE)
     rows = MotionRows(model, theta, PairDistances(model, scene), family, limits, keep, at, at, _CUSHION)
     reasons = rows.end_reasons()

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.pair_distances import SIGHT, PairDistances
@@ -126,17 +127,15 @@ def torques(
     model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray
 ) -> FloatArray:
     """Largest magnitudes (N, n) of the joint torques over the sign of Coulomb friction, N m."""
-    n = model.n
-    coulomb = theta[10 * n : 11 * n]
+    coulomb = theta[model.layout.coulomb]
     smooth = dynamics_of(model.kinematics).torque_regressor(q, qd, qdd) @ without_coulomb(theta)
     return np.asarray(np.abs(smooth) + np.abs(coulomb))
 
 
 def without_coulomb(theta: FloatArray) -> FloatArray:
     """Parameters (14 n,) with Coulomb friction left out."""
-    n = len(theta) // 14
     out = np.array(theta)
-    out[10 * n : 11 * n] = 0.0
+    out[ParameterLayout.of_size(len(out)).coulomb] = 0.0
     return out
 
 
@@ -150,7 +149,7 @@ def kept_by(
     """Smallest distance of a motion to each family of limits: exact for position and rates, else dense samples."""
     if trajectory.n != model.n:
         raise PlanError(f"motion of {trajectory.n} joints: expected {model.n} as {model.name}")
-    theta = frozen_array(theta, (14 * model.n,), "theta")
+    theta = frozen_array(theta, (model.layout.size,), "theta")
     end, joints = trajectory.duration, model.joint_names
     fine_times = check_times(trajectory.times, TORQUE_STEP)
     fine = trajectory.states(fine_times)

@@ -160,7 +160,7 @@ class MotionRows:
         out = rate_rows(sampler, x, limits, keep, slopes)
         state = sampler.states(x)[:3]
         smooth = dynamics_of(self.model.kinematics).torque_regressor(*state) @ without_coulomb(self.theta)
-        coulomb = np.abs(self.theta[10 * n : 11 * n])
+        coulomb = np.abs(self.theta[self.model.layout.coulomb])
         out["torque"] = 1.0 - keep.torque - (np.abs(smooth) + coulomb) / limits.torque
         if slopes is not None:
             slopes.append(self._torque_slopes(state, -np.sign(smooth) / limits.torque))
@@ -171,7 +171,7 @@ class MotionRows:
         """(N n, n m): derivatives of ``weight`` (N, n) times the torques."""
         count, n = weight.shape
         q, qd, qdd = (np.repeat(values, n, axis=0) for values in state)
-        rows = np.zeros((count * n, n, 14 * n))
+        rows = np.zeros((count * n, n, self.model.layout.size))
         at = np.arange(count * n), np.tile(np.arange(n), count)
         rows[at] = weight.reshape(-1, 1) * without_coulomb(self.theta)
         by_state = regressor_gradient(self.model.kinematics, q, qd, qdd, rows)

@@ -179,12 +179,12 @@ def box_ground(
     if (name := zero_box_problem(box, prior)) is not None:
         return BoxGround(name, wrong=True)
     own = np.ones(box.size, bool)
-    own[box.payload_slice] = False
+    own[box.layout.payload] = False
     if np.any(own & ~((box.lower <= prior.lower) & (prior.upper <= box.upper))):
         return BoxGround(
             f"the true parameters lie in box {box.identity}, which leaves out a part of the arm's own prior"
         )
-    payload = box.payload_slice
+    payload = box.layout.payload
     lower, upper = box.lower[payload], box.upper[payload]
     if bool(np.all(lower <= prior.payload_lower) and np.all(prior.payload_upper <= upper)):
         return BoxGround("the true parameters lie in the prior of the robot's file", proved=True)

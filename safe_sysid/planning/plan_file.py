@@ -22,6 +22,7 @@ from pydantic import Field
 
 from safe_sysid import __version__
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
 from safe_sysid.planning.certificate import FAMILIES, Certificate
@@ -301,8 +302,9 @@ def read_plan(path: str | Path) -> PlanFile:
     n = len(part.k)
     if any(len(row) != n for knot in part.knots for row in knot) or len(part.knots) != len(part.times):
         raise PlanFileError(f"{path}: plan.knots: expected {len(part.times)} of 3 x {n} numbers")
-    if len(box.lower) != 14 * n or len(box.upper) != 14 * n:
-        raise PlanFileError(f"{path}: box: {len(box.lower)} and {len(box.upper)} numbers: expected {14 * n}")
+    size = ParameterLayout(n).size
+    if len(box.lower) != size or len(box.upper) != size:
+        raise PlanFileError(f"{path}: box: {len(box.lower)} and {len(box.upper)} numbers: expected {size}")
     if np.max(np.abs(part.k)) > 1.0:
         raise PlanFileError(f"{path}: plan.k = {part.k}: expected numbers in [-1, 1]")
     try:

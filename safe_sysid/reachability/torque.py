@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
@@ -81,10 +82,12 @@ class TorqueTask:
         n = len(kin.axis)
         damping = np.array(np.broadcast_to(np.asarray(damping, float), (n,)))
         inertia = np.broadcast_to(np.asarray(inertia_lower, float), (n,))
-        if box.size != 14 * n or len(tracking.e) != n:
+        parameters = ParameterLayout(n).size
+        if box.size != parameters or len(tracking.e) != n:
             raise ParameterError(
-                f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {14 * n}, {n}"
+                f"box of {box.size} parameters, tracking set of {len(tracking.e)}: expected {parameters}, {n}"
             )
+        box.layout.require_compiled("the torque certificate", box.lower, box.upper)
         if not np.all(inertia > 0.0):
             raise ParameterError(f"inertia_lower = {inertia.tolist()}: expected positive numbers")
         q, qd, qd_a, qdd_a = affine_motion(cells, tracking)
@@ -110,7 +113,7 @@ class TorqueTask:
         self.law = np.array(box.mid), np.array(box.rad), damping
         self.r_bound, self.weights = np.array(tracking.r), _UP / inertia
         self.nominal, self.spread = np.empty((count, n, size)), np.empty((count, n, size))
-        self.regressor = np.zeros((count if want_regressor else 0, n, 14 * n, 2))
+        self.regressor = np.zeros((count if want_regressor else 0, n, parameters, 2))
 
     def run(self, first: int = 0, last: int | None = None) -> None:
         """Do the cells ``first`` to before ``last``; without Python's lock but for a moment."""

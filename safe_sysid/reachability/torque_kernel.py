@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.reachability.affine import add_scaled, reach
 from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound
@@ -214,9 +215,9 @@ def torque_kernel(
     sum_f, sum_n = np.zeros((3, size)), np.zeros((3, size))
     entry, square = np.zeros(size), np.zeros((n, n))
     left, right, half = np.zeros((1, 2, size)), np.zeros((1, 2, size)), np.zeros((2, 3, size))
-    turned, rates, reaches = np.zeros((1, 3, size)), np.zeros((2, 5)), np.zeros((n, 14 * n))
+    turned, rates, reaches = np.zeros((1, 3, size)), np.zeros((2, 5)), np.zeros((n, mid.size))
     blocks, timed = np.zeros((n, 2, n, n)), np.zeros(n)
-    entries = np.zeros((n, 14 * n, size))
+    entries = np.zeros((n, mid.size, size))
     reaction, carried = np.zeros((1, 3, size)), np.zeros((n, size))
     for m in range(cells):
         wide = spread[m]
@@ -278,7 +279,7 @@ def torque_kernel(
             _columns(alpha[link], acc[link], cent[link], unit, vec, force, moment)
             own_f[link], own_n[link] = 0.0, 0.0
             for c in range(10):
-                value = mid[10 * link + c]
+                value = mid[PER_LINK * link + c]
                 if c < 4:
                     vector_add_scaled(force[c], value, own_f[link])
                 vector_add_scaled(moment[c], value, own_n[link])
@@ -295,7 +296,7 @@ def torque_kernel(
                 # z is an axis, turned: its length is known better than its form says. NaN is in the form, too.
                 length = min(z_norm + z_rho, longest)
                 for c in range(10):
-                    p = 10 * link + c
+                    p = PER_LINK * link + c
                     private = length * moment[c, 0, size - 1] + z_rho * norms[c, 0]
                     total = z_total * totals[c, 0]
                     if c < 4:
@@ -329,7 +330,7 @@ def torque_kernel(
                     continue
                 # The rotor's moment on this link: on the joints up to it, by their screws.
                 driven, z = motors.joint[motor], motors.axis[motor]
-                p, active = 12 * n + driven, driven + 1
+                p, active = ROTOR * n + driven, driven + 1
                 rates[0], rates[1] = qd_a[m, driven], qd[m, driven]
                 vec[:], reaction[:] = 0.0, 0.0
                 _own_rate(w[link], u[link], z, rates, n, driven, left, right, half, turned, vec)
@@ -377,20 +378,20 @@ def torque_kernel(
                 vector_add_cross(sum_f, translation[link], -1.0, sum_n)
         for j in range(n):
             # Friction sign, velocity, rotor inertia, offset: one column each, on the diagonal.
-            for kind in range(4):
-                p = (10 + kind) * n + j
+            for kind in (COULOMB, VISCOUS, ROTOR, OFFSET):
+                p = kind * n + j
                 entry[:] = 0.0
-                if kind == 0:
+                if kind == COULOMB:
                     lo, hi = sigma[m, j, 0], sigma[m, j, 1]
                     entry[0] = 0.5 * (lo + hi)
                     entry[size - 1] = max(hi - entry[0], entry[0] - lo) * (1.0 + 4.0 * _EPS)
-                elif kind == 3:
+                elif kind == OFFSET:
                     entry[0] = 1.0
                 else:
-                    rate = qd_a[m, j] if kind == 1 else qdd_a[m, j]
+                    rate = qd_a[m, j] if kind == VISCOUS else qdd_a[m, j]
                     entry[0], entry[1], entry[size - 1] = rate[0], rate[1], rate[4]
                     entry[2 + j], entry[2 + n + j] = rate[2], rate[3]
-                    if kind == 2:
+                    if kind == ROTOR:
                         for motor in range(motors.joint.shape[0]):
                             if motors.joint[motor] == j:
                                 add_scaled(carried[j], motors.gear[motor], entry)

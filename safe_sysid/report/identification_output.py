@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid import __version__
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import bracketed, share_at_most
 from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.certify import CertificateWriter
@@ -32,7 +33,6 @@ from safe_sysid.report.identification_result import (
 from safe_sysid.report.identification_urdf import write_urdf
 from safe_sysid.robot.effective import with_units
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = [
     "assemble_result",

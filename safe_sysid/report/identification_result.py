@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import bracketed, estimate_text, share_at_most, width_share
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import write_text
 
 __all__ = [

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import at_least, share_at_most, width_share
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["plot_bounds", "plot_safety", "plot_torques"]
 

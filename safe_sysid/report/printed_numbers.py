@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.report.identification_html import identification_html
 from safe_sysid.report.identification_output import print_result, verdict_line
 from safe_sysid.report.identification_result import (
@@ -35,7 +36,6 @@ from safe_sysid.report.run_tables import margin_table
 from safe_sysid.report.summary import ParameterRow
 from safe_sysid.report.table import parameter_table
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.view.pieces import intervals, margins
 from safe_sysid.view.snapshot import BoundsView, Snapshot
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.certificates.file import Certificate
 from safe_sysid.identification.digest import log_digest
@@ -29,7 +30,6 @@ from safe_sysid.report.identification_result import IdentificationResult, payloa
 from safe_sysid.report.identification_urdf import payload_urdf
 from safe_sysid.robot.identity import differences
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 
 __all__ = ["TOLD", "Chain", "published_problem", "refuted"]
 

@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.bag_recovery import recover_bag
 from safe_sysid.logs.replay import ReplayOptions
 from safe_sysid.logs.replay_bag import ReplayResult, replay_bag
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 __all__ = ["recover", "replay"]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.file import read_header
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
@@ -20,7 +21,6 @@ from safe_sysid.planning.plan_file import PlanFile, read_plan
 from safe_sysid.report.curves import JudgedCurves, read_curves
 from safe_sysid.report.run_logs import RunLogs, UpdateEntry, read_logs
 from safe_sysid.report.summary import ParameterRow, Summary
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.robot.yaml_file import read_yaml
 
 __all__ = ["NAMELESS", "Certified", "NoRunError", "RunFacts", "read_facts"]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
 from safe_sysid.robot.margin import Margin, MarginRecord
@@ -217,8 +218,9 @@ def _plant(path: Path, n: int) -> tuple[PlantLog, int]:
     """The log and the stamp (ns) of its time 0."""
     vectors = dict.fromkeys(("q", "qd", "tau_commanded", "tau_applied"), (n,))
     data = _columns(path, {"t": (), **vectors, "contacts": (), "mode": ()})
-    if data["theta_true"].shape != (14 * n,):
-        raise ValueError(f"theta_true has shape {data['theta_true'].shape}: expected ({14 * n},)")
+    size = ParameterLayout(n).size
+    if data["theta_true"].shape != (size,):
+        raise ValueError(f"theta_true has shape {data['theta_true'].shape}: expected ({size},)")
     origin = int(data.get("origin_ns", 0))
     log = PlantLog(
         data["t"],
@@ -273,10 +275,10 @@ def _entries(path: Path, key: str) -> list[dict[str, Any]]:
 
 def _payload(values: Any, n: int) -> FloatArray:
     """theta_e (10,) of ten numbers or of a whole parameter vector."""
-    vector = np.array(values, float)
-    if vector.shape not in ((10,), (14 * n,)):
-        raise ValueError(f"bounds of shape {vector.shape}: expected 10 or {14 * n} numbers")
-    vector = vector if vector.size == 10 else vector[10 * (n - 1) : 10 * n]
+    vector, layout = np.array(values, float), ParameterLayout(n)
+    if vector.shape not in ((10,), (layout.size,)):
+        raise ValueError(f"bounds of shape {vector.shape}: expected 10 or {layout.size} numbers")
+    vector = vector if vector.size == 10 else vector[layout.payload]
     if not np.all(np.isfinite(vector)):
         raise ValueError("bounds that are not finite")
     return vector

@@ -15,15 +15,12 @@ from safe_sysid.robot.obstacles import (
 )
 from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import (
-    PAYLOAD_NAMES,
-    PAYLOAD_UNITS,
     ParameterBox,
     com_and_inertia,
     from_log_cholesky,
     inertia_from_com,
     is_consistent,
     log_cholesky,
-    parameter_names,
     pseudo_inertia,
     transform_inertial,
 )
@@ -31,8 +28,6 @@ from safe_sysid.robot.scene import Scene, load_scene
 
 __all__ = [
     "PAYLOAD_BODY",
-    "PAYLOAD_NAMES",
-    "PAYLOAD_UNITS",
     "Body",
     "JointLimits",
     "Kinematics",
@@ -56,7 +51,6 @@ __all__ = [
     "load_scene",
     "load_settings",
     "log_cholesky",
-    "parameter_names",
     "per_joint",
     "pseudo_inertia",
     "transform_inertial",

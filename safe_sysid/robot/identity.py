@@ -346,7 +346,7 @@ def _arm(model: RobotModel) -> dict[str, Any]:
             "rotation": kin.rotation[j].tolist(),
             "translation": kin.translation[j].tolist(),
             "axis": kin.axis[j].tolist(),
-            "inertia": model.theta_nominal[10 * j : 10 * j + 10].tolist(),
+            "inertia": model.theta_nominal[model.layout.link(j)].tolist(),
             "continuous": bool(model.continuous[j]),
         }
         if kin.sliding[j]:

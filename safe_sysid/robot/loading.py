@@ -9,6 +9,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.config import JointSettings, Settings, load_settings, per_joint
@@ -287,10 +288,9 @@ def _motors(
 
 def _theta_nominal(model: pin.Model, joints: list[JointSettings]) -> FloatArray:
     inertial = [model.inertias[j].toDynamicParameters() for j in range(1, model.njoints)]
-    friction = [
-        [getattr(j, key) for j in joints] for key in ("coulomb", "viscous", "rotor_inertia", "offset")
-    ]
-    return np.concatenate([*inertial, *friction])
+    # A further term that configurations do not name is zero.
+    terms = ParameterLayout(len(joints)).terms
+    return np.concatenate([*inertial, *([getattr(j, term.key, 0.0) for j in joints] for term in terms)])
 
 
 def _up(values: FloatArray) -> FloatArray:
@@ -304,17 +304,18 @@ def _arm_prior(theta: FloatArray, settings: Settings) -> ParameterBox:
     Mass, Coulomb and viscous friction and rotor inertia do not go below zero.
     """
     uncertainty = settings.uncertainty
-    n = theta.size // 14
+    layout = ParameterLayout.of_size(theta.size)
     floor = uncertainty.floor
     link = [floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6]
-    joint = (floor.coulomb, floor.viscous, floor.rotor_inertia, floor.offset)
-    floors = np.concatenate([np.tile(link, n), *(per_joint(value, n) for value in joint)])
+    floors = np.concatenate(
+        [
+            np.tile(link, layout.n),
+            *(per_joint(getattr(floor, term.key, 0.0), layout.n) for term in layout.terms),
+        ]
+    )
     radius = _up(_up(uncertainty.relative * np.abs(theta)) + floors)
     lower, upper = -_up(radius - theta), _up(theta + radius)
-    never_negative = np.zeros(theta.size, bool)
-    never_negative[0 : 10 * n : 10] = True  # masses
-    never_negative[10 * n : 13 * n] = True  # Fc, Fv, Ia
-    lower[never_negative] = np.maximum(lower[never_negative], 0.0)
-    payload = slice(10 * (n - 1), 10 * n)
+    lower[layout.never_negative] = np.maximum(lower[layout.never_negative], 0.0)
+    payload = layout.payload
     lower[payload], upper[payload] = settings.payload.prior_lower, settings.payload.prior_upper
     return ParameterBox(lower, upper)

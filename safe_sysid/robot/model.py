@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
@@ -262,13 +263,13 @@ class RobotModel:
                 )
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(
-            self, "theta_nominal", frozen_array(self.theta_nominal, (14 * n,), "theta_nominal")
+            self, "theta_nominal", frozen_array(self.theta_nominal, (self.layout.size,), "theta_nominal")
         )
         continuous = np.array(self.continuous, dtype=bool)
         continuous.setflags(write=False)
         object.__setattr__(self, "continuous", continuous)
-        if self.arm_prior.size != 14 * n:
-            raise ModelError(f"arm_prior has {self.arm_prior.size} parameters: expected {14 * n}")
+        if self.arm_prior.size != self.layout.size:
+            raise ModelError(f"arm_prior has {self.arm_prior.size} parameters: expected {self.layout.size}")
         names = [body.name for body in self.bodies]
         if len(set(names)) != len(names):
             raise ModelError(f"robot {self.name}: body names {names}: expected them to be unique")
@@ -277,6 +278,11 @@ class RobotModel:
     def n(self) -> int:
         """Number of joints."""
         return len(self.joint_names)
+
+    @property
+    def layout(self) -> ParameterLayout:
+        """Where everything lies in vectors of all parameters."""
+        return ParameterLayout(self.n)
 
     def shortest_way(self, gap: FloatArray) -> FloatArray:
         """A difference of positions without whole turns of continuous joints.
@@ -320,7 +326,7 @@ class RobotModel:
 
         The first joint's motor is carried by what does not move.
         """
-        prior, joints = self.arm_prior.upper[12 * self.n : 13 * self.n], self.settings.joints
+        prior, joints = self.arm_prior.upper[self.layout.rotor_inertia], self.settings.joints
         return tuple(
             name
             for j, name in enumerate(self.joint_names)
@@ -351,7 +357,7 @@ class RobotModel:
         uncertainty = self.settings.uncertainty
         floor = uncertainty.floor
         floors = np.array([floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6])
-        nominal = self.theta_nominal[10 * (self.n - 1) : 10 * self.n]
+        nominal = self.theta_nominal[self.layout.payload]
         # One part in 10^15 more: a truth at exactly the declared 5 % must not fall out by rounding.
         opening = np.asarray(self.settings.payload.hand_opening, float)
         radius = (uncertainty.relative * np.abs(nominal) + floors + opening) * (1.0 + 1e-15)

@@ -1,8 +1,8 @@
-r"""Inertial parameters, their order and frame, and boxes of them. The only module that converts.
+r"""Inertial parameters, their frame, and boxes of them. The only module that converts.
 
 Order of the ten inertial parameters of a link (Pinocchio's): ``m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz``,
-SI units, expressed in the frame of the link's joint, inertia about that frame's *origin*. All parameters of an
-arm with ``n`` joints: ``[10 per link | Fc (n) | Fv (n) | Ia (n) | beta (n)]``, 14 n in all.
+SI units, expressed in the frame of the link's joint, inertia about that frame's *origin*. The order of all parameters
+of an arm is :class:`~safe_sysid.core.layout.ParameterLayout`'s.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.intervals import check_interval, mid_rad
 
 __all__ = [
-    "PAYLOAD_NAMES",
-    "PAYLOAD_UNITS",
     "ParameterBox",
     "com_and_inertia",
     "from_log_cholesky",
@@ -25,7 +24,6 @@ __all__ = [
     "inertia_matrix",
     "is_consistent",
     "log_cholesky",
-    "parameter_names",
     "pseudo_inertia",
     "pseudo_inertia_to_theta",
     "transform_inertial",
@@ -33,9 +31,6 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-
-PAYLOAD_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-PAYLOAD_UNITS = ("kg", *("kg m",) * 3, *("kg m^2",) * 6)
 
 
 def frozen_array(
@@ -54,14 +49,6 @@ def frozen_array(
         raise ParameterError(f"{what}[{i}] = {array.ravel()[i]!r}: expected a finite number")
     array.setflags(write=False)
     return array
-
-
-def parameter_names(joint_names: tuple[str, ...]) -> list[str]:
-    """Names of all 14 n parameters, in order, for messages and tables."""
-    names = [f"{joint}.{name}" for joint in joint_names for name in PAYLOAD_NAMES]
-    for kind in ("Fc", "Fv", "Ia", "beta"):
-        names += [f"{joint}.{kind}" for joint in joint_names]
-    return names
 
 
 def inertia_matrix(theta: ArrayLike) -> FloatArray:
@@ -199,8 +186,17 @@ class ParameterBox:
 
     @property
     def n(self) -> int:
-        """Number of joints (P / 14)."""
-        return self.size // 14
+        """Number of joints.
+
+        Raises:
+            ParameterError: the box is not one of all parameters of an arm.
+        """
+        return self.layout.n
+
+    @property
+    def layout(self) -> ParameterLayout:
+        """Where everything lies in the vectors; raises as :attr:`n`."""
+        return ParameterLayout.of_size(self.size)
 
     @property
     def identity(self) -> str:
@@ -208,19 +204,14 @@ class ParameterBox:
         return f"{self.epoch}:{self.seq}"
 
     @property
-    def payload_slice(self) -> slice:
-        """Where theta_e, the last link with hand and payload, lies in the vector."""
-        return slice(10 * (self.n - 1), 10 * self.n)
-
-    @property
     def payload_lower(self) -> FloatArray:
         """(10,) lower bounds of theta_e."""
-        return self.lower[self.payload_slice]
+        return self.lower[self.layout.payload]
 
     @property
     def payload_upper(self) -> FloatArray:
         """(10,) upper bounds of theta_e."""
-        return self.upper[self.payload_slice]
+        return self.upper[self.layout.payload]
 
     def contains(self, theta: ArrayLike) -> bool:
         """Whether ``theta`` (P,) lies in the box."""
@@ -256,8 +247,8 @@ class ParameterBox:
     def with_payload(self, lower: ArrayLike, upper: ArrayLike, seq: int | None = None) -> ParameterBox:
         """The same box with theta_e's bounds replaced (each (10,)) and, if given, a new sequence number."""
         new_lower, new_upper = self.lower.copy(), self.upper.copy()
-        new_lower[self.payload_slice] = frozen_array(lower, (10,), "payload lower")
-        new_upper[self.payload_slice] = frozen_array(upper, (10,), "payload upper")
+        new_lower[self.layout.payload] = frozen_array(lower, (10,), "payload lower")
+        new_upper[self.layout.payload] = frozen_array(upper, (10,), "payload upper")
         return replace(self, lower=new_lower, upper=new_upper, seq=self.seq if seq is None else seq)
 
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import parameter_names, pseudo_inertia, transform_inertial
+from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
 from safe_sysid.simulation.payloads import Payload, check_inside_prior, theta_e_with_payload
 
 __all__ = ["DRAW_MODES", "draw_link", "draw_truth", "hand_box", "is_simulable"]
@@ -84,7 +84,7 @@ def hand_box(model: RobotModel) -> tuple[FloatArray, FloatArray]:
 
     The box's own theta_e block cannot serve: it is the prior of hand and payload together.
     """
-    nominal = model.theta_nominal[10 * (model.n - 1) : 10 * model.n]
+    nominal = model.theta_nominal[model.layout.payload]
     uncertainty = model.settings.uncertainty
     floor = np.array(
         [uncertainty.floor.mass] + 3 * [uncertainty.floor.first_moment] + 6 * [uncertainty.floor.inertia]
@@ -114,7 +114,7 @@ def draw_truth(
     n, box = model.n, model.arm_prior
     theta = model.theta_nominal.copy()
     for j in range(n):
-        link = slice(10 * j, 10 * (j + 1))
+        link = model.layout.link(j)
         if not is_simulable(theta[link]):
             raise ParameterError(
                 f"link moved by {model.joint_names[j]}: nominal parameters {theta[link].tolist()}: expected those of "
@@ -122,9 +122,9 @@ def draw_truth(
             )
         if j < n - 1:
             theta[link] = draw_link(rng, box.lower[link], box.upper[link], theta[link], mode)
-    rest = slice(10 * n, 14 * n)
+    rest = model.layout.joint_terms
     theta[rest] = _draw_joint_parameters(rng, model, mode)
-    hand = slice(10 * (n - 1), 10 * n)
+    hand = model.layout.payload
     lower, upper = hand_box(model)
     for attempt in range(_REDRAWS):
         drawn = draw_link(rng, lower, upper, model.theta_nominal[hand], mode)
@@ -139,21 +139,21 @@ def draw_truth(
     if outside.size:
         i = int(outside[0])
         raise ParameterError(
-            f"true {parameter_names(model.joint_names)[i]} = {float(theta[i])!r}: expected a value in the prior "
+            f"true {model.layout.names(model.joint_names)[i]} = {float(theta[i])!r}: expected a value in the prior "
             f"[{float(box.lower[i])!r}, {float(box.upper[i])!r}]"
         )
     return theta
 
 
 def _draw_joint_parameters(rng: np.random.Generator, model: RobotModel, mode: str) -> FloatArray:
-    """Friction, rotor inertia and offset (4 n,); friction and inertia not negative, whatever the box says."""
-    n = model.n
-    rest = slice(10 * n, 14 * n)
-    lower, upper = model.arm_prior.lower[rest].copy(), model.arm_prior.upper[rest]
-    lower[: 3 * n] = np.maximum(lower[: 3 * n], 0.0)
+    """Friction, rotor inertia and offset; friction and inertia not negative, whatever the box says."""
+    layout, lower = model.layout, model.arm_prior.lower.copy()
+    lower[layout.never_negative] = np.maximum(lower[layout.never_negative], 0.0)
+    rest = layout.joint_terms
+    lower, upper = lower[rest], model.arm_prior.upper[rest]
     if np.any(upper < lower):
         i = int(np.flatnonzero(upper < lower)[0])
-        name = parameter_names(model.joint_names)[10 * n + i]
+        name = layout.names(model.joint_names)[rest][i]
         raise ParameterError(f"prior of {name}: upper bound {float(upper[i])!r}: expected a value >= 0")
     if mode == "nominal":
         return model.theta_nominal[rest].copy()

@@ -110,7 +110,7 @@ class Plant:
         """
         n = model.n
         self.model, self.payload, self.scene = model, payload, scene
-        self.theta_true = np.array(_vector(theta, 14 * n, "theta"))
+        self.theta_true = np.array(_vector(theta, self.model.layout.size, "theta"))
         self.theta_true.setflags(write=False)
         self.period = _positive(period, "period")
         self._watchdog = _positive(watchdog_s, "watchdog_s")
@@ -165,7 +165,7 @@ class Plant:
         self._world = world
         self._mj, self._data = world.model, mujoco.MjData(world.model)
         self._qpos, self._qvel, self._qfrc = self._data.qpos, self._data.qvel, self._data.qfrc_applied
-        self._offset = self.theta_true[13 * self.model.n :]
+        self._offset = self.theta_true[self.model.layout.offset]
         self._qpos[:], self._qvel[:] = q, qd
         self._search = ContactSearch(world, period)
         motors = self.model.kinematics.motors
@@ -187,9 +187,9 @@ class Plant:
             SafeSysIdError: parameters that are no solid body's, or a scene that the base stands in.
         """
         n = self.model.n
-        new = np.array(_vector(theta, 14 * n, "theta"))
+        new = np.array(_vector(theta, self.model.layout.size, "theta"))
         q, qd = self._qpos.copy(), self._qvel.copy()
-        if new[10 * (n - 1)] > self.theta_true[10 * (n - 1)]:
+        if new[self.model.layout.payload.start] > self.theta_true[self.model.layout.payload.start]:
             columns = dynamics_of(self.model.kinematics).momentum_regressor(np.tile(q, (n, 1)), np.eye(n))
             qd = np.linalg.solve(columns @ new, (columns @ self.theta_true) @ qd)
         new.setflags(write=False)
@@ -228,9 +228,9 @@ class Plant:
         Args:
             acceleration: (n,) or one number, bound on |qdd|, rad/s^2.
         """
-        n, h = self.model.n, self.period / self.substeps
+        h = self.period / self.substeps
         share = np.minimum(1.0, 0.06 * h * np.asarray(acceleration, float) / self.coulomb_velocity)
-        return SMOOTH_RESIDUAL_BOUND + share * h * self.theta_true[10 * n : 11 * n]
+        return SMOOTH_RESIDUAL_BOUND + share * h * self.theta_true[self.model.layout.coulomb]
 
     @property
     def braking(self) -> bool:
@@ -348,7 +348,7 @@ class Plant:
         if value is None:
             value = np.full(n, 0.1 * self.model.friction_transition_velocity)
         v_s = _vector(value, n, "coulomb_velocity")
-        fc = self.theta_true[10 * n : 11 * n]
+        fc = self.theta_true[self.model.layout.coulomb]
         if np.any((v_s <= 0.0) & (fc > 0.0)):
             j = int(np.flatnonzero((v_s <= 0.0) & (fc > 0.0))[0])
             raise ModelError(
@@ -360,7 +360,7 @@ class Plant:
     def _choose_substeps(self, least: int) -> int:
         """Enough Runge-Kutta steps for the steepest friction: rate of decay of H qdd = -Fc qd / v_s, at its worst."""
         n = self.model.n
-        slope = self.theta_true[10 * n : 11 * n] / self.coulomb_velocity
+        slope = self.theta_true[self.model.layout.coulomb] / self.coulomb_velocity
         if not np.any(slope):
             return least
         q = np.random.default_rng(0).uniform(-np.pi, np.pi, (_INERTIA_SAMPLES, n))

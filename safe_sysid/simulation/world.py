@@ -126,9 +126,11 @@ def build_world(
         timestep: of one Runge-Kutta step, s.
 
     Raises:
+        ParameterError: a parameter other than zero that the simulator knows nothing of.
         ModelError: inconsistent parameters (link named), or a fixed part of the arm overlaps the scene.
     """
     mujoco.set_mju_user_warning(_LOGGER.warning)  # MuJoCo's own way is a file in the working directory
+    model.layout.require_compiled("the simulator", theta, theta)
     n = model.n
     spec = mujoco.MjSpec()
     spec.modelname = model.name
@@ -157,7 +159,9 @@ def build_world(
         compiled = spec.compile()
     except ValueError as error:
         raise ModelError(f"robot {model.name}: MuJoCo refuses the model: {error}") from error
-    fc, fv, ia = theta[10 * n : 11 * n], theta[11 * n : 12 * n], theta[12 * n : 13 * n]
+    fc, fv, ia = (
+        theta[part] for part in (model.layout.coulomb, model.layout.viscous, model.layout.rotor_inertia)
+    )
     compiled.dof_damping[:], compiled.dof_armature[:] = fv, ia
     compiled.actuator_gainprm[:, 0] = 0.0
     compiled.actuator_biasprm[:, 2] = -fc / coulomb_velocity
@@ -177,7 +181,7 @@ def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> lis
     kin = model.kinematics
     frames = [spec.worldbody]
     for j, name in enumerate(model.joint_names):
-        link = theta[10 * j : 10 * (j + 1)]
+        link = theta[model.layout.link(j)]
         if not is_simulable(link):
             raise ModelError(
                 f"link moved by {name}: parameters {link.tolist()}: expected those of a solid body"

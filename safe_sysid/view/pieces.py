@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import at_least, interval_text, share_at_most, width_share
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.view.snapshot import OLD, NodeView, Snapshot
 from safe_sysid.view.text import escaped
 

@@ -51,13 +51,14 @@ def clean_environment(venv: Path) -> dict[str, str]:
 def kernels_directory(venv: Path) -> Path:
     """Where compiled kernels of this very source are kept.
 
-    Numba compiles a kernel anew when the file that defines it changes, not when one that it calls does: kernels of an
-    older source would go on working with code that is no longer there.
+    Numba compiles a kernel anew when the file that defines it changes, not when one that it calls does, or that it has
+    constants from (all in ``core``): kernels of an older source would go on working with what is no longer there.
     """
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "safe_sysid").rglob("*.py")):
+    package = ROOT / "safe_sysid"
+    for path in sorted(package.rglob("*.py")):
         text = path.read_bytes()
-        if b"njit" in text:
+        if b"njit" in text or path.parent == package / "core":
             digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + text + b"\0")
     return venv / "cache" / "numba" / digest.hexdigest()[:16]
 

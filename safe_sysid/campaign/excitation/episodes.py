@@ -91,7 +91,7 @@ def run_case(case: CostCase) -> dict[str, Any]:
     result = episode.run()
     if not result.updates:
         raise PlanError("no update of the bounds: expected at least one in a run")
-    payload_truth = plant.theta_true[model.arm_prior.payload_slice]
+    payload_truth = plant.theta_true[model.arm_prior.layout.payload]
     boxes = [update.box for _, update in result.updates]
     times, q, qd = (np.asarray(plant.truth()[name]) for name in ("t", "q", "qd"))
     samples = round(model.settings.identification.window_s / model.settings.timing.period_s)

@@ -81,8 +81,8 @@ def _box(case: Case) -> Case:
 
 
 def _coulomb(case: Case) -> Case:
-    lower, upper, n = case.box.lower.copy(), case.box.upper.copy(), case.n
-    lower[10 * n : 11 * n] = upper[10 * n : 11 * n] = 0.0
+    lower, upper, coulomb = case.box.lower.copy(), case.box.upper.copy(), case.box.layout.coulomb
+    lower[coulomb] = upper[coulomb] = 0.0
     return dataclasses.replace(case, box=ParameterBox(lower, upper))
 
 

@@ -18,6 +18,7 @@ from safe_sysid.campaign.reachability.settings import ReachabilitySettings, draw
 from safe_sysid.campaign.reachability.tube import Tube, desired
 from safe_sysid.campaign.settings import generator
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.magnitudes import rotor_ceiling, rotor_floor
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import JointLimits, RobotModel
@@ -129,7 +130,7 @@ def _random_model(rng: np.random.Generator, s: ReachabilitySettings) -> tuple[Ro
 
 
 def _box(rng: np.random.Generator, kind: str, true: FloatArray) -> ParameterBox:
-    n, size = true.size // 14, np.abs(true)
+    layout, size = ParameterLayout.of_size(true.size), np.abs(true)
     if kind == "point":
         return ParameterBox(true, true)
     if kind == "mixed":
@@ -141,7 +142,7 @@ def _box(rng: np.random.Generator, kind: str, true: FloatArray) -> ParameterBox:
         share = 0.2 if kind == "wide" else rng.choice([0.01, 0.05, 0.2])
         low, high = (rng.uniform(0.0, share, true.size) * (size + 0.02) for _ in range(2))
     if kind == "wide":
-        hand = slice(10 * (n - 1), 10 * n)
+        hand = layout.payload
         for half in (low, high):
             half[hand] = np.array([2.0, *(0.4,) * 3, *(0.2,) * 6]) * rng.uniform(0.3, 1.0, 10)
     sure = rng.random(true.size) < 0.1
@@ -150,7 +151,7 @@ def _box(rng: np.random.Generator, kind: str, true: FloatArray) -> ParameterBox:
         upper = rng.random(true.size) < 0.5
         low, high = np.where(upper, 0.0, low), np.where(upper, high, 0.0)
     lower, upper_end = true - low, true + high
-    rotor = slice(12 * n, 13 * n)  # the theorem rests on positive ones
+    rotor = layout.rotor_inertia  # the theorem rests on positive ones
     lower[rotor] = np.maximum(lower[rotor], 0.2 * true[rotor])
     return ParameterBox(lower, upper_end)
 
@@ -176,7 +177,7 @@ def _gains(
     elif rng.random() < 0.3:
         k_r[:] = k_r[0]
     scale = rng.choice([0.0, 0.1, 1.0]) * size
-    rotor = np.maximum(rotor_floor(model.kinematics, box), 0.1 * box.lower[12 * n : 13 * n])
+    rotor = np.maximum(rotor_floor(model.kinematics, box), 0.1 * box.lower[box.layout.rotor_inertia])
     peak = np.abs(desired(trajectory, np.linspace(0.0, trajectory.duration, 50))).max(axis=(0, 2))
     wide = s.limits == "wide"
     loose = rng.uniform(1.2 if wide else 1.0, 2.0, (3, n))

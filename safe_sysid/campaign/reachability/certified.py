@@ -180,7 +180,7 @@ def _inertia_ratio(case: Case, q: FloatArray) -> FloatArray:
     spare = case.gains.assumptions.inertia_upper - rotor_ceiling(case.model.kinematics, box)
     if not np.all(spare > 0.0):
         return np.full(len(q), -np.inf)
-    inertial = slice(0, 10 * n)
+    inertial = box.layout.links
     inertia = np.stack(
         [
             dynamics_of(case.model.kinematics).momentum_regressor(q, np.tile(row, (len(q), 1)))[..., inertial]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.reachability.tube import Tube
+from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -163,7 +164,8 @@ def exact_regressor(kin: Kinematics, states: ExactStates, transition: float) -> 
         turns = _joint_rotations(kin, states.q_m)
         zero = exact(np.zeros(3))
         w, u, alpha, acc = zero, zero, zero, -exact(kin.gravity)
-        out = exact(np.zeros((n, 14 * n)))
+        layout = ParameterLayout(n)
+        out = exact(np.zeros((n, layout.size)))
         kept = []
         half = mpmath.mpf("0.5")
         for j in range(n):
@@ -180,16 +182,16 @@ def exact_regressor(kin: Kinematics, states: ExactStates, transition: float) -> 
         for link in range(n):
             force, moment = _columns(*kept[link], half)
             for j in range(link, -1, -1):
-                out[j, 10 * link : 10 * link + 10] = exact(kin.axis[j]) @ moment
+                out[j, layout.link(link)] = exact(kin.axis[j]) @ moment
                 if j > 0:
                     force, moment = turns[j] @ force, turns[j] @ moment
                     t = exact(kin.translation[j])
                     for c in range(4):
                         moment[:, c] = moment[:, c] + _cross(t, force[:, c])
         for j in range(n):
-            out[j, 10 * n + j] = _friction_sign(states.qd_a[j], transition)
-            out[j, 11 * n + j], out[j, 12 * n + j] = states.qd_a[j], states.qdd_a[j]
-            out[j, 13 * n + j] = mpmath.mpf(1)
+            out[j, COULOMB * n + j] = _friction_sign(states.qd_a[j], transition)
+            out[j, VISCOUS * n + j], out[j, ROTOR * n + j] = states.qd_a[j], states.qdd_a[j]
+            out[j, OFFSET * n + j] = mpmath.mpf(1)
         for j, carrier, gear, axis in zip(*kin.motors, strict=True):
             # Momentum gear qd z of a rotor in its carrier, polarised from the moment that turning it takes.
             w, u, alpha, _ = kept[carrier]
@@ -198,9 +200,9 @@ def exact_regressor(kin: Kinematics, states: ExactStates, transition: float) -> 
             both = _cross(w + u, z) * (rates[0] + rates[1])
             gyroscopic = half * (both - _cross(w, z) * rates[0] - _cross(u, z) * rates[1])
             moment = ratio * (states.qdd_a[j] * z + gyroscopic)
-            out[j, 12 * n + j] += ratio * (z @ alpha)
+            out[j, ROTOR * n + j] += ratio * (z @ alpha)
             for i in range(carrier, -1, -1):
-                out[i, 12 * n + j] += exact(kin.axis[i]) @ moment
+                out[i, ROTOR * n + j] += exact(kin.axis[i]) @ moment
                 moment = turns[i] @ moment
         return out
 

@@ -25,7 +25,8 @@ def make_law(
         settings: sections of the laws that have one; None for the configuration's ``controller.laws``.
 
     Raises:
-        ParameterError: unknown name.
+        ParameterError: unknown name, or a parameter that laws know nothing of.
     """
+    model.layout.require_compiled("a control law", model.arm_prior.lower, model.arm_prior.upper)
     maker = chosen(LAWS, name, "controller.law")
     return cast(ControlLaw, maker(model, getattr(settings or model.settings.controller.laws, name, gains)))

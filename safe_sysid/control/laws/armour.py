@@ -84,7 +84,7 @@ def _step(
         r[j] = de + K_r[j] * e
         qd_a[j] = reference[1, j] + K_r[j] * e
         qdd_a[j] = reference[2, j] + K_r[j] * de
-    for p in range(14 * n):
+    for p in range(mid.size):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
     newton_euler(
         arm,
@@ -166,7 +166,11 @@ class ArmourLaw:
         nothing = np.zeros(3)
         nothing.setflags(write=False)  # as the arm's own gravity: one compiled recursion serves both
         self._weightless, self._still = model.kinematics._replace(gravity=nothing).packed, np.zeros(n)
-        self._motion, self._box, self._bounds = np.empty((3, n)), np.empty((14 * n, 2)), np.empty((n, 2))
+        self._motion, self._box, self._bounds = (
+            np.empty((3, n)),
+            np.empty((model.layout.size, 2)),
+            np.empty((n, 2)),
+        )
         self.torque, self.residual_bound = np.empty(n), np.zeros(n)
         self.disturbance = self.energy = self.robust_gain = 0.0
 

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.dynamics.spatial import friction_sign
 from safe_sysid.intervals import cos_interval, down, iadd, imul, isub, sin_interval, up
 from safe_sysid.robot.frames import unpacked
@@ -136,7 +137,7 @@ def _to_child(
 @njit(cache=True)
 def _momentum(theta: FloatArray, link: int, v: FloatArray, out: FloatArray) -> None:
     """Spatial momentum (2, 3, 2) of a link with parameters ``theta`` (14 n, 2) that moves with ``v``."""
-    p = theta[10 * link : 10 * link + 10]
+    p = theta[PER_LINK * link : PER_LINK * (link + 1)]
     out[:] = 0.0
     _add_scaled(p[0, 0], p[0, 1], v[0], out[0])
     _add_cross(v[1], p[1:4], 1.0, out[0])
@@ -239,7 +240,7 @@ def interval_newton_euler(
     reaction = np.zeros((n, 2))
     for m in range(motors.joint.shape[0]):
         j, c = motors.joint[m], motors.carrier[m]
-        rotor, gear = theta[12 * n + j], motors.gear[m]
+        rotor, gear = theta[ROTOR * n + j], motors.gear[m]
         sl, sh = imul(rotor[0], rotor[1], gear, gear)
         _thin(motors.axis[m], unit)
         # The moment (qdd_a z + (qd u x z + qd_a w x z) / 2) on what carries the rotor, z . alpha on its own joint.
@@ -263,7 +264,8 @@ def interval_newton_euler(
             lo, hi = _plus(lo, hi, axis[j, i], axis[j, i], force[j, own, i, 0], force[j, own, i, 1], 1.0)
         v = friction_velocity[j]
         sign = friction_sign(v, transition)
-        c, f, r, b = theta[10 * n + j], theta[11 * n + j], theta[12 * n + j], theta[13 * n + j]
+        c, f = theta[COULOMB * n + j], theta[VISCOUS * n + j]
+        r, b = theta[ROTOR * n + j], theta[OFFSET * n + j]
         lo, hi = _plus(lo, hi, c[0], c[1], max(down(sign), -1.0), min(up(sign), 1.0), 1.0)
         lo, hi = _plus(lo, hi, f[0], f[1], v, v, 1.0)
         lo, hi = _plus(lo, hi, r[0], r[1], qdd_a[j], qdd_a[j], 1.0)

@@ -62,7 +62,7 @@ def _step(
     )
     for j in range(n):
         torque[j] = K_d[j] * r[j]
-    for p in range(14 * n):
+    for p in range(mid.size):
         slope = 0.0
         for j in range(n):
             torque[j] += regressor[0, j, p] * estimate[p]
@@ -96,7 +96,7 @@ class PassivityAdaptiveLaw:
         self.K_r, self.K_d = per_joint(s.K_r, n), s.decay * joint_inertia(model)
         self.adaptation = s.rate * np.square(model.arm_prior.rad)
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
-        self._motion, self._regressor = np.empty((5, 1, n)), np.empty((1, n, 14 * n))
+        self._motion, self._regressor = np.empty((5, 1, n)), np.empty((1, n, model.layout.size))
         self.estimate, self.torque = np.array(model.arm_prior.mid), np.empty(n)
         self.residual_bound = np.zeros(n)
 

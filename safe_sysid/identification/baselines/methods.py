@@ -106,7 +106,7 @@ def _recursive(
     if not 0.0 < forgetting <= 1.0:
         raise ParameterError(f"forgetting = {forgetting!r}: expected a number in (0, 1]")
     prior = model.arm_prior
-    payload = prior.payload_slice
+    payload = prior.layout.payload
     # P0 is in units of the error's variance: equations are brought to the size of one first.
     unit = float(np.sqrt(np.mean(problem.slack**2))) or 1.0
     covariance = np.diag(_LITTLE_TRUST * np.maximum(prior.rad[payload], 1e-6) ** 2 / unit**2)

@@ -72,7 +72,7 @@ class Regression:
 
 def split(values: FloatArray, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
     """Last axis (P) into theta_e's part (10) and the rest (P - 10)."""
-    payload = box.payload_slice
+    payload = box.layout.payload
     rest = np.concatenate([values[..., : payload.start], values[..., payload.stop :]], axis=-1)
     return values[..., payload], rest
 
@@ -119,13 +119,13 @@ def _euler_rows(
     n, kin = model.n, model.kinematics
     dt = np.diff(data.stamps)
     rate = dynamics_of(kin).momentum_rate_regressor(data.q[:-1], data.qd[:-1], errors.transition)
-    sums = (rate * dt[:, None, None]).reshape(count, h, n, 14 * n).sum(axis=1)
+    sums = (rate * dt[:, None, None]).reshape(count, h, n, model.layout.size).sum(axis=1)
     ends = dynamics_of(kin).momentum_regressor(data.q[::h], data.qd[::h])
     torque, radius = torque_interval(data.effort[1:], errors)
     matrix = ends[1:] - ends[:-1] - sums
     target = (torque * dt[:, None]).reshape(count, h, n).sum(axis=1)
     slack = (radius * dt[:, None]).reshape(count, h, n).sum(axis=1)
-    return matrix.reshape(count * n, 14 * n), target.ravel(), slack.ravel()
+    return matrix.reshape(count * n, model.layout.size), target.ravel(), slack.ravel()
 
 
 def proved_regression(

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -19,22 +20,13 @@ from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["checked_drift", "drift_of", "drifting", "enlarged", "friction_columns"]
+__all__ = ["checked_drift", "drift_of", "drifting", "enlarged"]
 
 FloatArray = NDArray[np.float64]
 
 
-def friction_columns(n: int) -> NDArray[np.int64]:
-    """Columns (3 n,) of a row's matrix whose parameters may drift: Fc, Fv, beta.
-
-    Args:
-        n: number of joints.
-    """
-    return np.r_[10 * n : 12 * n, 13 * n : 14 * n]
-
-
 def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
-    """Declared drift (3 n,) of Fc (N m), Fv (N m s/rad) and beta (N m).
+    """Declared drift (3 n,) of Fc (N m), Fv (N m s/rad) and beta (N m); of a further term all that its prior leaves.
 
     A torque sensor's constant bias is constant within a run only: it may have gone from one end to the other.
 
@@ -42,42 +34,45 @@ def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
         model: the arm.
         errors: declared for tare and run.
     """
-    settings, n = model.settings.tare.drift, model.n
+    settings, layout = model.settings.tare.drift, model.layout
     big = np.maximum(np.abs(model.arm_prior.lower), np.abs(model.arm_prior.upper))
     drift = np.concatenate(
         [
-            settings.coulomb * big[10 * n : 11 * n],
-            settings.viscous * big[11 * n : 12 * n],
+            settings.coulomb * big[layout.coulomb],
+            settings.viscous * big[layout.viscous],
             settings.offset + 2.0 * errors.torque_bias,
+            *(2.0 * model.arm_prior.rad[part] for part, term in layout.further if term.drifts),
         ]
     )
     return drift * (1.0 + 1e-12)
 
 
-def checked_drift(drift: ArrayLike | None, n: int) -> FloatArray:
+def checked_drift(drift: ArrayLike | None, layout: ParameterLayout) -> FloatArray:
     """(3 n,) read-only drift; zeros for None.
 
     Args:
-        drift: of :func:`friction_columns`.
-        n: number of joints.
+        drift: of ``layout.drifting``.
+        layout: of the arm's parameters.
 
     Raises:
         ParameterError: a shape, or a number that is negative or not finite.
     """
-    out = frozen_array(np.zeros(3 * n) if drift is None else drift, (3 * n,), "tare_drift")
+    count = len(layout.drifting)
+    out = frozen_array(np.zeros(count) if drift is None else drift, (count,), "tare_drift")
     if np.any(out < 0.0):
         raise ParameterError(f"tare_drift = {out.tolist()}: expected numbers >= 0")
     return out
 
 
-def drifting(drift: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+def drifting(drift: FloatArray, layout: ParameterLayout) -> tuple[NDArray[np.int64], FloatArray]:
     """Columns (D,) that may drift at all, and by how much (D,): the others are no unknowns.
 
     Args:
-        drift: (3 n,).
+        drift: (3 n,) of ``layout.drifting``.
+        layout: of the arm's parameters.
     """
     moves = drift > 0.0
-    return friction_columns(len(drift) // 3)[moves], drift[moves]
+    return layout.drifting[moves], drift[moves]
 
 
 def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:
@@ -85,12 +80,11 @@ def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:
 
     Args:
         rows: (M, 14 n) matrix.
-        drift: (3 n,) of :func:`friction_columns`.
+        drift: (3 n,) of ``rows.layout.drifting``.
     """
     if not np.any(drift):
         return rows
-    n = rows.matrix.shape[1] // 14
-    more = (np.abs(rows.matrix[:, friction_columns(n)]) @ drift) * (1.0 + 1e-12)
+    more = (np.abs(rows.matrix[:, rows.layout.drifting]) @ drift) * (1.0 + 1e-12)
     parts = rows.parts.copy()
     parts[:, ERROR_CAUSES.index("friction")] += more
     return replace(rows, slack=(rows.slack + more) * (1.0 + 1e-15), sigma=rows.sigma + more, parts=parts)

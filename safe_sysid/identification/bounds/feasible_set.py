@@ -1,10 +1,10 @@
 r"""The set of all parameters that agree with the rows so far and hold a real payload, and bounds over it.
 
-Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (D))``: all parameters, the last link with the empty hand, what
-the hand's opening changes, and by how much friction was larger at the tare: only what may drift at all, D = 0 without.
-In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The solver is
-only asked for multipliers; what they prove is evaluated by ``dual_bounds`` on the unscaled rows. Any subset of rows and
-cuts gives valid bounds, so memory is bounded by forgetting rows that never mattered.
+Unknowns ``x = (theta, theta_h, d, f)`` of :class:`UnknownsLayout`: all parameters, the last link with the empty hand,
+what the hand's opening changes, and by how much friction was larger at the tare: only what may drift at all. In scaled
+unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The solver is only asked for
+multipliers; what they prove is evaluated by ``dual_bounds`` on the unscaled rows. Any subset of rows and cuts gives
+valid bounds, so memory is bounded by forgetting rows that never mattered.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
 from safe_sysid.identification.bounds.joint_rows import (
     LinearBounds,
     collect,
     culprit,
-    payload_slice,
     sides,
     unscaled_rows,
 )
@@ -84,8 +84,9 @@ class FeasibleSet:
             self._hand = (knowledge.hand_lower, knowledge.hand_upper, knowledge.opening)
         self._drifting, self._drift = np.zeros(0, np.int64), np.zeros(0)
         if tare_rows is not None and tare_drift is not None:
-            self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.n))
-        size = prior.size + 20 + len(self._drifting)
+            self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.layout), prior.layout)
+        self._layout = UnknownsLayout(prior.layout, len(self._drifting))
+        size = self._layout.size
         lower, upper = self._boxes(prior)
         self._mid, rad = 0.5 * (lower + upper), 0.5 * (upper - lower)
         self._free = rad > 0.0
@@ -93,7 +94,7 @@ class FeasibleSet:
         self._width = np.where(self._free, 2.0 * rad, 0.0)
         self._z_lower, self._z_upper = -np.ones(size), np.ones(size)
         self._solver = WorkingSet(
-            self._mid, np.where(self._free, self._scale, 0.0), tolerance, self._drifting
+            self._mid, np.where(self._free, self._scale, 0.0), tolerance, self._layout, self._drifting
         )
         self.rows = MomentumRows.none(prior.size)
         # For screening only: what is broken is found in single precision, in half the time and memory.
@@ -126,7 +127,7 @@ class FeasibleSet:
             np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
         tare = np.flatnonzero(rows.log == 1)
         if tare.size:
-            matrix = unscaled_rows(rows.take(tare), size, self._drifting)
+            matrix = unscaled_rows(rows.take(tare), self._drifting)
             screen[tare], target[tare] = matrix * scale, rows.target[tare] - matrix @ mid
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             screen /= rows.slack[:, None].astype(np.float32)
@@ -140,7 +141,7 @@ class FeasibleSet:
         self._is_working = np.concatenate([self._is_working, np.zeros(count, bool)])
         if len(self) > _OVERFULL * self._max_rows:
             # Nobody asks for bounds, but memory has to stay bounded: ask, to learn which rows matter.
-            payload = payload_slice(size)
+            payload = self._layout.arm.payload
             bounds = self.bound(np.arange(payload.start, payload.stop), self._box)
             self._empty = bounds if bounds.empty else None
             self.prune()
@@ -220,7 +221,7 @@ class FeasibleSet:
                 solved += 1
                 continue
             y, origin = y[y != 0.0], origin[: len(y)][y != 0.0]
-            given = sides(self.rows, self._solver.cuts, origin, box.size, self._drifting)
+            given = sides(self.rows, self._solver.cuts, origin, self._drifting)
             data = (*given, box_lower, box_upper)
             if outcome == "infeasible":
                 if is_proved_empty(*data, y):

@@ -1,4 +1,4 @@
-"""Rows and cuts over the joint unknowns ``x = (theta (14 n), theta_h (10), d (10), f (D))``, and bounds over them.
+"""Rows and cuts over the joint unknowns ``x = (theta, theta_h, d, f)`` (:class:`UnknownsLayout`), and bounds over them.
 
 f is by how much the D parameters that may drift were larger at the tare; D = 0 where nothing drifts.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.equations.momentum import MomentumRows
 
@@ -19,7 +20,6 @@ __all__ = [
     "collect",
     "culprit",
     "cut_rows",
-    "payload_slice",
     "sides",
     "unscaled_rows",
 ]
@@ -58,55 +58,48 @@ class LinearBounds:
     cut_multipliers: FloatArray | None = None
 
 
-def unscaled_rows(rows: MomentumRows, size: int, drifting: NDArray[np.int64] = _NONE) -> FloatArray:
-    """(M, size + 20 + D) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
+def unscaled_rows(rows: MomentumRows, drifting: NDArray[np.int64] = _NONE) -> FloatArray:
+    """(M, X) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
 
     Args:
         rows: of run and tare.
-        size: 14 n.
         drifting: (D,) columns of the parameters that may drift.
     """
-    out = np.zeros((len(rows), size + 20 + len(drifting)))
-    out[:, :size] = rows.matrix
+    x = UnknownsLayout(rows.layout, len(drifting))
+    out = np.zeros((len(rows), x.size))
+    out[:, : x.arm.size] = rows.matrix
     tare = np.flatnonzero(rows.log == 1)
     if tare.size:
-        payload = payload_slice(size)
-        out[tare, size : size + 10] = rows.matrix[tare, payload]
-        out[tare, payload] = 0.0
-        out[tare, size + 20 :] = rows.matrix[np.ix_(tare, drifting)]
+        out[tare, x.hand] = rows.matrix[tare, x.arm.payload]
+        out[tare, x.arm.payload] = 0.0
+        out[tare, x.drift] = rows.matrix[np.ix_(tare, drifting)]
     return out
 
 
-def cut_rows(cuts: CutSet, size: int, drifts: int = 0) -> FloatArray:
-    """(K, size + 20 + drifts) coefficients of cuts over x, exact."""
-    out = np.zeros((len(cuts), size + 20 + drifts))
+def cut_rows(cuts: CutSet, x: UnknownsLayout) -> FloatArray:
+    """(K, X) coefficients of cuts over x, exact."""
+    out = np.zeros((len(cuts), x.size))
     if not len(cuts):
         return out
     g = cuts.coefficients()
-    out[:, payload_slice(size)], out[:, size : size + 10], out[:, size + 10 : size + 20] = g, -g, -g
+    out[:, x.arm.payload], out[:, x.hand], out[:, x.opening] = g, -g, -g
     return out
-
-
-def payload_slice(size: int) -> slice:
-    """Where theta_e lies among ``size`` parameters of an arm."""
-    n = size // 14
-    return slice(10 * (n - 1), 10 * n)
 
 
 def sides(
     rows: MomentumRows,
     cuts: CutSet,
     origin: NDArray[np.int64],
-    size: int,
     drifting: NDArray[np.int64] = _NONE,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Matrix (M, size + 20 + D) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
+    """Matrix (M, X) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
     mine = origin >= 0
     taken, taken_cuts = rows.take(origin[mine]), cuts.take(-1 - origin[~mine])
-    matrix = np.empty((len(origin), size + 20 + len(drifting)))
+    x = UnknownsLayout(rows.layout, len(drifting))
+    matrix = np.empty((len(origin), x.size))
     lower, upper = np.empty(len(origin)), np.full(len(origin), np.inf)
-    matrix[mine] = unscaled_rows(taken, size, drifting)
-    matrix[~mine] = cut_rows(taken_cuts, size, len(drifting))
+    matrix[mine] = unscaled_rows(taken, drifting)
+    matrix[~mine] = cut_rows(taken_cuts, x)
     lower[mine] = np.nextafter(taken.target - taken.slack, -np.inf)
     upper[mine] = np.nextafter(taken.target + taken.slack, np.inf)
     lower[~mine] = taken_cuts.constant

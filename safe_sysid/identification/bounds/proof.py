@@ -74,7 +74,7 @@ class UpdateProof:
         for name, shape in (
             ("row_multipliers", (20, len(self.rows))),
             ("cut_multipliers", (20, len(self.cuts))),
-            ("drift", (3 * self.box.n,)),
+            ("drift", self.box.layout.drifting.shape),
             *((name, (10,)) for name in ("hand_lower", "hand_upper", "opening", "lower", "upper")),
         ):
             object.__setattr__(self, name, frozen_array(getattr(self, name), shape, f"UpdateProof.{name}"))

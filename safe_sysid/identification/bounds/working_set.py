@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
-from safe_sysid.identification.bounds.joint_rows import cut_rows, payload_slice, unscaled_rows
+from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
 from safe_sysid.identification.bounds.programs import Programs
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -27,7 +28,12 @@ class WorkingSet:
     """
 
     def __init__(
-        self, mid: FloatArray, scale: FloatArray, tolerance: float, drifting: NDArray[np.int64]
+        self,
+        mid: FloatArray,
+        scale: FloatArray,
+        tolerance: float,
+        layout: UnknownsLayout,
+        drifting: NDArray[np.int64],
     ) -> None:
         """Start empty.
 
@@ -35,10 +41,11 @@ class WorkingSet:
             mid: (P,) of the unknowns ``(theta, theta_h, d, f)``.
             scale: (P,) zero for an unknown that is fixed.
             tolerance: a cut is broken by a thousandth of it, relative.
+            layout: of the unknowns.
             drifting: (D,) columns of the parameters that may drift after a tare.
         """
-        self._mid, self._scale, self._size = mid, scale, len(mid) - 20 - len(drifting)
-        self._drifting = drifting
+        self._mid, self._scale = mid, scale
+        self._layout, self._drifting = layout, drifting
         self._tolerance = 1e-3 * tolerance
         self._random = np.random.default_rng(0)
         self.programs = Programs(len(mid))
@@ -47,7 +54,7 @@ class WorkingSet:
 
     def take_in_rows(self, rows: MomentumRows, index: NDArray[np.int64]) -> None:
         """Add rows, ``index`` of them among the kept ones."""
-        matrix = unscaled_rows(rows, self._size, self._drifting)
+        matrix = unscaled_rows(rows, self._drifting)
         target = (rows.target - matrix @ self._mid) / rows.slack
         # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
         # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
@@ -65,16 +72,14 @@ class WorkingSet:
             knowledge: of hand and payload.
             conic: whether to look for cuts of the cone, too.
         """
-        payload = payload_slice(self._size)
         x = self._mid + self._scale * points
-        theta_h, d = np.split(x[:, self._size : self._size + 20], 2, axis=1)
-        theta_p = x[:, payload] - theta_h - d
+        theta_p = x[:, self._layout.arm.payload] - x[:, self._layout.hand] - x[:, self._layout.opening]
         parts = [knowledge.fixed]
         if conic:
             parts.append(knowledge.separate(theta_p, self._tolerance))
         cuts = CutSet.concatenate(parts)
         matrix, norm = self._scaled(cuts)
-        low = cuts.constant - cut_rows(cuts, self._size, len(self._drifting)) @ self._mid
+        low = cuts.constant - cut_rows(cuts, self._layout) @ self._mid
         excess = (points @ matrix.T - low) / norm
         wrong = (excess < -self._tolerance) & (np.abs(matrix).max(axis=1, initial=0.0) > 0.0)
         new = np.flatnonzero(wrong.any(axis=0) & ~self._has(cuts))
@@ -87,7 +92,7 @@ class WorkingSet:
 
     def _scaled(self, cuts: CutSet) -> tuple[FloatArray, FloatArray]:
         """Coefficients (K, P) of scaled unknowns, and what each row is divided by."""
-        matrix = cut_rows(cuts, self._size, len(self._drifting)) * self._scale
+        matrix = cut_rows(cuts, self._layout) * self._scale
         return matrix, np.maximum(np.abs(matrix).max(axis=1, initial=0.0), 1e-300)
 
     def _has(self, cuts: CutSet) -> NDArray[np.bool_]:

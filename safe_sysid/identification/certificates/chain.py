@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, UnknownsLayout
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.cuts import (
     CUT_KINDS,
@@ -38,7 +39,7 @@ from safe_sysid.identification.certificates.row_check import (
 )
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ChainChecker", "Verdict"]
 
@@ -267,16 +268,15 @@ class ChainChecker:
             self._checker = RowChecker(self._model)
         rows, sides = self._checker.check(arrays, errors, logs, self._boxes, self._progress)
         cuts, constants = self._cuts(arrays)
-        at, size = 10 * (box.n - 1), box.size
-        edges = np.zeros((size + 20 + 3 * box.n, 2))
+        x = self._unknowns
+        at, edges = x.arm.payload.start, np.zeros((x.size, 2))
         wide = sensed_box(box, errors)
-        edges[:size, 0], edges[:size, 1] = wide.lower, wide.upper
-        edges[size : size + 10, 0], edges[size : size + 10, 1] = arrays["hand_lower"], arrays["hand_upper"]
-        opening, friction = slice(size + 10, size + 20), slice(size + 20, None)
-        edges[opening, 0], edges[opening, 1] = -arrays["opening"], arrays["opening"]
+        edges[: x.arm.size, 0], edges[: x.arm.size, 1] = wide.lower, wide.upper
+        edges[x.hand, 0], edges[x.hand, 1] = arrays["hand_lower"], arrays["hand_upper"]
+        edges[x.opening, 0], edges[x.opening, 1] = -arrays["opening"], arrays["opening"]
         if header["tare_log"] is not None:  # else no row is of a tare
             drift = tare_drift(self._model, errors, arrays["drift"])
-            edges[friction, 0], edges[friction, 1] = -drift, drift
+            edges[x.drift, 0], edges[x.drift, 1] = -drift, drift
         y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
         for kind, values in (("row", y), ("cut", multipliers)):
             if not np.all(np.abs(values) < LARGEST_MULTIPLIER):  # NaN neither
@@ -314,10 +314,13 @@ class ChainChecker:
         i = int(np.argmax(np.abs(y) * arrays["slack"]))
         return f"; largest part: row {i}, {self._model.joint_names[int(arrays['joint'][i])]}"
 
+    @property
+    def _unknowns(self) -> UnknownsLayout:
+        return UnknownsLayout(self._model.layout, len(self._model.layout.drifting))
+
     def _cuts(self, arrays: Any) -> tuple[FloatArray, FloatArray]:
-        size = self._model.arm_prior.size
-        at, count = slice(size - 4 * self._model.n - 10, size - 4 * self._model.n), len(arrays["cut_kind"])
-        out = np.zeros((count, size + 20 + 3 * self._model.n, 2))
+        x, count = self._unknowns, len(arrays["cut_kind"])
+        out = np.zeros((count, x.size, 2))
         if np.any(arrays["cut_multipliers"] < 0.0):
             k = int(np.argwhere(arrays["cut_multipliers"] < 0.0)[0][1])
             raise RefusedError(f"cut {k}: a multiplier is negative")
@@ -331,8 +334,8 @@ class ChainChecker:
             if why is not None:
                 raise RefusedError(f"cut {k}: {why}")
             g: IntervalArray = cut_coefficients(u, v, mass)
-            out[k, at] = g.stacked()
-            out[k, size : size + 10] = out[k, size + 10 : size + 20] = (-g).stacked()
+            out[k, x.arm.payload] = g.stacked()
+            out[k, x.hand] = out[k, x.opening] = (-g).stacked()
         return out, np.ascontiguousarray(arrays["cut_constant"])
 
     def _accept(self, certificate: Certificate, box: ParameterBox) -> None:

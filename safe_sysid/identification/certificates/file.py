@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid import __version__
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
 from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, parse_json, read_array_header, read_regular
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.whole_files import replacing, write_text
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def _read_arrays(path: Path, digest: str, n: int) -> dict[str, NDArray[Any]]:
             raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_archive(archive, len(content))
-            known, total = {"P": 14 * n, "F": 3 * n}, 0
+            known, total = {"P": ParameterLayout(n).size, "F": len(ParameterLayout(n).drifting)}, 0
             out = {}
             for name, (kinds, shape) in _ARRAYS.items():
                 member = f"{name}.npy"

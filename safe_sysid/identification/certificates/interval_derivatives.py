@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.interval_regressors import (
     IntervalKinematics,
@@ -102,7 +103,7 @@ def _sum(a: FloatArray, b: FloatArray) -> FloatArray:
 def _add_value(columns: FloatArray, theta: FloatArray, link: int, out: FloatArray) -> None:
     """``out += columns . theta`` of the link."""
     for c in range(10):
-        t = theta[10 * link + c]
+        t = theta[PER_LINK * link + c]
         lo, hi = imul(columns[c, 0], columns[c, 1], t[0], t[1])
         out[0], out[1] = iadd(out[0], out[1], lo, hi)
 

@@ -29,6 +29,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.intervals import check_interval, cos_interval, iadd, imul, isub, sin_interval
 from safe_sysid.robot.model import Kinematics
@@ -352,16 +353,18 @@ def columns_kernel(
             link_motions(local, steps, axis, gravity, sliding, qd[k], link, screws, motions, fall)
             for i in range(link + 1):
                 if momentum.shape[0] > 0:
-                    add_columns(motions[link], screws[i], momentum[k, i, 10 * link : 10 * link + 10])
+                    add_columns(
+                        motions[link], screws[i], momentum[k, i, PER_LINK * link : PER_LINK * (link + 1)]
+                    )
                 if rate.shape[0] > 0:
-                    columns = rate[k, i, 10 * link : 10 * link + 10]
+                    columns = rate[k, i, PER_LINK * link : PER_LINK * (link + 1)]
                     motion_cross(motions[i], screws[i], turned)
                     add_columns(motions[link], turned, columns)
                     add_columns(fall, screws[i], columns)
             for m in range(motors.joint.shape[0]):
                 if motors.carrier[m] != link:
                     continue
-                driven, c = motors.joint[m], 10 * n + m
+                driven, c = motors.joint[m], PER_LINK * n + m
                 for i in range(link + 1):
                     if momentum.shape[0] > 0:
                         lo, hi = along_spin(motors, m, qd[k, driven], screws[i, 1])
@@ -393,7 +396,7 @@ def _batch(
 ) -> tuple[FloatArray, FloatArray]:
     n = len(kin.axis)
     q, qd = _states(n, *states)
-    columns = 10 * n + len(kin.motors.joint)
+    columns = PER_LINK * n + len(kin.motors.joint)
     out, none = np.zeros((len(q), n, columns, 2)), np.zeros((0, n, columns, 2))
     columns_kernel(*interval_kinematics(kin), q, qd, *((out, none) if momentum else (none, out)))
     return out[..., 0], out[..., 1]

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.identification.certificates.interval_arrays import exactly, inflate
 from safe_sysid.robot.model import Kinematics
 
@@ -87,9 +88,9 @@ class LinkBounds:
                     cross = (t[[1, 2, 0]] * axis[[2, 0, 1]] - t[[2, 0, 1]] * axis[[1, 2, 0]]).size()
                     # The axis is a unit vector to 1e-14: see below.
                     across[j - 1] = max(across[j - 1], float(inflate(np.sqrt((cross**2).sum()) + room)))
-        self._a, self._b = np.zeros((n, n)), np.zeros((n, n))
+        self._a, self._b, layout = np.zeros((n, n)), np.zeros((n, n)), ParameterLayout(n)
         for link in range(n):
-            low, high = lower[10 * link : 10 * link + 10], upper[10 * link : 10 * link + 10]
+            low, high = lower[layout.link(link)], upper[layout.link(link)]
             mass = max(float(high[0]), 0.0)
             moment = np.sqrt((np.maximum(np.abs(low[1:4]), np.abs(high[1:4])) ** 2).sum())
             # An upper bound below zero would say that no consistent link exists: zero is then as good as any.
@@ -107,7 +108,7 @@ class LinkBounds:
         #: Of each motor: joint, turning joints up to the carrier, kappa, and W of these.
         self._motors: list[tuple[int, NDArray[np.int64], float, FloatArray]] = []
         for m, driven in enumerate(kin.motors.joint):
-            inertia = max(abs(float(lower[12 * n + driven])), abs(float(upper[12 * n + driven])))
+            inertia = max(abs(float(side[layout.rotor_inertia][driven])) for side in (lower, upper))
             turning = np.flatnonzero(~sliding[: kin.motors.carrier[m] + 1])
             kappa = float(inflate(inertia * abs(float(kin.motors.gear[m])) * (1.0 + 4e-16)))
             self._motors.append((int(driven), turning, kappa, _spin_cosines(kin, m, turning)))

@@ -34,6 +34,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
 from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
@@ -169,6 +170,7 @@ class RowRebuilder:
         """
         s, part = self._s, self._part(window)
         log, n = self._log, len(self._facts.rotor)
+        layout, links = ParameterLayout(n), ParameterLayout(n).links
         w = self._test_function(window, part)
         first, last = (int(np.searchsorted(self._samples.index, k)) for k in (window.first, window.last))
         slack = self._slack(window, w, part, first, last)
@@ -198,14 +200,16 @@ class RowRebuilder:
         rotor = exactly(w.at[-1]) * qd[1] - exactly(w.at[0]) * qd[0] - (w.slope * s.delta[part]).total()
         out = {}
         for j in (int(x) for x in joints):
-            lo, hi = np.zeros(14 * n), np.zeros(14 * n)
-            lo[: 10 * n], hi[: 10 * n] = rigid[j, : 10 * n, 0], rigid[j, : 10 * n, 1]
-            lo[13 * n + j], hi[13 * n + j] = offset.lo[0], offset.hi[0]
+            lo, hi = np.zeros(layout.size), np.zeros(layout.size)
+            lo[links], hi[links] = rigid[j, links, 0], rigid[j, links, 1]
+            lo[layout.offset][j], hi[layout.offset][j] = offset.lo[0], offset.hi[0]
             if friction:
-                for at, column in ((10, coulomb), (11, viscous), (12, rotor)):
-                    lo[at * n + j], hi[at * n + j] = column.lo[j], column.hi[j]
-            reaction = 12 * n + self._driven
-            more = IntervalArray(lo[reaction], hi[reaction]) + IntervalArray(*rigid[j, 10 * n :].T)
+                for at, column in (
+                    (layout.coulomb, coulomb), (layout.viscous, viscous), (layout.rotor_inertia, rotor),
+                ):  # fmt: skip
+                    lo[at][j], hi[at][j] = column.lo[j], column.hi[j]
+            reaction = layout.links_and_rotors(self._driven)[links.stop :]
+            more = IntervalArray(lo[reaction], hi[reaction]) + IntervalArray(*rigid[j, links.stop :].T)
             lo[reaction], hi[reaction] = more.lo, more.hi
             out[j] = RebuiltRow(
                 IntervalArray(lo, hi),
@@ -340,7 +344,7 @@ def _add_weighted(
     for i in range(out.shape[0]):
         if not wanted[i]:
             continue
-        for c in range(10 * i, out.shape[1]):
+        for c in range(PER_LINK * i, out.shape[1]):
             lo, hi = 0.0, 0.0
             for k in range(weight.shape[0]):
                 pl, ph = imul(weight[k, 0], weight[k, 1], columns[k, i, c, 0], columns[k, i, c, 1])

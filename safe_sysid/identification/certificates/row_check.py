@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.core.layout import UnknownsLayout
+from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
 from safe_sysid.identification.certificates.log_view import LogView
@@ -78,7 +79,7 @@ def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     """
     if errors.torque_source != "link" and not np.any(errors.torque_bias):
         return box
-    beta = slice(13 * box.n, 14 * box.n)
+    beta = box.layout.offset
     lower, upper = box.lower.copy(), box.upper.copy()
     lower[beta], upper[beta] = sensed_offset(box, errors)
     return ParameterBox(lower, upper, box.epoch, box.seq)
@@ -101,9 +102,10 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
     big = np.maximum(np.abs(prior.lower), np.abs(prior.upper))
     least = np.concatenate(
         [
-            declared.coulomb * big[10 * n : 11 * n],
-            declared.viscous * big[11 * n : 12 * n],
+            declared.coulomb * big[model.layout.coulomb],
+            declared.viscous * big[model.layout.viscous],
             declared.offset + 2.0 * errors.torque_bias + np.zeros(n),
+            np.zeros(len(model.layout.drifting) - 3 * n),  # of further terms, which are refused
         ]
     )
     if np.any(stated < least):
@@ -209,7 +211,11 @@ class RowChecker:
         Raises:
             RefusedError: a row that the logs do not give, or that is stated with less slack than they give.
         """
-        n, count = self._model.n, len(arrays["target"])
+        layout, count, prior = self._model.layout, len(arrays["target"]), self._model.arm_prior
+        try:
+            layout.require_compiled("the certificates' checker", prior.lower, prior.upper)
+        except ParameterError as error:
+            raise RefusedError(str(error)) from None
         self._check_fields(arrays, logs, boxes)
         kept: dict[tuple[object, ...], RebuiltRow] = {}
         views = {which: self._view(log, errors) for which, (log, _) in logs.items()}
@@ -220,19 +226,18 @@ class RowChecker:
                 self._rebuild(arrays, mine, view, names, boxes, kept, progress)
         self._rebuilt = kept
 
-        size = 14 * n
-        rows, sides = np.zeros((count, size + 20 + 3 * n, 2)), np.empty((count, 2))
-        payload, friction = slice(10 * (n - 1), 10 * n), np.r_[10 * n : 12 * n, 13 * n : 14 * n]
+        x = UnknownsLayout(layout, len(layout.drifting))
+        rows, sides = np.zeros((count, x.size, 2)), np.empty((count, 2))
         for i in range(count):
             row = kept[_key(arrays, i, names)]
             box = sensed_box(self._hand_box if arrays["log"][i] else boxes[0], errors)
             self._compare(arrays, i, row, box, views[int(arrays["log"][i])])
-            rows[i, :size] = row.matrix.stacked()
+            rows[i, : layout.size] = row.matrix.stacked()
             if arrays["log"][i]:
-                rows[i, size : size + 10] = rows[i, payload]
-                rows[i, payload] = 0.0
+                rows[i, x.hand] = rows[i, layout.payload]
+                rows[i, layout.payload] = 0.0
                 # What the log gives is of the friction of then, theta + f.
-                rows[i, size + 20 :] = rows[i, friction]
+                rows[i, x.drift] = rows[i, layout.drifting]
             sides[i] = row.lower, row.upper
         return rows, sides
 

@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
 from safe_sysid.identification.certificates.interval_regressors import IntervalKinematics, columns_kernel
@@ -71,7 +72,7 @@ def sensed_offset(box: ParameterBox, errors: MeasurementErrors) -> tuple[FloatAr
         box: of the true parameters.
         errors: declared.
     """
-    lower, upper = box.lower[13 * box.n :], box.upper[13 * box.n :]
+    lower, upper = box.lower[box.layout.offset], box.upper[box.layout.offset]
     if errors.torque_source == "link":
         lower, upper = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
     bias = exactly(errors.torque_bias + np.zeros(box.n))
@@ -86,19 +87,19 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> 
         box: holds the true, physically consistent parameters.
         errors: declared.
     """
-    n = box.n
+    layout = box.layout
     seen = 0.0 if errors.torque_source == "link" else 1.0
-    big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))[10 * n : 13 * n].reshape(3, n)
-    moving = np.r_[0 : 10 * n, 12 * n + kin.motors.joint]
+    big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))
+    moving = layout.links_and_rotors(kin.motors.joint)
     norm = np.sqrt((np.asarray(kin.gravity) ** 2).sum())
     relative = errors.gravity_relative
     return BoxFacts(
         theta=np.ascontiguousarray(np.stack([box.lower[moving], box.upper[moving]], axis=-1)),
         links=LinkBounds(kin, box.lower, box.upper, seen > 0.0),
-        coulomb=big[0],
-        viscous=big[1],
-        rotor=big[2],
-        coulomb_interval=IntervalArray(seen * box.lower[10 * n : 11 * n], seen * box.upper[10 * n : 11 * n]),
+        coulomb=big[layout.coulomb],
+        viscous=big[layout.viscous],
+        rotor=big[layout.rotor_inertia],
+        coulomb_interval=IntervalArray(seen * box.lower[layout.coulomb], seen * box.upper[layout.coulomb]),
         beta=IntervalArray(*sensed_offset(box, errors)),
         gamma=float(inflate(norm * (relative + (1.0 + relative) * errors.gravity_angle))),
     )
@@ -210,7 +211,7 @@ def _values(columns: FloatArray, theta: FloatArray, value: FloatArray, step: Flo
     """Intervals of ``columns . theta`` and of their differences from step to step, (S, n, 2)."""
     for k in range(columns.shape[0]):
         for i in range(columns.shape[1]):
-            for c in range(10 * i, columns.shape[2]):
+            for c in range(PER_LINK * i, columns.shape[2]):
                 a, t = columns[k, i, c], theta[c]
                 lo, hi = imul(a[0], a[1], t[0], t[1])
                 value[k, i, 0], value[k, i, 1] = iadd(value[k, i, 0], value[k, i, 1], lo, hi)

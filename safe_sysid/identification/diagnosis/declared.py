@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.decimals import at_least, at_most, interval_text
 from safe_sysid.identification.bounds.drift import drift_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
@@ -153,7 +154,7 @@ def _empty(
     others = (tare, drift_of(model, errors)) if len(tare) else (None, None)
     polytope = FeasibleSet(box, max(len(rows), 1), knowledge, method, *others)
     polytope.add(rows.take(rows.log == 0))
-    payload = box.payload_slice
+    payload = box.layout.payload
     for _ in range(_UPDATES):
         bounds = polytope.bound(np.arange(payload.start, payload.stop), box)
         if bounds.empty:
@@ -183,15 +184,15 @@ def payload_extent(
     """
     opening = np.array(model.settings.payload.hand_opening) if opening is None else opening
     matrix, target, radius = scaled_problem(model, errors, rows, box)
-    size, columns = box.size, matrix.shape[1]
+    x, columns = UnknownsLayout(box.layout), matrix.shape[1]
     program = ElasticProgram(np.concatenate([matrix, np.zeros((len(matrix), 10))], axis=1), target)
     lower, upper = model.hand_prior
-    last = box.payload_slice
+    last = box.layout.payload
     middle = box.mid[last] - 0.5 * (lower + upper)
     # theta_p = middle + part @ z
     part = np.zeros((10, columns + 10))
     part[:, last] = np.diag(radius[last])
-    part[:, size : size + 10] -= np.diag(radius[size:])
+    part[:, x.hand] -= np.diag(radius[x.hand])
     part[:, columns:] -= np.diag(opening)
     masses = np.zeros(2)
     for k, sign in enumerate((1.0, -1.0)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_most, share_at_most
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
@@ -15,7 +16,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["WeakCombination", "describe_excitation", "weak_combinations"]
 
@@ -74,9 +75,9 @@ def weak_combinations(
         box: in force.
     """
     wide = sensor_prior(box, errors)
-    prior = np.maximum(model.arm_prior.rad[box.payload_slice], 1e-12)
+    prior = np.maximum(model.arm_prior.rad[box.layout.payload], 1e-12)
     matrix, target, radius = scaled_problem(model, errors, rows, wide)
-    last = np.arange(box.payload_slice.start, box.payload_slice.stop)
+    last = np.arange(box.layout.payload.start, box.layout.payload.stop)
     # Every unknown as spread out as its box, every row as wide as its slack: only directions are taken from this.
     covariance = np.linalg.inv(matrix.T @ matrix + np.eye(matrix.shape[1]))
     spread = covariance[np.ix_(last, last)] * np.outer(radius[last], radius[last])
@@ -97,7 +98,7 @@ def weak_combinations(
         if not (low.feasible and high.feasible):
             return []
         half = max(0.5 * (-high.value - low.value), 0.0)
-        before = float(np.abs(coefficients) @ model.arm_prior.rad[box.payload_slice])
+        before = float(np.abs(coefficients) @ model.arm_prior.rad[box.layout.payload])
         uncertain = spread @ coefficients
         size = float(coefficients @ uncertain)
         move = uncertain * (half / size) if size > 0.0 else coefficients * half
@@ -117,7 +118,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
     )
     speed = per_joint(settings.controller.velocity, n)
     acceleration = per_joint(settings.controller.acceleration, n)
-    last = box.payload_slice
+    last = box.layout.payload
     others = np.ones(box.size, bool)
     others[last] = False
     best = np.zeros((n + 1, _POSTURES))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
 from safe_sysid.decimals import bracketed
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterBox
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Candidate", "Explanation", "candidates"]
 
@@ -102,11 +103,12 @@ def candidates(
         box: prior of theta.
         radius: (14 n + 10,) of theta and theta_h.
     """
-    n, names = model.n, model.joint_names
+    n, names, layout = model.n, model.joint_names, model.layout
+    coulomb, offset = np.arange(layout.size)[layout.coulomb], np.arange(layout.size)[layout.offset]
     cause = {name: rows.parts[:, i] / rows.slack for i, name in enumerate(ERROR_CAUSES)}
     noise = cause["torque"]
     # A row's coefficient of its own offset is the area under its test function, s.
-    area = np.abs(rows.matrix[np.arange(len(rows)), 13 * n + rows.joint]) / rows.slack
+    area = np.abs(rows.matrix[np.arange(len(rows)), offset[rows.joint]]) / rows.slack
     yield _noise(None, noise, names, errors)
     for j in range(n):
         mine = (rows.joint == j).astype(float)
@@ -114,7 +116,7 @@ def candidates(
         yield _torque_abs(
             j, area * mine / (1.0 + errors.torque_rel[j]), names, errors, float(model.limits.torque[j])
         )
-        inertia = float(box.upper[12 * n + j])
+        inertia = float(box.upper[layout.rotor_inertia][j])
         if errors.torque_source != "link" and inertia > 0.0:
             # Both ends of a window: this much at least is added by a velocity error.
             share = np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine
@@ -124,18 +126,18 @@ def candidates(
     reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
     for j in range(n):
         mine = rows.joint == j
-        p = 10 * n + j
+        p = int(coulomb[j])
         if radius[p] > 0.0 and reach[p] > 0.0:
             # While the sign of the velocity is not certain, more friction is more error.
             share = np.where(mine, cause["coulomb"], 0.0) * radius[p] / reach[p]
             yield _parameter(p, model, rows, box, float(radius[p]), share, errors)
-        p = 13 * n + j
+        p = int(offset[j])
         if radius[p] > 0.0:
             # Noise is declared relative to the true torque; what is measured is off by the bias.
             share = np.where(mine, area, 0.0) * errors.torque_rel[j] / (1.0 - errors.torque_rel[j])
             yield _parameter(p, model, rows, box, float(radius[p]), share * radius[p], errors)
     for p in np.flatnonzero(radius > 0.0).tolist():
-        if not 10 * n <= p < 11 * n and not 13 * n <= p < 14 * n:
+        if p not in coulomb and p not in offset:
             yield _parameter(p, model, rows, box, float(radius[p]), None, errors)
 
 
@@ -231,17 +233,17 @@ def _parameter(
     widen: FloatArray | None,
     errors: MeasurementErrors,
 ) -> Candidate:
-    n, names = model.n, model.joint_names
-    hand = p >= 14 * n
-    column = 10 * (n - 1) + p - 14 * n if hand else p
+    layout, names = model.layout, model.joint_names
+    hand, payload = p >= layout.size, layout.payload
+    column = payload.start + p - layout.size if hand else p
     used = (rows.log == 1) if hand else np.ones(len(rows), bool)
-    last = 10 * (n - 1) <= column < 10 * n
+    last = payload.start <= column < payload.stop
     if last and not hand:
         used = rows.log == 0
     cost = float(np.mean(np.where(used, np.abs(rows.matrix[:, column]), 0.0) * radius / rows.slack))
-    lower, upper = (model.hand_prior[0][p - 14 * n], model.hand_prior[1][p - 14 * n]) if hand else (
+    lower, upper = (model.hand_prior[0][p - layout.size], model.hand_prior[1][p - layout.size]) if hand else (
         box.lower[p], box.upper[p])  # fmt: skip
-    kind, joint, what, unit, how = _about(p, column, hand, last, n, names)
+    kind, joint, what, unit, how = _about(layout, column, hand, last, names)
 
     def explain(s: float) -> Explanation:
         by = s * radius
@@ -263,24 +265,21 @@ def _parameter(
 
 
 def _about(
-    p: int, column: int, hand: bool, last: bool, n: int, names: tuple[str, ...]
+    layout: ParameterLayout, column: int, hand: bool, last: bool, names: tuple[str, ...]
 ) -> tuple[str, int | None, str, str, Callable[[float], str]]:
     """Kind, joint, name, unit and how to declare it, of one parameter."""
-    if column < 10 * n:
-        j, i = divmod(column, 10)
-        part, unit = PAYLOAD_NAMES[i], PAYLOAD_UNITS[i]
+    j, which = layout.locate(column)
+    if isinstance(which, int):
+        part, unit, floor = PAYLOAD_NAMES[which], PAYLOAD_UNITS[which], _FLOORS[which]
         if last:
             if hand:
                 what = f"{part} of {names[j]}'s link with the empty hand"
-                return "hand", None, what, unit, lambda by: f": uncertainty.floor.{_FLOORS[i]}"
+                return "hand", None, what, unit, lambda by: f": uncertainty.floor.{floor}"
             what = f"{part} of {names[j]}'s link with hand and payload"
             return "payload_prior", None, what, unit, lambda by: ": payload.prior_lower, prior_upper"
         what = f"{part} of {names[j]}'s link"
-        return "link", j, what, unit, lambda by: f": uncertainty.floor.{_FLOORS[i]} larger by as much"
-    k, j = divmod(column - 10 * n, n)
-    kind = ("coulomb", "viscous", "rotor_inertia", "offset")[k]
-    what = ("Coulomb friction", "viscous friction", "rotor inertia", "torque offset")[k] + f" of {names[j]}"
-    unit = ("N m", "N m s/rad", "kg m^2", "N m")[k]
+        return "link", j, what, unit, lambda by: f": uncertainty.floor.{floor} larger by as much"
+    kind, what, unit = which.key, f"{which.words} of {names[j]}", which.unit
 
     def how(by: float) -> str:
         text = f": correct joints.{names[j]}.{kind}, or uncertainty.floor.{kind} larger by as much"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import PAYLOAD_NAMES
 
 __all__ = ["not_narrowed", "shown_by_motion", "why_taught_nothing"]
 
@@ -66,7 +66,7 @@ def shown_by_motion(model: RobotModel) -> NDArray[np.bool_]:
         model: the arm.
     """
     rng, n, settings, box = np.random.default_rng(0), model.n, model.settings, model.arm_prior
-    m, last = settings.measurement, box.payload_slice
+    m, last = settings.measurement, box.layout.payload
     q = np.array(settings.home) + rng.uniform(-_REACH, _REACH, (_POSTURES, n))
     w = dynamics_of(model.kinematics).torque_regressor(
         q, 0.0 * q, 0.0 * q, model.friction_transition_velocity

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import drift_of, drifting
 from safe_sysid.identification.bounds.joint_rows import unscaled_rows
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -33,9 +34,9 @@ def scaled_problem(
     lower, upper = model.hand_prior
     middle = np.concatenate([box.mid, 0.5 * (lower + upper)])
     radius = np.concatenate([box.rad, 0.5 * (upper - lower)])
-    columns, drift = drifting(drift_of(model, errors) * np.any(rows.log == 1))
-    matrix = unscaled_rows(rows, box.size, columns)
-    moved = matrix[:, box.size + 20 :] * drift
-    matrix = matrix[:, : box.size + 10]
+    columns, drift = drifting(drift_of(model, errors) * np.any(rows.log == 1), box.layout)
+    x, matrix = UnknownsLayout(box.layout, len(columns)), unscaled_rows(rows, columns)
+    moved = matrix[:, x.drift] * drift
+    matrix = matrix[:, : x.hand.stop]
     target = (rows.target - matrix @ middle) / rows.slack
     return np.concatenate([matrix * radius, moved], axis=1) / rows.slack[:, None], target, radius

@@ -134,7 +134,7 @@ def diagnose_rows(
     explanations, scales = _explain(program, options, matrix, signed, found.value, model.n)
     structural = [
         *wrong_sign(model, rows, matrix, target, box),
-        *payload_change(rows, matrix, target, box.n),
+        *payload_change(rows, matrix, target),
     ]
     structural += held(model, errors, rows) if tare else earlier(model, errors, rows, box)
     small = [e for e in explanations if e.factor <= _LARGE]

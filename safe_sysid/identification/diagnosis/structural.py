@@ -59,9 +59,7 @@ def wrong_sign(
             )
 
 
-def payload_change(
-    rows: MomentumRows, matrix: FloatArray, target: FloatArray, n: int
-) -> Iterator[Explanation]:
+def payload_change(rows: MomentumRows, matrix: FloatArray, target: FloatArray) -> Iterator[Explanation]:
     """Whether one change of theta_e, at one time, makes everything agree."""
     run = rows.log == 0
     if not np.any(run):
@@ -86,7 +84,7 @@ def payload_change(
     if last > first or first < start + edge or last > end - edge:
         return
     middle = 0.5 * (first + last)
-    payload = slice(10 * (n - 1), 10 * n)
+    payload = rows.layout.payload
     use = ~run | (rows.end <= middle) | (rows.start >= middle)
     after = run[use] & (rows.start[use] >= middle)
     both = np.concatenate([matrix[use], np.where(after[:, None], matrix[use][:, payload], 0.0)], axis=1)

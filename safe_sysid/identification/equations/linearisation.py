@@ -25,6 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.robot.model import Kinematics
 
@@ -55,7 +56,7 @@ class Anchors(NamedTuple):
 def _add(weight: float, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     """``out += weight (a - b)``, columns (n, K)."""
     for i in range(out.shape[0]):
-        for c in range(10 * i, out.shape[1]):
+        for c in range(PER_LINK * i, out.shape[1]):
             out[i, c] += weight * (a[i, c] - b[i, c])
 
 
@@ -64,7 +65,7 @@ def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, bounds: FloatArray
     """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; links before joint i have no part."""
     for i in range(d.shape[0]):
         value, spread = 0.0, 0.0
-        for c in range(10 * i, d.shape[1]):
+        for c in range(PER_LINK * i, d.shape[1]):
             value += d[i, c] * mid[c]
             spread += abs(d[i, c]) * rad[c]
             d[i, c] = 0.0

@@ -186,7 +186,7 @@ def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     if not link and not np.any(errors.torque_bias):
         return box
     lower, upper = box.lower.copy(), box.upper.copy()
-    beta = slice(13 * box.n, 14 * box.n)
+    beta = box.layout.offset
     if link:
         lower[beta], upper[beta] = np.minimum(lower[beta], 0.0), np.maximum(upper[beta], 0.0)
     lower[beta] = np.nextafter(lower[beta] - errors.torque_bias, -np.inf)

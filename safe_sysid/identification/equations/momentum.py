@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import (
@@ -30,7 +31,13 @@ from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, Rows, window_kernel
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps, step_kernel
-from safe_sysid.identification.equations.step_states import coulomb_sign, outside_travel, step_states
+from safe_sysid.identification.equations.step_states import (
+    StepStates,
+    coulomb_sign,
+    outside_travel,
+    step_states,
+)
+from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -101,6 +108,11 @@ class MomentumRows:
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.target)
+
+    @property
+    def layout(self) -> ParameterLayout:
+        """Of the columns of the matrix."""
+        return ParameterLayout.of_size(self.matrix.shape[1])
 
     @classmethod
     def concatenate(cls, parts: list[MomentumRows]) -> MomentumRows:
@@ -186,7 +198,7 @@ class RowSource:
         self._run, self._box_seq, self._log = run, box.seq, log
         # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
         self._means_only = errors.torque_source == "link" and errors.effort == "held"
-        self._motors = 12 * len(kin.axis) + kin.motors.joint
+        self._motors = ROTOR * len(kin.axis) + kin.motors.joint
         self._limits = limits = _limits(kin, box, errors)
         states = step_states(data, errors, kin.travel)
         middle, half = torque_interval(data.effort, errors)
@@ -199,6 +211,7 @@ class RowSource:
         self._steps = Steps(
             data.stamps, data.q, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
             states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
+            *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
         m, n = states.delta.shape
         at, which = self.anchors(run, errors.linearise_every)
@@ -246,6 +259,7 @@ class RowSource:
                 "or effort = 'sampled'"
             )
         n = self._steps.qd.shape[1]
+        size = ParameterLayout(n).size
         windows = np.asarray(windows, np.int64).reshape(-1, 2)
         good = self._wrong_before[windows[:, 0]] == self._wrong_before[windows[:, 1]]
         inside = self._outside_before[windows[:, 0]] == self._outside_before[windows[:, 1]]
@@ -257,7 +271,7 @@ class RowSource:
         windows = np.ascontiguousarray(windows[good])
         count = len(windows)
         out = Rows(
-            matrix=np.zeros((count, n, 14 * n)),
+            matrix=np.zeros((count, n, size)),
             target=np.zeros((count, n)),
             noise_square=np.zeros((count, n)),
             parts=np.zeros((count, n, len(ERROR_CAUSES))),
@@ -271,7 +285,7 @@ class RowSource:
         first, last = windows.T
         stamps, offset = self._steps.stamps, self._run.first
         rows = MomentumRows(
-            matrix=out.matrix.reshape(m, 14 * n),
+            matrix=out.matrix.reshape(m, size),
             target=out.target.reshape(m),
             slack=slack.reshape(m),
             sigma=sigma.reshape(m),
@@ -300,22 +314,21 @@ class RowSource:
 
 def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Limits:
     """What the kernels need of the box and of the declared errors."""
-    n = box.n
+    n, layout = box.n, box.layout
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    coulomb, beta = slice(10 * n, 11 * n), slice(13 * n, 14 * n)
     sensed = sensor_prior(box, errors)
-    moving = np.concatenate([np.arange(10 * n), 12 * n + kin.motors.joint])
+    moving = layout.links_and_rotors(kin.motors.joint)
     return Limits(
         mid=box.mid[moving],
         rad=box.rad[moving],
-        coulomb=seen * big[coulomb],
-        viscous=seen * big[11 * n : 12 * n],
-        rotor=seen * big[12 * n : 13 * n],
-        coulomb_mid=seen * box.mid[coulomb],
-        coulomb_rad=seen * box.rad[coulomb],
-        beta_mid=sensed.mid[beta].copy(),
-        beta_rad=sensed.rad[beta].copy(),
+        coulomb=seen * big[layout.coulomb],
+        viscous=seen * big[layout.viscous],
+        rotor=seen * big[layout.rotor_inertia],
+        coulomb_mid=seen * box.mid[layout.coulomb],
+        coulomb_rad=seen * box.rad[layout.coulomb],
+        beta_mid=sensed.mid[layout.offset].copy(),
+        beta_rad=sensed.rad[layout.offset].copy(),
         friction=seen,
         position=errors.position.copy(),
         velocity=errors.velocity.copy(),
@@ -325,7 +338,23 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
         jitter=errors.torque_jitter,
         rate=np.zeros(n) if errors.torque_rate is None else errors.torque_rate.copy(),
         sampled=errors.effort == "sampled",
+        **{
+            name: seen * np.array([of[part] for part, _ in layout.further]).reshape(-1, n)
+            for name, of in (("further", big), ("further_mid", box.mid), ("further_rad", box.rad))
+        },
     )
+
+
+def _further_torques(layout: ParameterLayout, states: StepStates, v_c: float) -> FloatArray:
+    """(2, F, m, n) middle and half width of further terms' torques per unit over each whole step."""
+    reach = (0.5 * states.acceleration * (states.h + 2.0 * states.stamp)[:, None] + states.rho) * (
+        1.0 + 1e-12
+    )
+    out = np.zeros((2, len(layout.further), *reach.shape))
+    for f, (_, term) in enumerate(layout.further):
+        if term.bounds is not None:
+            out[:, f] = mid_rad(*term.bounds(states.mean - reach, states.mean + reach, v_c))
+    return out
 
 
 def _gravity_error(kin: Kinematics, errors: MeasurementErrors) -> float:

@@ -25,7 +25,8 @@ Slack, in the order of :data:`ERROR_CAUSES`:
    beside it. Every switch of the torque may besides be off by ``torque_jitter``: that times ``(1 + E)
    sum |tau_k - tau_{k-1}| + noise_k + noise_{k-1}`` over the switches of the window and beside it. Sampled:
    ``sum wide_k torque_rate (torque_delay + torque_jitter)``.
-4. coulomb: ``Fc sum area_k [sign_k = 0]``.
+4. coulomb: ``Fc sum area_k [sign_k = 0]``; and ``sum area_k unit_half_k`` times each further term, whose column is
+   ``sum area_k unit_k``: its torque per unit is within unit_half of unit all through the step.
 5. quadrature: ``sum wide_k rate_k + turn_k slope_k``; sampled effort adds
    ``sum torque_rate (wide_k H_k/4 + turn_k H_k^2/12)`` (trapezoid of a function with that Lipschitz constant; its
    moment).
@@ -51,6 +52,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps
 from safe_sysid.identification.equations.windows import weights
 
@@ -220,19 +222,22 @@ def window_kernel(
                     moved = abs(steps.delta[k, j]) + 2.0 * limits.position[j]
                     parts[j, 8] += deviation * (longest * errors.size[k, j] + limits.viscous[j] * moved)
                     parts[j, 9] += turn * (errors.momenta[k, j] + errors.momenta[k + 1, j])
-                for c in range(10 * j, 10 * n):
+                for c in range(PER_LINK * j, PER_LINK * n):
                     matrix[j, c] -= area * errors.rate_columns[k, j, c]
                 for m in range(motors.size):
-                    matrix[j, motors[m]] -= area * errors.rate_columns[k, j, 10 * n + m]
+                    matrix[j, motors[m]] -= area * errors.rate_columns[k, j, PER_LINK * n + m]
                 if rise != 0.0:
-                    for c in range(10 * j, 10 * n):
+                    for c in range(PER_LINK * j, PER_LINK * n):
                         matrix[j, c] -= rise * errors.momentum_columns[k, j, c]
                     for m in range(motors.size):
-                        matrix[j, motors[m]] -= rise * errors.momentum_columns[k, j, 10 * n + m]
-                matrix[j, 13 * n + j] += area
-                matrix[j, 10 * n + j] += limits.friction * area * steps.sign[k, j]
-                matrix[j, 11 * n + j] += limits.friction * p * steps.delta[k, j]
-                matrix[j, 12 * n + j] -= limits.friction * s * steps.delta[k, j]
+                        matrix[j, motors[m]] -= rise * errors.momentum_columns[k, j, PER_LINK * n + m]
+                matrix[j, OFFSET * n + j] += area
+                matrix[j, COULOMB * n + j] += limits.friction * area * steps.sign[k, j]
+                matrix[j, VISCOUS * n + j] += limits.friction * p * steps.delta[k, j]
+                matrix[j, ROTOR * n + j] -= limits.friction * s * steps.delta[k, j]
+                for f in range(steps.unit.shape[0]):
+                    matrix[j, (OFFSET + 1 + f) * n + j] += limits.friction * area * steps.unit[f, k, j]
+                    parts[j, 3] += limits.further[f, j] * area * steps.unit_half[f, k, j]
             before_p, before_s = p, s
         for j in range(n):
             parts[j, 8] += deviation * errors.momentum[last, j]
@@ -241,11 +246,11 @@ def window_kernel(
                 if value == 0.0:
                     continue
                 sign = value if end == 0 else -value
-                for c in range(10 * j, 10 * n):
+                for c in range(PER_LINK * j, PER_LINK * n):
                     matrix[j, c] += sign * errors.end_columns[at, j, c]
                 for m in range(motors.size):
-                    matrix[j, motors[m]] += sign * errors.end_columns[at, j, 10 * n + m]
-                matrix[j, 12 * n + j] += limits.friction * sign * steps.qd[at, j]
+                    matrix[j, motors[m]] += sign * errors.end_columns[at, j, PER_LINK * n + m]
+                matrix[j, ROTOR * n + j] += limits.friction * sign * steps.qd[at, j]
                 parts[j, 5] += value * errors.end[at, j]
                 parts[j, 9] += value * errors.momenta[at, j]
             parts[j, 9] = _ROUNDING * (parts[j, 9] + abs(target[j]))

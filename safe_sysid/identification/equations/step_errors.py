@@ -37,9 +37,9 @@ rotor's term is the same with a constant Ia) and ``twist = p1`` of ``(|c_k - c_{
 at most ``|F_g| + b1(Delta_q + x)`` in norm. ``gravity = gamma (|F_g| + b1)`` or ``gamma b0`` if smaller; ``|g| b0``,
 ``|g| b1`` are f0 and f1 at rest.
 
-*Stamps*: the torque less what f, Coulomb friction and offset make of it, ``X = tau + f(c, u) - Fc sign - beta``, is
-multiplied by the duration; ``|X| <= size`` and ``|X_k - X_{k-1}| <= change`` by the row itself, over the box: mid
-value plus half widths.
+*Stamps*: the torque less what f, Coulomb friction and offset make of it, ``X = tau + f(c, u) - Fc sign - beta`` (and
+each further term as Fc, ``unit`` in place of sign), is multiplied by the duration; ``|X| <= size`` and
+``|X_k - X_{k-1}| <= change`` by the row itself, over the box: mid value plus half widths.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import Anchors
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
@@ -74,6 +75,7 @@ class Limits(NamedTuple):
         gravity: error bound, m/s^2.
         drift: N m. delay, jitter: s. rate: N m/s of a sampled torque.
         sampled: whether effort is sampled.
+        further, further_mid, further_rad: (F, n) largest magnitude and interval of each further term of the layout.
     """
 
     mid: FloatArray
@@ -94,6 +96,9 @@ class Limits(NamedTuple):
     jitter: float
     rate: FloatArray
     sampled: bool
+    further: FloatArray
+    further_mid: FloatArray
+    further_rad: FloatArray
 
 
 class Steps(NamedTuple):
@@ -107,6 +112,7 @@ class Steps(NamedTuple):
         torque, noise: middle and half width of the mean torque, as far as noise goes, N m.
         loose: half width of the mean torque with all that is not known of it, N m: that of a sampled one besides by
             ``torque_rate (H/4 + torque_delay + torque_jitter)``.
+        unit, unit_half: (F, m, n) middle and half width of each further term's torque per unit, at all times.
     """
 
     stamps: FloatArray
@@ -123,6 +129,8 @@ class Steps(NamedTuple):
     torque: FloatArray
     noise: FloatArray
     loose: FloatArray
+    unit: FloatArray
+    unit_half: FloatArray
 
 
 class StepErrors(NamedTuple):
@@ -217,7 +225,7 @@ def _samples(
             if erring:
                 first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i) + way[2, i]
                 out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i]
-            value, spread = _interval(columns[i], limits.mid, limits.rad, 10 * i)
+            value, spread = _interval(columns[i], limits.mid, limits.rad, PER_LINK * i)
             out.momentum[k, i] = abs(value) + spread + rotor[i] * speed[i] + out.end[k, i]
             out.momenta[k, i] = far[0, i] + rotor[i] * fastest[i]
 
@@ -228,10 +236,14 @@ def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
     mid, rad = limits.mid, limits.rad
     for i in range(limits.position.size):
         columns = out.rate_columns[k, i]
-        value, spread = _interval(columns, mid, rad, 10 * i)
+        value, spread = _interval(columns, mid, rad, PER_LINK * i)
         s = steps.sign[k, i]
         unknown = limits.coulomb[i] if s == 0.0 else limits.coulomb_rad[i]
         value += steps.torque[k, i] - limits.beta_mid[i] - s * limits.coulomb_mid[i]
+        for f in range(steps.unit.shape[0]):
+            value -= steps.unit[f, k, i] * limits.further_mid[f, i]
+            spread += abs(steps.unit[f, k, i]) * limits.further_rad[f, i]
+            spread += steps.unit_half[f, k, i] * limits.further[f, i]
         out.size[k, i] = abs(value) + spread + steps.loose[k, i] + limits.beta_rad[i] + unknown
         if k == 0:
             continue
@@ -239,7 +251,12 @@ def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
         value = steps.torque[k, i] - steps.torque[k - 1, i] - (s - before) * limits.coulomb_mid[i]
         spread = steps.loose[k, i] + steps.loose[k - 1, i] + abs(s - before) * limits.coulomb_rad[i]
         spread += ((s == 0.0) + (before == 0.0)) * limits.coulomb[i]
-        for c in range(10 * i, mid.size):
+        for f in range(steps.unit.shape[0]):
+            step = steps.unit[f, k, i] - steps.unit[f, k - 1, i]
+            value -= step * limits.further_mid[f, i]
+            spread += abs(step) * limits.further_rad[f, i]
+            spread += (steps.unit_half[f, k, i] + steps.unit_half[f, k - 1, i]) * limits.further[f, i]
+        for c in range(PER_LINK * i, mid.size):
             step = columns[c] - out.rate_columns[k - 1, i, c]
             value += step * mid[c]
             spread += abs(step) * rad[c]
@@ -302,6 +319,10 @@ def step_kernel(
                 abs(steps.torque[k, i]) + steps.loose[k, i] + far[3, i] + limits.coulomb[i]
                 + limits.viscous[i] * big_v[i] + abs(limits.beta_mid[i]) + limits.beta_rad[i]
             )  # fmt: skip
+            for f in range(steps.unit.shape[0]):
+                out.torques[k, i] += (abs(steps.unit[f, k, i]) + steps.unit_half[f, k, i]) * limits.further[
+                    f, i
+                ]
         _stamps(limits, steps, k, out)
         if ramps:
             for j in range(n):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
@@ -89,13 +90,14 @@ class NominalEstimate:
 
     def body(self) -> tuple[FloatArray, FloatArray]:
         """(10, P), (10,): the parameters that must be a body's are ``body z + offset`` (hand at most opened)."""
-        normal, payload = self.normal, self.normal.prior.payload_slice
+        normal, payload = self.normal, self.normal.prior.layout.payload
         body = np.zeros((10, len(normal.mid)))
         body[:, payload] = np.diag(normal.scale[payload])
         offset = normal.mid[payload].copy()
         if normal.knowledge is not None:
-            body[:, -10:] = -np.diag(normal.scale[-10:])
-            offset -= normal.mid[-10:]
+            hand = UnknownsLayout(normal.prior.layout).hand
+            body[:, hand] = -np.diag(normal.scale[hand])
+            offset -= normal.mid[hand]
         return body, offset
 
     def sides(self, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
@@ -108,7 +110,7 @@ class NominalEstimate:
         return (lower - normal.mid) / normal.scale, (upper - normal.mid) / normal.scale
 
     def _projected(self, box: ParameterBox) -> tuple[FloatArray, bool]:
-        normal, payload = self.normal, box.payload_slice
+        normal, payload = self.normal, box.layout.payload
         quadratic = normal.quadratic()
         lower, upper = self.sides(box)
         body, offset = self.body()
@@ -152,7 +154,7 @@ class NominalEstimate:
         return make_consistent(theta, lower, upper, self.normal.knowledge)
 
     def _centre(self, box: ParameterBox) -> tuple[FloatArray, bool]:
-        normal, payload = self.normal, box.payload_slice
+        normal, payload = self.normal, box.layout.payload
         lower, upper = self.sides(box)
         body, offset = self.body()
         start = self._inside(box, lower, upper, body, offset)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
@@ -85,7 +86,7 @@ class NormalEquations:
         matrix = rows.matrix
         if self.knowledge is None:
             return matrix
-        payload = self.prior.payload_slice
+        payload = self.prior.layout.payload
         tare = rows.log == 1
         out = np.concatenate([matrix, np.where(tare[:, None], matrix[:, payload], 0.0)], axis=1)
         out[tare, payload] = 0.0
@@ -118,13 +119,13 @@ class NormalEquations:
             The quadratic in theta_e (10,), SI units; or, if the hand is known, in ``theta_p = theta_e - theta_h``.
             And a (10, 11) affine map ``[A, b]`` from that to theta_e, ``theta_e = A theta_p + b``.
         """
-        payload = self.prior.payload_slice
+        payload = self.prior.layout.payload
         if self.knowledge is None:
             kept = self.quadratic().reduced(payload)
             scaled = kept.transformed(np.diag(1.0 / self.scale[payload]), -(self.mid / self.scale)[payload])
             return scaled, np.concatenate([np.eye(10), np.zeros((10, 1))], axis=1)
         keep = np.zeros(len(self.mid), bool)
-        keep[payload], keep[-10:] = True, True
+        keep[payload], keep[UnknownsLayout(self.prior.layout).hand] = True, True
         order = np.concatenate([np.flatnonzero(keep), np.flatnonzero(~keep)])
         full = self.quadratic()
         pair = Quadratic(full.hessian[np.ix_(order, order)], full.linear[order]).reduced(slice(0, 20))

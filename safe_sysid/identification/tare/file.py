@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -152,7 +153,7 @@ def _rows(path: str, found: dict[str, NDArray[Any]], n: int, samples: int) -> Mo
     m = len(np.atleast_1d(found["target"]))
     if not 1 <= m <= _LARGEST:
         raise TareError(f"{path}: {m} equations: expected 1 to {_LARGEST}")
-    other = {"P": (14 * n,), "C": (len(ERROR_CAUSES),), "": ()}
+    other = {"P": (ParameterLayout(n).size,), "C": (len(ERROR_CAUSES),), "": ()}
     arrays: dict[str, Any] = {}
     for name, (kind, dimension) in _ARRAYS.items():
         array, shape = found[name], (m, *other[dimension])

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import drifting
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import LinearBounds
@@ -81,12 +82,12 @@ def select_rows(
     score = np.zeros(len(rows))
     # Numbered, to be found again among those that a set keeps.
     numbered = replace(rows, box_seq=np.arange(len(rows)))
-    knowledge = PayloadKnowledge(box.lower[box.payload_slice], box.upper[box.payload_slice])
+    knowledge = PayloadKnowledge(box.lower[box.layout.payload], box.upper[box.layout.payload])
     prior = box.with_payload(*payload)
     _bound_arm(score, lower, upper, numbered, prior, knowledge)
     tell(0.4)
     theta = box.mid + box.rad * centre.z
-    theta[box.payload_slice] = prior.mid[box.payload_slice]
+    theta[box.layout.payload] = prior.mid[box.layout.payload]
     for draw in range(_DRAWS):
         _score_invented(score, rows, box, prior, drift, theta, np.random.default_rng(draw))
         tell(0.4 + 0.6 * (draw + 1) / _DRAWS)
@@ -104,11 +105,13 @@ def _bound_arm(
     knowledge: PayloadKnowledge,
 ) -> None:
     """Bound each unknown by the tare alone; narrows ``lower`` and ``upper`` in place."""
-    size, last = prior.size, np.arange(prior.payload_slice.start, prior.payload_slice.stop)
+    x = UnknownsLayout(prior.layout)
+    everything = np.arange(x.size)
     joint = FeasibleSet(prior, _ALL, knowledge, "lp", rows, rounds=_ROUNDS, improvement=_IMPROVEMENT)
     # By groups: each call has a budget of its own.
-    parts = [(part, part) for part in np.split(np.arange(size), np.arange(10, 10 * prior.n + 1, 10))]
-    parts[prior.n - 1] = np.arange(size, size + 10), last
+    groups = [*(x.arm.link(j) for j in range(prior.n - 1)), x.arm.joint_terms]
+    parts = [(everything[group], everything[group]) for group in groups]
+    parts.insert(prior.n - 1, (everything[x.hand], everything[x.arm.payload]))
     for asked, place in _UPDATES * parts:
         bounds = joint.bound(asked, prior)
         _add_shares(score, joint, bounds)
@@ -140,19 +143,19 @@ def _score_invented(
     rng: np.random.Generator,
 ) -> None:
     """Add the shares of the tare's rows in the twenty programs of one invented payload run."""
-    size, last = box.size, box.payload_slice
-    columns, moves = drifting(drift)
+    x, size, last = UnknownsLayout(box.layout), box.size, box.layout.payload
+    columns, moves = drifting(drift, box.layout)
     picked = rng.choice(len(rows), min(_INVENTED, len(rows)), replace=False)
     invented = rows.take(np.sort(picked))
     slack = _LOUDER * invented.slack
     target = invented.matrix @ theta + slack * rng.uniform(-1.0, 1.0, len(slack))
-    run = np.zeros((len(slack), size + 10 + len(moves)))
+    run = np.zeros((len(slack), x.hand.stop + len(moves)))
     run[:, :size] = invented.matrix * prior.rad / slack[:, None]
     tare = np.zeros((len(rows), run.shape[1]))
     tare[:, :size], tare_target = scaled_rows(rows, box)
-    tare[:, size : size + 10] = tare[:, last]
+    tare[:, x.hand] = tare[:, last]
     tare[:, last] = 0.0
-    tare[:, size + 10 :] = rows.matrix[:, columns] * moves / rows.slack[:, None]
+    tare[:, x.hand.stop :] = rows.matrix[:, columns] * moves / rows.slack[:, None]
     matrix = np.concatenate([tare, run])
     sides = np.concatenate([tare_target, (target - invented.matrix @ prior.mid) / slack])
     # Where noise sits on its bounds hundreds of rows meet in one vertex: each gives way by a little of its own.

@@ -2,7 +2,7 @@ r"""What a motion with the empty hand says about the arm, kept for later identif
 
 Rows of the tare hold for the arm's own parameters and, where theta_e stands otherwise, for ``theta_h``, the last link
 with the empty hand. Friction may change until the next run by a declared drift f: ``theta_tare = theta + f`` in the
-columns of :func:`~safe_sysid.identification.bounds.drift.friction_columns`, ``|f| <= drift``. The identifier takes
+``drifting`` columns of :class:`~safe_sysid.core.layout.ParameterLayout`, ``|f| <= drift``. The identifier takes
 :attr:`Tare.log_rows` with f as unknowns of the joint set, the same in every row. Where equations are only compared with
 parameters of now, one at a time (:attr:`Tare.rows`), slack is enlarged instead: ``|A theta - T| <= w + |A| drift``.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.decimals import share_at_most
 from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
@@ -99,16 +100,16 @@ class Tare:
             TareError: parts that do not fit together.
             ParameterError: a drift or widths of another shape, or a negative drift.
         """
-        n = len(self.joint_names)
-        if self.log_rows.matrix.shape[1] != 14 * n:
+        layout, found = ParameterLayout(len(self.joint_names)), self.log_rows.matrix.shape[1]
+        if found != layout.size:
             raise TareError(
-                f"Tare: rows over {self.log_rows.matrix.shape[1]} parameters: expected 14 x {n} joints"
+                f"Tare: rows over {found} parameters: expected {layout.size}, of {layout.n} joints"
             )
         if self.created.tzinfo is None:
             raise TareError(f"Tare.created = {self.created}: expected a time with its time zone")
-        object.__setattr__(self, "drift", checked_drift(self.drift, n))
+        object.__setattr__(self, "drift", checked_drift(self.drift, layout))
         for name in ("before", "after"):
-            object.__setattr__(self, name, frozen_array(getattr(self, name), (14 * n,), f"Tare.{name}"))
+            object.__setattr__(self, name, frozen_array(getattr(self, name), (layout.size,), f"Tare.{name}"))
         object.__setattr__(self, "_enlarged", enlarged(self.log_rows, self.drift))
 
     @property
@@ -290,7 +291,7 @@ def make_tare(
     prior = model.arm_prior
     payload = (prior.payload_lower, prior.payload_upper)
     stream = MomentumStream(model, errors, default_windows(model, errors), log=1)
-    rows = MomentumRows.none(14 * model.n)
+    rows = MomentumRows.none(model.layout.size)
     for start in range(0, len(measurements), _PIECE):
         more = stream.push(measurements[start : start + _PIECE], box)
         if more is not None:

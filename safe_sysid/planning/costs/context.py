@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.joint_set import InformationCost, Kind
@@ -46,7 +47,8 @@ class CostMemory:
     @classmethod
     def none(cls, n: int) -> CostMemory:
         """Nothing, for n joints."""
-        return cls(np.zeros((14 * n, 14 * n)), np.zeros((10, 10)))
+        size = ParameterLayout(n).size
+        return cls(np.zeros((size, size)), np.zeros((10, 10)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +89,9 @@ class CostContext:
                 f"cost of {n} joints: family has {self.family.n}, box {self.box.n}, prior {self.prior.n}: "
                 "expected the same number"
             )
-        if self.memory.information.shape != (14 * n, 14 * n):
-            raise PlanError(
-                f"cost memory: shape {self.memory.information.shape}: expected {(14 * n, 14 * n)}"
-            )
+        found, size = self.memory.information.shape, self.model.layout.size
+        if found != (size, size):
+            raise PlanError(f"cost memory: shape {found}: expected {(size, size)}")
 
     def condition(self, window: int = 1) -> ConditionCost:
         """The condition number over samples (``window = 1``: PSO's) or over means of so many."""

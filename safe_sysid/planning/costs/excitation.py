@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.spatial import cross
 from safe_sysid.robot.frames import forward_kinematics
@@ -214,14 +215,14 @@ def regressor_gradient(
     """
     r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
-    out = np.zeros((len(q), 3, n))
+    out, layout = np.zeros((len(q), 3, n)), ParameterLayout(n)
     for link in range(n):
-        block = np.ascontiguousarray(weight[:, :, 10 * link : 10 * link + 10])
+        block = np.ascontiguousarray(weight[:, :, layout.link(link)])
         adjoint_kernel(link, kin.axis, kin.gravity, r, p, qd, qdd, block, out)
     joints = np.arange(n)
-    out[:, 1] += weight[:, joints, 11 * n + joints]
+    out[:, 1] += weight[:, joints, VISCOUS * n + joints]
     resting = np.setdiff1d(joints, kin.motors.joint)
-    out[:, 2, resting] += weight[:, resting, 12 * n + resting]
+    out[:, 2, resting] += weight[:, resting, ROTOR * n + resting]
     if len(kin.motors.joint) > 0:
         _add_motor_gradient(kin, q, qd, qdd, weight, out)
     return out
@@ -236,7 +237,7 @@ def _add_motor_gradient(
     angle, for which ``dg/dq = 2 d(pi/4) + (1 - sqrt 2) d(pi/2)``, ``d(a) = (g(q + a) - g(q - a)) / 2``.
     """
     n = q.shape[1]
-    columns = 12 * n + kin.motors.joint
+    columns = ROTOR * n + kin.motors.joint
     wanted = weight[:, :, columns]
 
     def half(which: int, joint: int, step: float) -> FloatArray:

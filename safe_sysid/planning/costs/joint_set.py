@@ -157,7 +157,7 @@ class InformationCost:
 
     def _of_rows(self, flat: FloatArray, gradient: bool) -> tuple[float, FloatArray]:
         """The cost from scaled rows (R, 14 n), and its derivative by them."""
-        e = self.prior.payload_slice
+        e = self.prior.layout.payload
         now = payload_scale(self.box) / self._scale[e]
         if self.kind in ("log_determinant", "smallest_eigenvalue"):
             # In units of the half widths now: a volume is the same in any, the weakest direction is not.

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.excitation import payload_regressor
@@ -50,7 +51,7 @@ class MomentumObservation:
                 f"motion: times {np.shape(times)}, q {np.shape(q)}, qd {np.shape(qd)}: "
                 "expected (N,), (N, n), (N, n) with N of at least 2"
             )
-        e = slice(10 * (n - 1), 10 * n)
+        e = ParameterLayout(n).payload
         self._momentum, rate = np.empty((2, count, n, 10))
         for first in range(0, count, _CHUNK):
             some = slice(first, first + _CHUNK)
