@@ -6,13 +6,13 @@ Places are ``module:attribute`` and imported when they are chosen: settings take
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from typing import Any, Final
 
 from safe_sysid.errors import ParameterError
 
-__all__ = ["FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen"]
+__all__ = ["DYNAMICS", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen", "loaded"]
 
 #: ``controller.law``: made from the arm and its section of ``controller.laws``, or, without a section, the gains.
 LAWS: Final[dict[str, str]] = {
@@ -33,6 +33,12 @@ RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",
 }
 
+#: Backends of :func:`safe_sysid.dynamics.dynamics_of`: made from the arm's kinematics.
+DYNAMICS: Final[dict[str, str]] = {
+    "recursion": "safe_sysid.dynamics.recursion:RecursiveDynamics",
+    "pinocchio": "safe_sysid.dynamics.pinocchio_backend:PinocchioDynamics",
+}
+
 
 def chosen(table: Mapping[str, str], name: str | None, key: str) -> Any:
     """What makes the one of a name.
@@ -47,5 +53,15 @@ def chosen(table: Mapping[str, str], name: str | None, key: str) -> Any:
     """
     if name is None or name not in table:
         raise ParameterError(f"{key} = {name!r}: expected one of {', '.join(table)}")
-    module, _, attribute = table[name].partition(":")
+    return loaded(table[name])
+
+
+@cache
+def loaded(place: str) -> Any:
+    """What stands at a place.
+
+    Args:
+        place: ``module:attribute``, of a line of a table.
+    """
+    module, _, attribute = place.partition(":")
     return reduce(getattr, attribute.split("."), import_module(module))

@@ -1,21 +1,35 @@
-"""A process that ends with the one that started it, however that one ends (Linux; elsewhere nothing happens)."""
+"""Processes that this package starts: what they are told, and how they end with the one that started them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
+from collections.abc import Mapping
 
-__all__ = ["LAUNCH", "SAME", "end_with_parent"]
+__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent"]
 
 #: Variable with the id of a launch process: its nodes end as at SIGTERM when it dies, or leaves them alone at SIGTERM.
 LAUNCH = "SAFE_SYSID_LAUNCH_PID"
 #: One Ctrl-C may be told twice, by terminal and launch file: a signal this soon after the first is the same one, s.
 SAME = 1.0
+#: One thread each: sums must not depend on how many cores there are, and others need them too.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _PR_SET_PDEATHSIG = 1
 
 
+def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of a Python process that computes in one thread and finds the modules that this one finds.
+
+    Args:
+        environment: to begin with; None for that of this process.
+    """
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**(os.environ if environment is None else environment), **ONE_THREAD, "PYTHONPATH": path}
+
+
 def end_with_parent(parent: int, number: int) -> bool:
-    """Ask the kernel for a signal when the parent is gone; returns whether it is there.
+    """Ask the kernel (of Linux) for a signal when the parent is gone; returns whether it is there.
 
     Args:
         parent: process id of the parent as it was when it started us: it may have gone before we ask.

@@ -9,8 +9,9 @@ import pytest
 from arm_factory import positions, random_arm
 from identification_plant import geared
 
-from safe_sysid.dynamics import BACKENDS, Dynamics, dynamics_of
+from safe_sysid.dynamics import Dynamics, dynamics_of
 from safe_sysid.errors import ParameterError
+from safe_sysid.extensions import DYNAMICS
 from safe_sysid.new_arm.home import inertia_matrices
 from safe_sysid.robot.loading import load_robot
 
@@ -83,7 +84,7 @@ def test_a_strangers_backend_is_one_file_and_one_line(
 ) -> None:
     (tmp_path / "strangers_dynamics.py").write_text(STRANGER, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(BACKENDS, "mine", "strangers_dynamics:StrangersDynamics")
+    monkeypatch.setitem(DYNAMICS, "mine", "strangers_dynamics:StrangersDynamics")
     model = load_robot("three_joint")
     home = np.array(model.settings.home)
     mine: Dynamics = dynamics_of(model.kinematics, "mine")
@@ -91,12 +92,12 @@ def test_a_strangers_backend_is_one_file_and_one_line(
     np.testing.assert_array_equal(mine.mass_matrix(model.theta_nominal, home), expected)
     assert mine.calls == [3]  # type: ignore[attr-defined]
     # Everything that asks for no backend by name takes the first of the table, the package's own parts too.
-    monkeypatch.setitem(BACKENDS, "recursion", BACKENDS["mine"])
+    monkeypatch.setitem(DYNAMICS, "recursion", DYNAMICS["mine"])
     inertia_matrices(model, home[None])
     assert mine.calls[1:] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", list(BACKENDS))
+@pytest.mark.parametrize("name", list(DYNAMICS))
 def test_bad_input_is_refused_by_every_backend(name: str) -> None:
     model = load_robot("three_joint")
     backend, q = dynamics_of(model.kinematics, name), np.zeros(3)

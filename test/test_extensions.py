@@ -134,7 +134,9 @@ def test_it_is_one_file_and_one_line(copied: Path, kind: str) -> None:
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("table", [extensions.LAWS, extensions.FEED_FORWARDS, extensions.RESIDUAL_MODELS])
+@pytest.mark.parametrize(
+    "table", [extensions.LAWS, extensions.FEED_FORWARDS, extensions.RESIDUAL_MODELS, extensions.DYNAMICS]
+)
 def test_everything_is_where_the_tables_say(table: dict[str, str]) -> None:
     for name in table:
         assert callable(extensions.chosen(table, name, "key"))

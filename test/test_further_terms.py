@@ -16,8 +16,9 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.core import layout as layout_module
 from safe_sysid.core.layout import JOINT_TERMS, OFFSET, JointTerm
-from safe_sysid.dynamics import BACKENDS, dynamics_of
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.extensions import DYNAMICS
 from safe_sysid.identification.certificates.row_check import RefusedError, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
@@ -156,7 +157,7 @@ def test_regressors_are_the_dynamics(term):
     kin, v_c, rng = model.kinematics, model.friction_transition_velocity, np.random.default_rng(1)
     q, qd, qdd = rng.normal(size=(3, 20, 3)) * np.array([1.0, 0.3, 3.0])[:, None, None]
     expected = inverse_dynamics(model, theta, q, qd, qdd, v_c)
-    for backend in BACKENDS:
+    for backend in DYNAMICS:
         dynamics = dynamics_of(kin, backend)
         torque = dynamics.torque_regressor(q, qd, qdd, v_c) @ theta
         np.testing.assert_allclose(torque, expected, rtol=0, atol=1e-12)

@@ -75,3 +75,38 @@ def test_of_updates_that_wait_only_the_last_is_done(identifier: IdentifierNode, 
     truth = plant.theta_true[model.arm_prior.layout.payload]
     assert np.all((lower <= truth) & (truth <= upper))
     assert upper[0] - lower[0] < 0.5 * (model.arm_prior.payload_upper - model.arm_prior.payload_lower)[0]
+
+
+@pytest.mark.parametrize("identifier", ["true"], indirect=True)
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_end_of_the_node_shares_nothing_with_an_update_under_way(
+    identifier: IdentifierNode, ends: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two threads in one solver crashed the process, or lost ``identifier.json``, on a machine slow enough."""
+    node, core = identifier, identifier._session.core
+    monkeypatch.setattr("safe_sysid.nodes.identifier._LAST_UPDATE", 30.0 if ends else 0.2)
+    began, go_on, under_way, met = threading.Event(), threading.Event(), [0], []
+    update = core.update
+
+    def slow(final: bool = False) -> Any:
+        under_way[0] += 1
+        met.append(under_way[0])
+        began.set()
+        if not final:
+            go_on.wait(60.0)
+        result = update(final=final)
+        under_way[0] -= 1
+        return result
+
+    monkeypatch.setattr(core, "update", slow)
+    writer = messages.JointStateWriter(node.model.joint_names)
+    for k in range(1, round(1e3 * UPDATE) + 2):
+        node._on_measurement(writer.fill(k * 1_000_000, node.model.settings.home, np.zeros(7), np.zeros(7)))
+    assert began.wait(60.0)
+    if ends:
+        threading.Timer(1.0, go_on.set).start()
+    node.close()
+    assert met == [1, 1] if ends else met == [1]
+    go_on.set()
+    assert (tmp_path / "log.npz").exists()
+    assert (tmp_path / "identifier.json").exists()

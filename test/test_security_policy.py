@@ -114,8 +114,9 @@ def test_nodes_create_what_the_policy_allows_and_nothing_else(tmp_path: Path) ->
                     return False
 
             try:
-                probe.wait(complete, name, 20.0)
+                probe.wait(complete, name)
             except AssertionError:
+                assert nodes[name].process.poll() is None, nodes[name].log[-2000:]
                 assert created(probe, name) == wanted
 
 

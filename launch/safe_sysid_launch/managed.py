@@ -31,9 +31,9 @@ from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
 from safe_sysid.control.states import longest_braking
-from safe_sysid.demo.bring_up import MANAGED, ONE_THREAD, REALTIME, WRITES, transport_without_shared_memory
+from safe_sysid.demo.bring_up import MANAGED, REALTIME, WRITES, transport_without_shared_memory
 from safe_sysid.errors import ConfigError
-from safe_sysid.parent import LAUNCH
+from safe_sysid.parent import LAUNCH, ONE_THREAD
 
 __all__ = [
     "MANAGED",

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.feed_forward import AskedInTick, FeedForward
+from safe_sysid.parent import child_environment
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.wire import dumps, loads
 
@@ -34,8 +35,6 @@ _TEXT = 4096
 _PATIENCE = 1.0
 #: Who takes longer for one answer hangs, and ends; the first, for which things may be compiled, may take longer, s.
 _LONGEST, _LONGEST_FIRST = 10.0, 600.0
-#: One thread: the loop's processor is not for the feed-forward's sums.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class AskedBeside:
@@ -61,12 +60,11 @@ class AskedBeside:
         self._asked, self._answered, self._waits = -np.inf, -np.inf, False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
-        environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
-                env=environment,
+                env=child_environment(),
                 pass_fds=(theirs.fileno(),),
             )
         # Written by a pipe, not as a packet: a model is larger than what a packet holds.

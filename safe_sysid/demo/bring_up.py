@@ -7,7 +7,7 @@ from typing import Any
 
 from safe_sysid.resources import resource_path
 
-__all__ = ["MANAGED", "ONE_THREAD", "REALTIME", "WRITES", "transport_without_shared_memory"]
+__all__ = ["MANAGED", "REALTIME", "WRITES", "transport_without_shared_memory"]
 
 #: In the order of their activation: the controller moves the arm, so everyone else has to be there.
 MANAGED = ("planner", "identifier", "controller")
@@ -20,8 +20,6 @@ REALTIME: Mapping[str, Mapping[str, Any]] = {
 }
 #: A node that has stopped working may take so long to write its logs on a busy machine, s.
 WRITES = 6.0
-#: The processes share the cores; and sums must not depend on how many threads a machine has.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def transport_without_shared_memory() -> dict[str, str]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from safe_sysid.demo.bring_up import ONE_THREAD, transport_without_shared_memory
+from safe_sysid.demo.bring_up import transport_without_shared_memory
+from safe_sysid.parent import ONE_THREAD
 
 __all__ = ["environment_of", "own_domain", "ros_environment"]
 

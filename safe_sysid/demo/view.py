@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from safe_sysid.demo.bring_up import ONE_THREAD
 from safe_sysid.demo.child import PARENT
 from safe_sysid.demo.domain import ros_environment
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.processes import NodeProcess, ProcessDiedError, ProcessGroup
+from safe_sysid.parent import ONE_THREAD
 from safe_sysid.robot.loading import load_robot
 
 __all__ = ["DemoView", "ViewOptions", "run_view"]

@@ -316,14 +316,19 @@ class IdentifierSession:
 
     # -- end --------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait."""
-        self._journal.order("end")
-        self._end_epoch()
+    def close(self, prove: bool = True) -> None:
+        """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait.
 
-    def _end_epoch(self) -> None:
+        Args:
+            prove: False if another thread is in the middle of an update: identifier and certificates are that thread's,
+                and the log is written alone.
+        """
+        self._journal.order("end")
+        self._end_epoch(prove)
+
+    def _end_epoch(self, prove: bool = True) -> None:
         """Nothing of the log is left that no certificate covers: what came after the last update may contradict it."""
-        if self._writer is not None:
+        if self._writer is not None and prove:
             with contextlib.suppress(CertificateError):  # said when it was to be written first
                 self._writer.flush()
                 if self.samples:

@@ -45,6 +45,8 @@ FloatArray = NDArray[np.float64]
 _PIECE = 250_000_000
 #: Updates that ``identifier.json`` has at most: the last ones.
 _MOST_UPDATES = 2000
+#: For so long the end of the node waits for an update that is under way, s.
+_LAST_UPDATE = 4.0
 #: Real time: an update that a later one follows is left out, unless there was none for so long, s.
 _WITHOUT = 10.0
 #: Lock-step: further than this no two measurements are apart, s.
@@ -422,9 +424,19 @@ class IdentifierNode(ManagedNode):
         worker, self._worker = self._worker, None
         if worker is None:
             return
-        worker.stop()
-        self._session.close()
-        self._markers.publish(no_payload_markers())
+        ended = worker.stop(_LAST_UPDATE)
+        if not ended:
+            self.say(
+                f"the last update took longer than {_LAST_UPDATE:g} s: what it would have proved is lost",
+                WARN,
+            )
+        try:
+            self._session.close(prove=ended)
+        finally:
+            self._markers.publish(no_payload_markers())
+            self._write_record()
+
+    def _write_record(self) -> None:
         if self.options.run_dir is None:
             return
         record: dict[str, Any] = {

@@ -84,7 +84,9 @@ def run_node(
     args: list[str] | None = None,
     executor_type: Callable[[], Executor] = EventsExecutor,
 ) -> int:
-    """Run a node until it is told to stop; returns the exit status (0: stopped, 2: cannot start).
+    """Run a node until it is told to stop; returns the exit status.
+
+    It is 0 for one that stopped, 1 if not all that it had to write then was written, 2 for one that cannot start.
 
     A signal asks it to end: it goes on until :meth:`~.BaseNode.may_end` allows it. A second one ends it at once.
 
@@ -134,6 +136,7 @@ def run_node(
                 node.close()
             except Exception:
                 traceback.print_exc()
+                status = status or 1
     return _leave(status)
 
 
@@ -222,11 +225,15 @@ class Worker:
         """Whether a job should end early: the process stops."""
         return self._stopped.is_set()
 
-    def stop(self, patience: float = 0.5) -> None:
-        """Ask the job to end and wait for it, a little."""
+    def stop(self, patience: float = 0.5) -> bool:
+        """Ask the job to end and wait for it, for ``patience`` seconds; returns whether it did.
+
+        If it did not, what it works with is its own still: nobody else may touch that.
+        """
         self._stopped.set()
         self._jobs.put(None)
         self._thread.join(patience)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._stopped.is_set():

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.parent import child_environment
 from safe_sysid.planning.solver import Solver
 from safe_sysid.wire import dumps, loads
 
@@ -38,8 +39,6 @@ _LEAST = 1.0
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
 #: How often limits are looked at, s.
 _POLL = 0.05
-#: One thread each: sums must not depend on how many cores there are, and others need them too.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class SolverError(SafeSysIdError):
@@ -95,8 +94,7 @@ class PlannerProcess:
         """
         self.on_event, self._preload, self._patience = on_event, tuple(preload), patience
         # The child must find what we find, modules of jobs included.
-        self._environment = {**(os.environ if environment is None else environment), **_ONE_THREAD}
-        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        self._environment = child_environment(environment)
         self._changed = threading.Condition()
         self._setup: dict[str, tuple[int, bytes]] = {}
         # In the order of their work; set-up jobs of a process started again, which nobody waits for, are below 0.
