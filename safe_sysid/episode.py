@@ -28,7 +28,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
-from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements, Sample
 from safe_sysid.identification.identifier import Identifier, UpdateResult
 from safe_sysid.planning.lessons import next_lesson
 from safe_sysid.planning.planner import (
@@ -160,20 +160,19 @@ class Episode:
         # The first plan is made while the arm stands, so that it can begin at T_0.
         if self._plans:
             self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
-        log: dict[str, list] = {key: [] for key in ("stamp", "q", "qd", "effort", "reference", "energy", "S")}
+        samples: list[Sample] = []
+        log: dict[str, list] = {key: [] for key in ("reference", "energy", "S")}
         pending: list[ParameterBox] = [] if self._known is None else [self._known]
         k = 0
         while True:
             if k > 0:
-                for key in ("q", "qd", "effort"):
-                    log[key].append(getattr(measurement, key).copy())
-                log["stamp"].append(measurement.stamp)
+                samples.append(measurement)
                 if out.task is not None:
                     self._advance_task(measurement.stamp, rest)
                 elif not self._identified:
                     self._offer_plan_if_due(k, per_plan, start, period)
                     if k % per_batch == 0:
-                        pending += self._identify(log, per_batch)
+                        pending += self._identify(samples[-per_batch:])
                 if pending and k % per_batch == take % per_batch:
                     self._take_box(pending.pop(0), measurement.stamp)
                 step = controller.step(measurement.stamp, measurement.q, measurement.qd)
@@ -193,7 +192,7 @@ class Episode:
             else:
                 measurement = self.plant.step(None)  # the drives hold until the first command
             k += 1
-        out.stamps, out.reference = np.array(log["stamp"]), np.array(log["reference"])
+        out.stamps, out.reference = np.array([m.stamp for m in samples]), np.array(log["reference"])
         out.energy, out.uncertainty = np.array(log["energy"]), np.array(log["S"])
         if self._plans:
             out.failure = self._why_nothing_learned()
@@ -299,12 +298,11 @@ class Episode:
         if sequence + 1 < self._plans and not bounds_stopped_improving(history):
             self._plan(sequence + 1, plan.hand_over_time, hand_over_state(plan), answer)
 
-    def _identify(self, log: dict[str, list], size: int) -> list[ParameterBox]:
-        parts = [np.array(log[key][-size:]) for key in ("stamp", "q", "qd", "effort")]
-        self.identifier.add(self._sensed(Measurements(*parts)))
+    def _identify(self, samples: list[Sample]) -> list[ParameterBox]:
+        self.identifier.add(self._sensed(Measurements.of(samples)))
         before = self.identifier.box
         update = self.identifier.update()
-        now = float(parts[0][-1])
+        now = samples[-1].stamp
         self.result.updates.append((now, update))
         lower, upper = update.box.payload_lower, update.box.payload_upper
         self._say(

@@ -13,8 +13,8 @@ from safe_sysid.experiments.carry_proof import CarryProof, start_share, with_box
 from safe_sysid.experiments.dumbbells import in_hand
 from safe_sysid.experiments.make_motions import surroundings
 from safe_sysid.experiments.workcell import load_workcell
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.simulation.plant import Measurement
 
 #: Half of what four exciting plans leave, m to Izz.
 HALF = np.array([0.09, 0.0007, 0.001, 0.012, 0.009, 0.0046, 0.0106, 0.0065, 0.0057, 0.0073])
@@ -95,7 +95,7 @@ def test_what_a_motion_may_begin_with(proved, seed):
     e, de = 1e-3 * rng.normal(size=(2, len(q)))
 
     def share(scale):
-        at = Measurement(0.0, q - scale * e, qd - scale * de, np.zeros(len(q)))
+        at = Sample(0.0, q - scale * e, qd - scale * de, np.zeros(len(q)))
         return start_share(gains, carry, at)
 
     one = share(1.0)
@@ -109,6 +109,6 @@ def test_a_carry_that_begins_with_too_large_an_error_is_not_certified(proved):
     proof, carry, box, gains, scene = proved
     q = carry.state(0.0)[0]
     for off, fits in ((0.0, True), (2.0 * float(np.max(gains.e_bound)), False)):
-        at = Measurement(0.0, q + off, 0.0 * q, 0.0 * q)
+        at = Sample(0.0, q + off, 0.0 * q, 0.0 * q)
         told = proof.judge("8lb", carry, box, gains, scene, at)
         assert told["certified"] == (told["start"] <= 1.0) == fits

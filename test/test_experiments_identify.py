@@ -140,7 +140,7 @@ def test_the_rehearsed_plans_are_those_of_algorithm_two(model, ready, learned):
 def test_an_arm_that_moves_is_refused_with_the_reason(model, ready):
     cell = FreeCell(model, "4lb", 2, ready)
     tap = Tap(cell)
-    tap.measurement = dataclasses.replace(tap.measurement, qd=np.full(model.n, 0.5))
+    tap.measurement = tap.measurement._replace(qd=np.full(model.n, 0.5))
     found = plan_and_identify(model, tap, ready, 0)
     assert found.failure.startswith("identification: start refused")
     assert found.box is model.arm_prior

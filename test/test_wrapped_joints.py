@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from safe_sysid.control.controller import ControllerState
 from safe_sysid.episode import Episode
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec
 from safe_sysid.simulation.assembly import build_plant
-from safe_sysid.simulation.plant import Measurement
 
 
 class WrappedPlant:
@@ -21,18 +19,18 @@ class WrappedPlant:
         self._plant, self.seams = plant, 0
         self._before: np.ndarray | None = None
 
-    def _wrapped(self, m: Measurement) -> Measurement:
+    def _wrapped(self, m: Sample) -> Sample:
         q = np.where(self._plant.model.continuous, (m.q + np.pi) % (2.0 * np.pi) - np.pi, m.q)
         if self._before is not None:
             self.seams += int(np.sum(np.abs(q - self._before) > np.pi))
         self._before = q
-        return replace(m, q=q)
+        return m._replace(q=q)
 
     @property
-    def measurement(self) -> Measurement:
+    def measurement(self) -> Sample:
         return self._wrapped(self._plant.measurement)
 
-    def step(self, torque: np.ndarray | None) -> Measurement:
+    def step(self, torque: np.ndarray | None) -> Sample:
         return self._wrapped(self._plant.step(torque))
 
 

@@ -14,13 +14,13 @@ from safe_sysid.control.design import gains_for_motion
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.experiments.dumbbells import in_hand
 from safe_sysid.experiments.workcell import Workcell
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.obstacles import box_corners
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.payloads import Payload
-from safe_sysid.simulation.plant import Measurement
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -47,7 +47,7 @@ def with_box_around(model: RobotModel, payload: Payload) -> RobotModel:
     return replace(model, bodies=(*bodies, Body("payload", model.n - 1, points, 0.0, "payload")))
 
 
-def start_share(gains: ControllerGains, carry: QuinticTrajectory, measurement: Measurement) -> float:
+def start_share(gains: ControllerGains, carry: QuinticTrajectory, measurement: Sample) -> float:
     """What share of the tracking error that the theorem lets a motion begin with is there, at most: energy or tube.
 
     Gains change when a carry begins: what other gains left of an error has to be inside of the new ones' theorem.
@@ -112,7 +112,7 @@ class CarryProof:
         box: ParameterBox,
         gains: ControllerGains,
         scene: Scene,
-        measurement: Measurement | None = None,
+        measurement: Sample | None = None,
     ) -> dict[str, Any]:
         """Certificate of a carry and of the rest at its end, as plain data.
 

@@ -19,12 +19,13 @@ from safe_sysid.experiments.dumbbells import angle_between, box_around, draw_arm
 from safe_sysid.experiments.interfaces import Contact, Phase
 from safe_sysid.experiments.settling import BodyState, Settling
 from safe_sysid.experiments.workcell import GRIP, Workcell, check_fits, tool_axes
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, theta_e_with_payload
-from safe_sysid.simulation.plant import Measurement, Plant
+from safe_sysid.simulation.plant import Plant
 
 __all__ = ["CellSimulation", "GraspError", "draw_arm", "in_hand"]
 
@@ -101,7 +102,7 @@ class CellSimulation:
         return self._plant.time
 
     @property
-    def measurement(self) -> Measurement:
+    def measurement(self) -> Sample:
         """The last one."""
         return self._plant.measurement
 
@@ -138,11 +139,11 @@ class CellSimulation:
         """True states and torques so far; see :class:`~safe_sysid.simulation.log.TruthLog`."""
         return self._plant.truth()
 
-    def measure(self) -> Measurement:
+    def measure(self) -> Sample:
         """The last measurement."""
         return self._plant.measurement
 
-    def step(self, torque: ArrayLike | None) -> Measurement:
+    def step(self, torque: ArrayLike | None) -> Sample:
         """Advance by one period.
 
         Args:

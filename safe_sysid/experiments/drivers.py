@@ -25,11 +25,12 @@ from safe_sysid.experiments.identify_phase import (
 )
 from safe_sysid.experiments.interfaces import Cell, Identification, Phase, Task
 from safe_sysid.experiments.methods import Excitation, Knowledge, Method, identified, knowledge_before
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.planning.fourier_excitation import FourierExcitation, classical_fourier
 from safe_sysid.planning.motion_limits import MotionLimits
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.simulation.plant import Measurement, Plant
+from safe_sysid.simulation.plant import Plant
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]
@@ -120,7 +121,7 @@ class MethodDriver:
                 self._judge(trajectory, gains)
         return ""
 
-    def torque(self, measurement: Measurement, reference: FloatArray) -> FloatArray:
+    def torque(self, measurement: Sample, reference: FloatArray) -> FloatArray:
         """Torque (n,) of the law at work, N m.
 
         Args:
@@ -195,7 +196,7 @@ class MethodDriver:
 
     # -- laws and proofs -------------------------------------------------------------------------------------------
 
-    def _use(self, name: str, gains: ControllerGains, measurement: Measurement) -> None:
+    def _use(self, name: str, gains: ControllerGains, measurement: Sample) -> None:
         actual = self._robust if name == _ROBUST else name
         self._law: ControlLaw = make_law(actual, self._model, gains)
         self._law.reset(measurement.stamp, measurement.q, measurement.qd)

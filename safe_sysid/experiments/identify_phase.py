@@ -20,14 +20,14 @@ from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.experiments.interfaces import Cell
-from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.measurements import Measurements, Sample
 from safe_sysid.identification.identifier import Identifier, UpdateResult
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number
 from safe_sysid.planning.planner import PlannerOptions
 from safe_sysid.planning.random_excitation import RandomPlanner
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.simulation.plant import Measurement, Plant
+from safe_sysid.simulation.plant import Plant
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["Learned", "Tap", "chain", "follow", "identify_from", "plan_and_identify", "rehearsed_plans"]
@@ -67,9 +67,9 @@ class Tap:
         """
         self.cell, self._sampled = cell, sampled
         self.measurement = cell.measurement
-        self.log: list[Measurement] = []
+        self.log: list[Sample] = []
 
-    def step(self, torque: ArrayLike | None) -> Measurement:
+    def step(self, torque: ArrayLike | None) -> Sample:
         """Advance by one period.
 
         Args:
@@ -83,12 +83,7 @@ class Tap:
 
     def measurements(self) -> Measurements:
         """Everything so far."""
-        return Measurements(
-            np.array([m.stamp for m in self.log]),
-            np.array([m.q for m in self.log]),
-            np.array([m.qd for m in self.log]),
-            np.array([m.effort for m in self.log]),
-        )
+        return Measurements.of(self.log)
 
     def condition(self, model: RobotModel) -> float:
         """Condition number of PSO's Y, unscaled, of the phase; nan without two windows of data.
@@ -241,7 +236,7 @@ def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> Learned:
     size = round(model.settings.identification.update_s / model.settings.timing.period_s)
     for first in range(0, len(data.stamps), size):
         part = slice(first, first + size)
-        identifier.add(Measurements(data.stamps[part], data.q[part], data.qd[part], data.effort[part]))
+        identifier.add(data[part])
         updates.append((float(data.stamps[part][-1]), identifier.update()))
     notes = {**_told(updates), "condition": tap.condition(model)}
     return Learned(identifier.box, np.array(updates[-1][1].nominal), rest, "", notes)

@@ -15,9 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
-from safe_sysid.simulation.plant import Measurement
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [
@@ -115,7 +115,7 @@ class Cell(Protocol):
     period: float
 
     @property
-    def measurement(self) -> Measurement:
+    def measurement(self) -> Sample:
         """The last one."""
 
     @property
@@ -126,7 +126,7 @@ class Cell(Protocol):
     def held(self) -> str | None:
         """Name of the dumbbell in the hand."""
 
-    def step(self, torque: ArrayLike | None) -> Measurement:
+    def step(self, torque: ArrayLike | None) -> Sample:
         """Advance by one period; None: no command came, the drives hold or brake by themselves.
 
         Args:
@@ -168,7 +168,7 @@ class Driver(Protocol):
             start_time: stamp at which it begins, s.
         """
 
-    def torque(self, measurement: Measurement, reference: FloatArray) -> ArrayLike:
+    def torque(self, measurement: Sample, reference: FloatArray) -> ArrayLike:
         """Torque (n,) for the coming period, N m.
 
         Args:

@@ -383,7 +383,7 @@ def log_changed(scene: Scene) -> str:
     flat = arrays[name].reshape(-1)
     i = int(scene.rng.integers(flat.size))
     flat[i] = np.nextafter(flat[i], np.inf) if scene.rng.random() < 0.5 else flat[i] + 1e-3
-    changed = replace(m, **arrays) if hasattr(m, "__dataclass_fields__") else Measurements(**arrays)
+    changed = replace(m, **arrays)
     write_log(scene.folder / "log.npz", scene.run.model.joint_names, changed, scene.run.log.origin_ns)
     return f"log.npz: one number of {name}"
 

@@ -108,7 +108,11 @@ def _duration_ns(seconds: float) -> int:
 
 
 class JointSample(NamedTuple):
-    """One JointState in the model's joint order; ``effort`` is None where it was not asked for."""
+    """One JointState in the model's joint order; ``effort`` is None where it was not asked for.
+
+    Not :class:`~safe_sysid.identification.equations.measurements.Sample`: the stamp is that of the message to the ns
+    (a double of seconds since 1970 resolves 0.2 us), and ``frame_id`` tells whose box or run it is of.
+    """
 
     stamp_ns: int
     q: FloatArray

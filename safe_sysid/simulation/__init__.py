@@ -14,7 +14,7 @@ from safe_sysid.simulation.payloads import (
     payload_from_spec,
     theta_e_with_payload,
 )
-from safe_sysid.simulation.plant import Measurement, Plant
+from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "NOISE_MODES",
     "NO_PAYLOAD",
     "PATTERNS",
-    "Measurement",
     "NoiseModel",
     "Payload",
     "Plant",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
@@ -22,7 +22,7 @@ from safe_sysid.simulation.noise import NoiseModel, error_bound
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.world import build_world
 
-__all__ = ["SMOOTH_RESIDUAL_BOUND", "Measurement", "Plant"]
+__all__ = ["SMOOTH_RESIDUAL_BOUND", "Plant"]
 
 FloatArray = NDArray[np.float64]
 
@@ -36,23 +36,6 @@ _COULOMB_STIFFNESS = (
 _MAX_SUBSTEPS = 64
 _INERTIA_SAMPLES = 32
 _SATURATION = 1.7  # drives' hard limit over the limit that is guaranteed (Gen3: 100/56.7 and 50/29.4)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One JointState: position and velocity at ``stamp``, effort of the torque that was held until then.
-
-    Attributes:
-        stamp: s.
-        q: (n,) rad.
-        qd: (n,) rad/s.
-        effort: (n,) N m.
-    """
-
-    stamp: float
-    q: FloatArray
-    qd: FloatArray
-    effort: FloatArray
 
 
 class Plant:
@@ -237,7 +220,7 @@ class Plant:
         """Whether the drives brake or hold by themselves."""
         return self._drive.active
 
-    def step(self, torque: ArrayLike | None, late: float = 0.0) -> Measurement:
+    def step(self, torque: ArrayLike | None, late: float = 0.0) -> Sample:
         """Advance by one period.
 
         Args:
@@ -327,11 +310,11 @@ class Plant:
         self._drive.trip(self._qpos, self._qvel, self._command)
         return self._drive.torque(self._qpos, self._qvel), BRAKING
 
-    def _measure(self, command: FloatArray, applied: FloatArray, mode: int) -> Measurement:
+    def _measure(self, command: FloatArray, applied: FloatArray, mode: int) -> Sample:
         stamp = self.time
         measured = self._noise.measure(stamp, self._qpos, self._qvel, command if self._echo else applied)
         self._log.append(stamp, self._qpos, self._qvel, command, applied, measured, self.contacts, mode)
-        return Measurement(stamp, *measured)
+        return Sample(stamp, *measured)
 
     def _count_contacts(self) -> int:
         """Contacts with penetration; their pairs are remembered."""

@@ -1,9 +1,15 @@
-"""What the sensors said: joint states in order of arrival, and their division into runs without a gap."""
+"""What the sensors said: joint states in order of arrival, and their division into runs without a gap.
+
+``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ, and
+say why: :class:`Sample`, one of them in a loop; ``nodes.messages.JointSample``, a message with a stamp in ns; and
+what a simulated arm keeps beside its measurements (``campaign.plant.Record``, ``report.run_logs.PlantLog``): the truth.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Screen"]
+__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Sample", "Screen"]
 
 FloatArray = NDArray[np.float64]
 
@@ -24,6 +30,22 @@ REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleratio
 GAP = 1.5
 #: Steps whose median is the usual one.
 _USUAL = 31
+
+
+class Sample(NamedTuple):
+    """One sample of :class:`Measurements` in a loop at 1 kHz: neither checked nor copied.
+
+    Attributes:
+        stamp: s.
+        q: (n,) rad, or m where a joint slides.
+        qd: (n,) rad/s or m/s.
+        effort: (n,) torque that was held until then, N m or N.
+    """
+
+    stamp: float
+    q: FloatArray
+    qd: FloatArray
+    effort: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +97,12 @@ class Measurements:
 
     def between(self, start: float, end: float) -> Measurements:
         """Samples with ``start <= stamp <= end`` (s), in order of arrival."""
-        keep = (self.stamps >= start) & (self.stamps <= end)
-        return Measurements(self.stamps[keep], self.q[keep], self.qd[keep], self.effort[keep])
+        return self[(self.stamps >= start) & (self.stamps <= end)]
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Measurements:
+        """A log of at least one sample, in the order given."""
+        return cls(*(np.array(column, dtype=float) for column in zip(*samples, strict=True)))
 
     @classmethod
     def concatenate(cls, parts: list[Measurements]) -> Measurements:
