@@ -92,6 +92,8 @@ MUTATIONS = {
     "effort_sign": (lambda m: changed(m, effort=-m.effort), "effort_sign", "opposite sign"),
     "effort_sign_of_one": (lambda m: changed(m, effort=m.effort * one(7, 1, -1.0)), "effort_sign", "opposite sign"),
     "effort_unit": (lambda m: changed(m, effort=1e3 * m.effort), "effort_scale", "mN m"),
+    "effort_unit_kgf": (lambda m: changed(m, effort=m.effort / 9.80665), "effort_scale", "kgf m"),
+    "effort_unit_share": (lambda m: changed(m, effort=m.effort / robot().limits.torque), "effort_scale", "fractions"),
     "effort_order": (lambda m: changed(m, effort=m.effort[:, exchanged(1, 3)]), "effort_order", "joint_4.effort for"),
     "joint_order": (
         lambda m: changed(m, **{k: getattr(m, k)[:, exchanged(0, 2)] for k in ("q", "qd", "effort")}),

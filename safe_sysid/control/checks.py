@@ -16,6 +16,7 @@ from safe_sysid.decimals import bracketed
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.effort_mistakes import other_source, wrong_units
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -23,14 +24,6 @@ __all__ = ["check_static_gravity", "signs_confirmed", "static_effort_range", "wh
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1e-9
-#: What an effort may have been multiplied by.
-_UNITS = {
-    "in mN m": 1e-3,
-    "in kN m": 1e3,
-    "in kgf m": 9.80665,
-    "in per cent of the torque limit": 0.01,
-    "as a fraction of the torque limit": 1.0,
-}
 
 
 def static_effort_range(
@@ -164,15 +157,11 @@ def _explanations(
         found.append(f"the wrong sign of the effort of {names}")
     elif fits(-effort):
         found.append("the wrong sign of all efforts")
-    for unit, factor in _UNITS.items():
-        scale = model.limits.torque if "limit" in unit else 1.0
-        if fits(effort * factor * scale):
-            found.append(f"efforts {unit}")
+    found += [f"efforts in {unit}" for unit, factor in wrong_units(model).items() if fits(effort * factor)]
     declared = settings.measurement.torque_source
-    for source in ("motor", "link"):
-        sides = ("motor", "command") if source == "motor" else ("link",)
-        if declared not in sides and fits(effort, static_effort_range(model, box, q, qd, source)):
-            found.append(f"measurement.torque_source: {source} (declared is {declared})")
+    source = other_source(declared)
+    if fits(effort, static_effort_range(model, box, q, qd, source)):
+        found.append(f"measurement.torque_source: {source} (declared is {declared})")
     if fits(effort, static_effort_range(model, box, np.where(model.sliding, q, np.deg2rad(q)), qd)):
         found.append("positions in degrees")
     kin = model.kinematics

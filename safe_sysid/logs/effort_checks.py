@@ -22,6 +22,7 @@ from safe_sysid.identification.equations.stream import default_ramp
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import good_steps
+from safe_sysid.robot.effort_mistakes import other_source, wrong_units
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -30,6 +31,7 @@ __all__ = ["SampledWindows", "check_efforts", "sample_windows"]
 FloatArray = NDArray[np.float64]
 _WINDOWS = 200  # looked at, spread over the log
 _ENOUGH = 0.05  # share of the impossible windows that a good explanation may leave
+_TELLING = 5.0  # least factor, up or down, of a unit that is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +234,7 @@ class _Cause:
         return [self._finding(int(j), "error", code, suggestion) for j in which]
 
     def _sign(self) -> list[Finding]:
-        counts = self._counts(lambda m: Measurements(m.stamps, m.q, m.qd, -m.effort))
+        counts = self._counts(lambda m: replace(m, effort=-m.effort))
         if counts is None or not self._weighty():
             return []
         wrong = (self.before > 0) & (counts <= _ENOUGH * self.before)
@@ -245,19 +247,15 @@ class _Cause:
         )
 
     def _source(self) -> list[Finding]:
-        for source in ("link", "motor"):
-            if source == self.errors.torque_source or (
-                source == "motor" and self.errors.torque_source == "command"
-            ):
-                continue
-            if self._solves(self._counts(lambda m: m, torque_source=source)):
-                side = "without friction and rotor inertia" if source == "link" else "before friction"
-                return self._all(
-                    "torque_source",
-                    f"torque_source {source} ({side}) explains it, {self.errors.torque_source} does not: "
-                    f"--torque-source {source}",
-                )
-        return []
+        source = other_source(self.errors.torque_source)
+        if not self._solves(self._counts(lambda m: m, torque_source=source)):
+            return []
+        side = "without friction and rotor inertia" if source == "link" else "before friction"
+        return self._all(
+            "torque_source",
+            f"torque_source {source} ({side}) explains it, {self.errors.torque_source} does not: "
+            f"--torque-source {source}",
+        )
 
     def _order(self) -> list[Finding]:
         n = self.model.n
@@ -266,7 +264,7 @@ class _Cause:
         cost = np.full((n, n), 0.0)
         for shift in range(n):
             column = (np.arange(n) + shift) % n
-            counts = self._counts(lambda m, c=column: Measurements(m.stamps, m.q, m.qd, m.effort[:, c]))  # type: ignore[misc]
+            counts = self._counts(lambda m, c=column: replace(m, effort=m.effort[:, c]))  # type: ignore[misc]
             cost[np.arange(n), column] = len(self.rows) if counts is None else counts
         _, best = linear_sum_assignment(cost + 1e-3 * (1.0 - np.eye(n)))
         moved = np.flatnonzero(best != np.arange(n))
@@ -288,11 +286,12 @@ class _Cause:
         return []
 
     def _scale(self) -> list[Finding]:
-        for factor, unit in ((1e-3, "mN m"), (1e3, "kN m")):
-            if self._solves(
-                self._counts(lambda m, f=factor: Measurements(m.stamps, m.q, m.qd, f * m.effort))  # type: ignore[misc]
-            ):
-                return self._all("effort_scale", f"{factor:g} times as much fits ({unit}?): convert to N m")
+        for unit, factor in wrong_units(self.model).items():
+            # A factor near 1 would explain a wrong prior as well.
+            if np.any(np.abs(np.log(factor)) < np.log(_TELLING)):
+                continue
+            if self._solves(self._counts(lambda m, f=factor: replace(m, effort=f * m.effort))):  # type: ignore[misc]
+                return self._all("effort_scale", f"as efforts in {unit} they fit: convert to N m")
         return []
 
     def _direction(self) -> list[Finding]:
