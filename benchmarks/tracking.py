@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.control.demand import Demand, Loop
+from safe_sysid.control.demand import ClosedLoop, Demand
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse
@@ -134,7 +134,7 @@ def setting(
             changes[f"joints.{name}.motor_axis"] = [0.6, -0.3, 0.7]
     model = load_robot(robot, **changes)
     gains = design_gains(model, lockstep)
-    loop = Loop(
+    loop = ClosedLoop(
         model.kinematics, gains.box, gains.assumptions, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
         model.friction_transition_velocity,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from safe_sysid.campaign.arms import CHAINS, arm_model, draw_arm, prior_around
 from safe_sysid.campaign.case import on_cone
-from safe_sysid.campaign.motions import MOTIONS, SMOOTH, Motion, draw_motion
+from safe_sysid.campaign.motions import MOTIONS, SMOOTH, TrueMotion, draw_motion
 from safe_sysid.campaign.noise import NOISES, Levels, Signs, draw_levels, draw_signs, measure
 from safe_sysid.campaign.payloads import PAYLOADS, draw_payload
 from safe_sysid.campaign.plant import exact_record, instants, pinocchio_model
@@ -84,9 +84,9 @@ def test_jerk_is_bounded_where_acceleration_is_continuous():
 
 def test_motions_are_checked():
     with pytest.raises(ParameterError, match="knots"):
-        Motion(np.array([0.0, 0.0]), np.zeros((1, 2, 6)))
+        TrueMotion(np.array([0.0, 0.0]), np.zeros((1, 2, 6)))
     with pytest.raises(ParameterError, match="coefficients"):
-        Motion(np.array([0.0, 1.0]), np.zeros((1, 2, 5)))
+        TrueMotion(np.array([0.0, 1.0]), np.zeros((1, 2, 5)))
     with pytest.raises(ParameterError, match="motion"):
         motion_of(0, "dance")
 

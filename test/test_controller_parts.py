@@ -20,7 +20,7 @@ from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws import make_law
-from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
+from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.take_over import effort_error
 from safe_sysid.control.torque_rate import TorqueRate
 from safe_sysid.dynamics import dynamics_of
@@ -295,12 +295,12 @@ def test_no_possible_motion_is_refused_and_angles_are_unwrapped(seed: int) -> No
         dt = rng.uniform(5e-4, 0.5)
         qd = rng.uniform(-1.0, 1.0, model.n) * model.limits.velocity
         true, t = true + dt * qd, t + dt
-        assert watch.judge(t, true + turns * rng.integers(-2, 3, model.n), qd) is Verdict.GOOD
+        assert watch.judge(t, true + turns * rng.integers(-2, 3, model.n), qd) is MeasurementStatus.GOOD
         np.testing.assert_allclose(watch.q, true, atol=1e-9)
     jump = np.zeros(model.n)
     jump[1] = 0.1
-    assert watch.judge(t + 1e-3, true + jump, 0 * true) is Verdict.BAD
-    assert watch.judge(t + 2e-3, true, 0 * true) is Verdict.GOOD
+    assert watch.judge(t + 1e-3, true + jump, 0 * true) is MeasurementStatus.BAD
+    assert watch.judge(t + 2e-3, true, 0 * true) is MeasurementStatus.GOOD
 
 
 def test_lost_commands_are_noticed_and_late_ones_are_not(model: RobotModel) -> None:

@@ -21,7 +21,7 @@ from safe_sysid.planning import (
 )
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.planner import verdict_of
-from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.planning.verdicts import PlanVerdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -207,7 +207,7 @@ def planner_with(model: RobotModel, gains: ControllerGains, certified: bool) -> 
         load_scene("open"),
         gains,
         options=PlannerOptions(cost="width", starts=4, keep=1, certificates=3),
-        certify=lambda plan, box: Verdict(certified, reasons=() if certified else ("because",)),
+        certify=lambda plan, box: PlanVerdict(certified, reasons=() if certified else ("because",)),
         check_start=lambda q, box: (),
     )
 

@@ -15,8 +15,8 @@ from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_
 from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.planning.lessons import next_lesson, why_no_lesson
 from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
-from safe_sysid.planning.verdicts import Verdict
-from safe_sysid.report.planning import Motion, excite
+from safe_sysid.planning.verdicts import PlanVerdict
+from safe_sysid.report.planning import PlannedMotion, excite
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -47,10 +47,10 @@ class BusyMachine:
         self.model, self.scene, self.gains = model, load_scene("open"), gains
         self.planner = Planner(model, self.scene, gains, certify=self.certify)
 
-    def certify(self, plan: Plan, box: ParameterBox) -> Verdict:
+    def certify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
         self.now += self.deadline
         certificate = verify_plan(plan, self.model, box, self.scene, self.gains)
-        return Verdict(certificate.ok, certificate=certificate)
+        return PlanVerdict(certificate.ok, certificate=certificate)
 
     def lesson(self, *arguments: object, **more: object) -> PlannerResult:
         budget = self.planner.budget(self.now + self.deadline)
@@ -132,7 +132,7 @@ def test_a_planned_or_driven_run_that_does_not_move_fails_and_says_so(simulated:
     """Half a milliradian is certified at once and shows nothing."""
     model = load_robot("three_joint", **{"planner.k_range": 5e-4, "planner.iteration_budget": 4})
     gains, scene = design_gains(model, lockstep=True), load_scene("open")
-    motion = Motion(model, scene, gains, np.array(model.settings.home), None)
+    motion = PlannedMotion(model, scene, gains, np.array(model.settings.home), None)
     said: list[str] = []
     if simulated:
         drive(motion, None, "auto", 1, PlannerOptions(), 0, said.append)

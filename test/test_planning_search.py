@@ -17,11 +17,11 @@ from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, candidates, solve
 from safe_sysid.planning.proximity import Proximity
-from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.planning.verdicts import PlanVerdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scene import load_scene
 
-Certify = Callable[[np.ndarray], Verdict]
+Certify = Callable[[np.ndarray], PlanVerdict]
 
 
 def make_problem(seed: int = 0, keep: int = 3) -> PlanProblem:
@@ -53,9 +53,9 @@ def stricter(problem: PlanProblem, share: float) -> Certify:
     )
     dense = dense.with_reserve({name: value + share * c.scale[name] for name, value in dense.reserve.items()})
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         margins = {name: value - dense.reserve[name] for name, value in dense.raw(k).items()}
-        return Verdict(all(np.min(m) >= 0.0 for m in margins.values()), margins)
+        return PlanVerdict(all(np.min(m) >= 0.0 for m in margins.values()), margins)
 
     return certify
 
@@ -110,7 +110,7 @@ def check_only_certified(result: SearchResult, budget: Budget) -> None:
 
 
 def test_a_certifier_that_rejects_everything_gets_nothing_returned() -> None:
-    result = solve(PROBLEM, lambda k: Verdict(False, reasons=("no",)), BUDGET)
+    result = solve(PROBLEM, lambda k: PlanVerdict(False, reasons=("no",)), BUDGET)
     assert result.best is None
     check_only_certified(result, BUDGET)
     assert len(result.attempts) >= 2
@@ -124,7 +124,7 @@ def test_never_returns_what_was_not_certified(seed: int, chance: float, kind: st
     asked: list[np.ndarray] = []
     granted: list[np.ndarray] = []
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         asked.append(k.copy())
         ok = bool(rng.random() < chance)
         if ok:
@@ -132,7 +132,7 @@ def test_never_returns_what_was_not_certified(seed: int, chance: float, kind: st
         raw = PROBLEM.constraints.raw(k)
         value = {"random": 1.0, "nan": np.nan, "inf": np.inf}.get(kind)
         margins = {} if value is None else {n: value * rng.normal(size=x.shape) for n, x in raw.items()}
-        return Verdict(ok, margins)
+        return PlanVerdict(ok, margins)
 
     budget = dataclasses.replace(BUDGET, iterations=30, certificates=3)
     result = solve(dataclasses.replace(PROBLEM, keep=2), certify, budget)
@@ -179,7 +179,7 @@ def test_deadline(deadline: float) -> None:
     clock = Clock()
     began: list[float] = []
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         began.append(clock.now)
         clock.now += 0.3
         return stricter(PROBLEM, 0.1)(k)
@@ -206,7 +206,7 @@ def test_cancellation(after: int) -> None:
 
     certificates = 0
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         nonlocal certificates
         certificates += 1
         return stricter(PROBLEM, 0.1)(k)
@@ -224,7 +224,7 @@ def test_every_improvement_is_told_at_once_and_the_last_one_is_returned() -> Non
     told: list[SearchResult] = []
     certify, granted = stricter(PROBLEM, 0.1), []
 
-    def count(k: np.ndarray) -> Verdict:
+    def count(k: np.ndarray) -> PlanVerdict:
         verdict = certify(k)
         granted.append(verdict.certified)
         return verdict
@@ -248,7 +248,7 @@ def test_a_better_start_never_makes_the_answer_worse_than_the_gentlest() -> None
         rng = np.random.default_rng(seed)
         chance = stricter(PROBLEM, 0.05 * seed)
         result = solve(
-            make_problem(seed), lambda k, r=rng, c=chance: Verdict(r.random() < 0.5, c(k).margins), BUDGET
+            make_problem(seed), lambda k, r=rng, c=chance: PlanVerdict(r.random() < 0.5, c(k).margins), BUDGET
         )
         certified = [a.cost for a in result.attempts if a.verdict.certified]
         assert (result.best is None) == (not certified)
@@ -261,7 +261,7 @@ def test_no_certificate_is_begun_that_is_not_expected_to_end_in_time(expected: f
     """The expectation comes from earlier plans; with a reserve all is over that much earlier."""
     clock, began = Clock(), []
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         began.append(clock.now)
         clock.now += expected
         return stricter(PROBLEM, 0.1)(k)

@@ -24,7 +24,7 @@ from safe_sysid.control.checks import check_static_gravity
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
-from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
+from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.dynamics.newton_euler import newton_euler
@@ -363,9 +363,9 @@ def test_messages_name_metres_and_newtons(model):
     watch.begin(0.0, q)
     slow = np.zeros(model.n)
     for j, unit in ((0, "m"), (1, "rad")):
-        assert watch.judge(1e-3, q + 0.1 * np.eye(model.n)[j], slow) is Verdict.BAD
+        assert watch.judge(1e-3, q + 0.1 * np.eye(model.n)[j], slow) is MeasurementStatus.BAD
         assert re.search(rf"by 0\.1 {unit} in .* {unit}/s$", watch.reason)
-        assert watch.judge(1e-3, q, 100.0 * np.eye(model.n)[j]) is Verdict.BAD
+        assert watch.judge(1e-3, q, 100.0 * np.eye(model.n)[j]) is MeasurementStatus.BAD
         assert f"is 100 {unit}/s" in watch.reason
     reasons = check_static_gravity(model, model.arm_prior, q, slow, np.full(model.n, 1e6))
     assert [re.search(r"effort 1e\+06 (N m|N) at", reason).group(1) for reason in reasons[:4]] == [

@@ -14,7 +14,7 @@ from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.optimise import PlanProblem
 from safe_sysid.planning.planner import Planner, PlannerResult
 from safe_sysid.planning.random_excitation import RandomPlanner, first_certified
-from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.planning.verdicts import PlanVerdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene, load_scene
@@ -46,9 +46,9 @@ def test_the_first_draw_that_is_certified_is_the_answer(arm: tuple[RobotModel, C
     assert 10 < len(hopeful) < 200
     asked: list[np.ndarray] = []
 
-    def certify(k: np.ndarray) -> Verdict:
+    def certify(k: np.ndarray) -> PlanVerdict:
         asked.append(k)
-        return Verdict(len(asked) == 4)
+        return PlanVerdict(len(asked) == 4)
 
     found = first_certified(problem, certify, Budget(1, 1), np.random.default_rng(5))
     assert found.best is not None
@@ -61,7 +61,7 @@ def test_the_first_draw_that_is_certified_is_the_answer(arm: tuple[RobotModel, C
 def test_what_a_certificate_teaches_screens_the_next_draws(arm: tuple[RobotModel, ControllerGains]) -> None:
     """Told that torques are 1000 N m worse than they look, it asks no more."""
     problem = problem_of(arm, load_scene("open"))
-    worst = Verdict(False, {"torque": np.full(7, -1000.0)})
+    worst = PlanVerdict(False, {"torque": np.full(7, -1000.0)})
     found = first_certified(problem, lambda k: worst, Budget(1, 1), np.random.default_rng(0), draws=100)
     assert found.best is None
     assert len(found.attempts) == 1
@@ -71,7 +71,7 @@ def test_what_a_certificate_teaches_screens_the_next_draws(arm: tuple[RobotModel
 @pytest.mark.parametrize("limit", ["draws", "certificates", "cancelled", "deadline"])
 def test_it_gives_up_in_time(arm: tuple[RobotModel, ControllerGains], limit: str) -> None:
     problem = problem_of(arm, load_scene("open"))
-    no, rng = (lambda k: Verdict(False)), np.random.default_rng(1)
+    no, rng = (lambda k: PlanVerdict(False)), np.random.default_rng(1)
     now = itertools.count()
     if limit == "draws":
         found = first_certified(problem, no, Budget(), rng, draws=37)
@@ -141,8 +141,8 @@ def test_nothing_but_the_certificate_chooses(arm: tuple[RobotModel, ControllerGa
         plans.append(answer.plan.k)
     assert np.array_equal(*plans)
 
-    def refuse(plan: Plan, box: object) -> Verdict:
-        return Verdict(False, reasons=("no",))
+    def refuse(plan: Plan, box: object) -> PlanVerdict:
+        return PlanVerdict(False, reasons=("no",))
 
     told: list[PlannerResult] = []
     strict = RandomPlanner(model, scene, gains, certify=refuse)

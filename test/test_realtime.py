@@ -32,7 +32,7 @@ from safe_sysid.control.controller import Controller
 from safe_sysid.control.design import design_gains
 from safe_sysid.nodes import realtime
 from safe_sysid.nodes.histograms import Histogram
-from safe_sysid.nodes.loop import Loop
+from safe_sysid.nodes.loop import MessageLoop
 from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
 from safe_sysid.nodes.tick_log import TickLog
 from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader, JointBytesWriter
@@ -80,7 +80,7 @@ def test_messages_and_deadlines_come_in_one_thread_that_holds_the_lock(node: Nod
         seen.append((threading.get_ident(), message))
         return True
 
-    loop = Loop(node, lock, Float64MultiArray, "numbers", QoSProfile(depth=1), take, due)
+    loop = MessageLoop(node, lock, Float64MultiArray, "numbers", QoSProfile(depth=1), take, due)
     publisher = node.create_publisher(Float64MultiArray, "numbers", 1)
     try:
         loop.start()
@@ -109,7 +109,7 @@ def test_after_a_message_too_many_others_get_their_turn(node: Node) -> None:
         taken.append(time.monotonic_ns())
         return False
 
-    loop = Loop(node, threading.RLock(), Float64MultiArray, "numbers", QoSProfile(depth=20), refuse)
+    loop = MessageLoop(node, threading.RLock(), Float64MultiArray, "numbers", QoSProfile(depth=20), refuse)
     publisher = node.create_publisher(Float64MultiArray, "numbers", 20)
     try:
         loop.start()
@@ -127,7 +127,7 @@ def test_what_ends_the_loop_is_raised_in_the_main_thread(node: Node) -> None:
     def due() -> int:
         raise ZeroDivisionError("the plant's integrator")
 
-    loop = Loop(node, threading.RLock(), Float64MultiArray, "numbers", QoSProfile(depth=1), print, due)
+    loop = MessageLoop(node, threading.RLock(), Float64MultiArray, "numbers", QoSProfile(depth=1), print, due)
     loop.raise_error()
     loop.start()
     with pytest.raises(ZeroDivisionError, match="integrator"):

@@ -12,7 +12,7 @@ from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.demand import Change, Loop, _mean_distance
+from safe_sysid.control.demand import Change, ClosedLoop, _mean_distance
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.robust import robust_torque
@@ -42,9 +42,9 @@ def gains(model: RobotModel) -> ControllerGains:
 
 
 @pytest.fixture(scope="module")
-def loop(model: RobotModel, gains: ControllerGains) -> Loop:
+def loop(model: RobotModel, gains: ControllerGains) -> ClosedLoop:
     g = gains
-    return Loop(
+    return ClosedLoop(
         model.kinematics, g.box, g.assumptions, g.inertia_lower, g.K_r, g.K_d, g.kappa,
         model.friction_transition_velocity,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def test_robust_term_of_the_law(seed: int) -> None:
 
 
 def test_damping_and_turning_in_units_of_the_inertia(
-    model: RobotModel, gains: ControllerGains, loop: Loop
+    model: RobotModel, gains: ControllerGains, loop: ClosedLoop
 ) -> None:
     """Step 5: H^-1 K_d is c_d but for e_d, and H changes along a motion by less than g."""
     rng, root, nu = np.random.default_rng(0), loop.root, float(np.sqrt(2 * gains.V_max))
@@ -124,12 +124,12 @@ def test_damping_and_turning_in_units_of_the_inertia(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_change_since_the_measurement(
-    model: RobotModel, gains: ControllerGains, loop: Loop, seed: int
+    model: RobotModel, gains: ControllerGains, loop: ClosedLoop, seed: int
 ) -> None:
     """Step 6: Delta' along motions that are as fast as allowed, measurement errors included."""
     rng, n, a = np.random.default_rng(seed), model.n, gains.assumptions
     errors = 1e-3 * rng.random(n), 1e-2 * rng.random(n)
-    noisy = Loop(
+    noisy = ClosedLoop(
         model.kinematics, gains.box,
         tracking.replace(a, position_error=errors[0], velocity_error=errors[1]),
         gains.inertia_lower, rng.uniform(1.5, 4.0, n) if seed % 2 else gains.K_r, gains.K_d, gains.kappa,
@@ -205,7 +205,7 @@ def test_four_corners_are_the_worst_holds(
     )
 
 
-class OneJoint(Loop):
+class OneJoint(ClosedLoop):
     """A joint without gravity and friction: steps 7 to 9 alone, in which nothing is bounded crudely."""
 
     def gain(self, matrix: np.ndarray) -> float:

@@ -27,7 +27,7 @@ from safe_sysid.view.arm_shapes import arm_shapes, link_placements
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
-from safe_sysid.view.snapshot import BoundsView, NodeView, Snapshot, Solid, Verdict
+from safe_sysid.view.snapshot import BoundsView, NodeView, RunOutcome, Snapshot, Solid
 from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
 from safe_sysid.view.text import escaped, plain
 
@@ -166,7 +166,7 @@ def snapshot_of(text: str, bounds: BoundsView | None = None) -> Snapshot:
 @given(st.one_of(st.just(EVIL), st.text(max_size=60).map(lambda t: t + EVIL)))
 def test_texts_of_others_are_shown_and_never_obeyed(text: str) -> None:
     snapshot = snapshot_of(text)
-    verdict = Verdict(False, text, (text,), np.zeros(10))
+    verdict = RunOutcome(False, text, (text,), np.zeros(10))
     over = Snapshot(time=1.0, verdict=verdict, prior=snapshot.prior, bounds=snapshot.bounds)
     for page in (
         pieces.header(text, text, snapshot),
@@ -223,8 +223,8 @@ def test_a_margin_is_never_shown_larger_than_it_is(size: float, sign: float) -> 
 
 
 def test_without_a_record_of_the_truth_none_is_shown() -> None:
-    verdict = Verdict(False, "the plant died", (), None)
-    known = Verdict(False, "the plant died", (), np.zeros(10))
+    verdict = RunOutcome(False, "the plant died", (), None)
+    known = RunOutcome(False, "the plant died", (), np.zeros(10))
     for over, shown in ((verdict, False), (known, True)):
         page = pieces.intervals(
             Snapshot(

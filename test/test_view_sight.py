@@ -25,7 +25,7 @@ from safe_sysid.nodes.messages import RefusedError
 from safe_sysid.nodes.results import read_verdict
 from safe_sysid.nodes.sight import DRAWN, Sight
 from safe_sysid.robot import load_robot
-from safe_sysid.view.snapshot import Verdict
+from safe_sysid.view.snapshot import RunOutcome
 
 MODEL = load_robot("three_joint")
 
@@ -122,7 +122,7 @@ def test_a_torque_that_nobody_commands_any_more_is_not_shown(monkeypatch: pytest
     now = 110.0
     assert found.silent("reference")
     assert found.snapshot((), False).torque is None
-    found.verdict = Verdict(True, "", (), None)
+    found.verdict = RunOutcome(True, "", (), None)
     assert found.snapshot((), False).torque is not None, "how a run ended"
 
 

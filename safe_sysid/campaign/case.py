@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm, arm_model, draw_arm, draw_motors, prior_around, with_sliding
 from safe_sysid.campaign.breaks import Break
-from safe_sysid.campaign.motions import Motion, draw_motion
+from safe_sysid.campaign.motions import TrueMotion, draw_motion
 from safe_sysid.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
 from safe_sysid.campaign.payloads import draw_payload
 from safe_sysid.campaign.plant import Record, exact_record, instants
@@ -222,11 +222,11 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     )
 
 
-def _nearer(motion: Motion, sliding: NDArray[np.bool_]) -> Motion:
+def _nearer(motion: TrueMotion, sliding: NDArray[np.bool_]) -> TrueMotion:
     """The motion with prismatic joints about the middle of their travel: a start may be metres away else."""
     coefficients = motion.coefficients.copy()
     coefficients[:, sliding, 0] -= 0.9 * coefficients[0, sliding, 0]
-    return Motion(motion.knots, coefficients)
+    return TrueMotion(motion.knots, coefficients)
 
 
 def _empty_handed(
@@ -251,7 +251,7 @@ def _means(
     s: TrialSettings,
     arm: TrueArm,
     theta: FloatArray,
-    motion: Motion,
+    motion: TrueMotion,
     times: FloatArray,
     levels: Levels,
     gravity: FloatArray,
@@ -264,7 +264,7 @@ def _sampled(
     s: TrialSettings,
     arm: TrueArm,
     theta: FloatArray,
-    motion: Motion,
+    motion: TrueMotion,
     times: FloatArray,
     levels: Levels,
     gravity: FloatArray,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["MOTIONS", "SMOOTH", "Motion", "bang", "draw_motion", "hermite"]
+__all__ = ["MOTIONS", "SMOOTH", "TrueMotion", "bang", "draw_motion", "hermite"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _DEGREE = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Motion:
+class TrueMotion:
     """Positions of n joints, continuous with continuous velocity; ``q = sum_d c[p, j, d] (t - knots[p])^d``.
 
     Attributes:
@@ -43,16 +43,18 @@ class Motion:
         Raises:
             ParameterError: shapes do not fit, or knots do not increase.
         """
-        knots = frozen_array(self.knots, None, "Motion.knots")
+        knots = frozen_array(self.knots, None, "TrueMotion.knots")
         c = np.asarray(self.coefficients, float)
         if knots.ndim != 1 or len(knots) < 2 or np.any(np.diff(knots) <= 0.0):
-            raise ParameterError(f"Motion.knots: shape {knots.shape}: expected two or more increasing times")
+            raise ParameterError(
+                f"TrueMotion.knots: shape {knots.shape}: expected two or more increasing times"
+            )
         if c.ndim != 3 or c.shape[::2] != (len(knots) - 1, _DEGREE + 1):
             raise ParameterError(
-                f"Motion.coefficients: shape {c.shape}: expected ({len(knots) - 1}, n, {_DEGREE + 1})"
+                f"TrueMotion.coefficients: shape {c.shape}: expected ({len(knots) - 1}, n, {_DEGREE + 1})"
             )
         object.__setattr__(self, "knots", knots)
-        object.__setattr__(self, "coefficients", frozen_array(c, c.shape, "Motion.coefficients"))
+        object.__setattr__(self, "coefficients", frozen_array(c, c.shape, "TrueMotion.coefficients"))
 
     @property
     def n(self) -> int:
@@ -128,7 +130,7 @@ def _polished(polynomial: FloatArray, roots: FloatArray) -> FloatArray:
     return roots
 
 
-def hermite(knots: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> Motion:
+def hermite(knots: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> TrueMotion:
     """Quintics through states (K+1, n) at knots (K+1,)."""
     h = np.diff(knots)[:, None]
     c = np.zeros((len(h), q.shape[1], _DEGREE + 1))
@@ -139,10 +141,10 @@ def hermite(knots: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -
     c[..., 3] = (10.0 * rest_q - 4.0 * rest_v + 0.5 * rest_a) / h**3
     c[..., 4] = (-15.0 * rest_q + 7.0 * rest_v - rest_a) / h**4
     c[..., 5] = (6.0 * rest_q - 3.0 * rest_v + 0.5 * rest_a) / h**5
-    return Motion(knots, c)
+    return TrueMotion(knots, c)
 
 
-def bang(knots: FloatArray, start: FloatArray, velocity: FloatArray, acceleration: FloatArray) -> Motion:
+def bang(knots: FloatArray, start: FloatArray, velocity: FloatArray, acceleration: FloatArray) -> TrueMotion:
     """Constant acceleration (K, n) between knots (K+1,), from a state (n,), (n,)."""
     count, n = acceleration.shape
     c = np.zeros((count, n, _DEGREE + 1))
@@ -150,12 +152,12 @@ def bang(knots: FloatArray, start: FloatArray, velocity: FloatArray, acceleratio
     for p, h in enumerate(np.diff(knots)):
         c[p, :, 0], c[p, :, 1], c[p, :, 2] = q, v, 0.5 * acceleration[p]
         q, v = q + h * (v + 0.5 * h * acceleration[p]), v + h * acceleration[p]
-    return Motion(knots, c)
+    return TrueMotion(knots, c)
 
 
 def draw_motion(
     rng: np.random.Generator, kind: str, n: int, duration: float, period: float, transition: float
-) -> Motion:
+) -> TrueMotion:
     """A random motion.
 
     Args:
@@ -193,11 +195,13 @@ def draw_motion(
         knots = np.unique(np.concatenate([[0.0], knots]))
         return _driven(rng, knots[: np.searchsorted(knots, duration) + 1], start, limit, 1.0)
     if kind == "rest":
-        return Motion(np.array([0.0, duration]), np.pad(start[None, :, None], ((0, 0), (0, 0), (0, _DEGREE))))
+        return TrueMotion(
+            np.array([0.0, duration]), np.pad(start[None, :, None], ((0, 0), (0, 0), (0, _DEGREE)))
+        )
     raise ParameterError(f"motion = {kind!r}: expected one of {', '.join(MOTIONS)}")
 
 
-def _quintics(rng: np.random.Generator, start: FloatArray, duration: float, limit: FloatArray) -> Motion:
+def _quintics(rng: np.random.Generator, start: FloatArray, duration: float, limit: FloatArray) -> TrueMotion:
     """To rest in ``t_f``, replaced by the next one after half of it."""
     t_f = duration * rng.uniform(0.6, 1.4)
     state = np.stack([start, 0.0 * start, 0.0 * start])
@@ -215,10 +219,10 @@ def _quintics(rng: np.random.Generator, start: FloatArray, duration: float, limi
         now += 0.5 * t_f
         knots.append(now)
         state = np.stack([x[0] for x in one.state(np.array([0.5 * t_f]))])
-    return Motion(np.array(knots), np.array(pieces))
+    return TrueMotion(np.array(knots), np.array(pieces))
 
 
-def _wave(rng: np.random.Generator, start: FloatArray, duration: float) -> Motion:
+def _wave(rng: np.random.Generator, start: FloatArray, duration: float) -> TrueMotion:
     n = len(start)
     amplitude, phase = rng.uniform(0.02, 0.3, n), rng.uniform(0.0, 2.0 * np.pi, n)
     omega = np.minimum(rng.uniform(3.0, 30.0, n), np.sqrt(20.0 / amplitude))
@@ -234,7 +238,7 @@ def _wave(rng: np.random.Generator, start: FloatArray, duration: float) -> Motio
 
 def _driven(
     rng: np.random.Generator, knots: FloatArray, start: FloatArray, limit: FloatArray, fastest: float
-) -> Motion:
+) -> TrueMotion:
     """Acceleration on its bounds, or between, or none; turned round where a velocity grows too large."""
     n, count = len(start), len(knots) - 1
     velocity = rng.uniform(-0.5, 0.5, n) * fastest

@@ -14,7 +14,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm
-from safe_sysid.campaign.motions import Motion
+from safe_sysid.campaign.motions import TrueMotion
 from safe_sysid.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["LAWS", "Record", "exact_record", "instants", "pinocchio_model"]
@@ -88,7 +88,7 @@ def pinocchio_model(arm: TrueArm, theta: FloatArray, gravity: FloatArray | None 
 def exact_record(
     arm: TrueArm,
     theta: FloatArray,
-    motion: Motion,
+    motion: TrueMotion,
     times: FloatArray,
     transition: float,
     law: str,
@@ -130,7 +130,7 @@ def exact_record(
     )
 
 
-def _mean_rigid(bodies: RotorBodies, motion: Motion, times: FloatArray, nodes: int = 0) -> FloatArray:
+def _mean_rigid(bodies: RotorBodies, motion: TrueMotion, times: FloatArray, nodes: int = 0) -> FloatArray:
     """Mean of RNEA over each period by Gauss-Legendre between samples and knots."""
     cuts = np.union1d(times, motion.knots[(motion.knots > times[0]) & (motion.knots < times[-1])])
     span = np.diff(cuts)
@@ -147,7 +147,7 @@ def _mean_rigid(bodies: RotorBodies, motion: Motion, times: FloatArray, nodes: i
 
 
 def _friction_shares(
-    motion: Motion, times: FloatArray, transition: float
+    motion: TrueMotion, times: FloatArray, transition: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Per period (N, n): time above less time below the transition velocity, time within, distance within."""
     beyond, inside, travel = (np.zeros((len(times) - 1, motion.n)) for _ in range(3))
@@ -171,7 +171,7 @@ def _friction_shares(
 def instants(
     arm: TrueArm,
     theta: FloatArray,
-    motion: Motion,
+    motion: TrueMotion,
     times: FloatArray,
     moved: FloatArray,
     transition: float,

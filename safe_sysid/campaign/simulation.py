@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.campaign.arms import TrueArm
-from safe_sysid.campaign.motions import Motion
+from safe_sysid.campaign.motions import TrueMotion
 from safe_sysid.campaign.plant import Record
 from safe_sysid.campaign.rotor_bodies import RotorBodies
 
@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 def simulated_record(
     arm: TrueArm,
     theta: FloatArray,
-    motion: Motion,
+    motion: TrueMotion,
     times: FloatArray,
     switches: FloatArray,
     transition: float,

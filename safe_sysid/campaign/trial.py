@@ -16,7 +16,7 @@ from safe_sysid.campaign.case import Case, build_case
 from safe_sysid.campaign.certified import CertificateTrail
 from safe_sysid.campaign.noise import Signs, draw_signs
 from safe_sysid.campaign.results import write_summary
-from safe_sysid.campaign.verdict import Verdict
+from safe_sysid.campaign.verdict import Breaches
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
@@ -40,7 +40,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         options: see :func:`~safe_sysid.campaign.case.build_case`.
 
     Returns:
-        Plain data for JSON: ``index``, ``settings``, and what :class:`~safe_sysid.campaign.verdict.Verdict` says.
+        Plain data for JSON: ``index``, ``settings``, and what :class:`~safe_sysid.campaign.verdict.Breaches` says.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)
@@ -79,7 +79,7 @@ def repeat_trial(
     return _result(case, verdict, began)
 
 
-def _result(case: Case, verdict: Verdict, began: float) -> dict[str, Any]:
+def _result(case: Case, verdict: Breaches, began: float) -> dict[str, Any]:
     return {
         "index": case.seeds[1],
         "settings": case.settings.to_dict(),
@@ -88,7 +88,7 @@ def _result(case: Case, verdict: Verdict, began: float) -> dict[str, Any]:
     }
 
 
-def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdict, RobotModel, Measurements]:
+def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Breaches, RobotModel, Measurements]:
     """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer.
 
     Args:
@@ -96,7 +96,7 @@ def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Verdic
         say: told of every update.
     """
     s = case.settings
-    verdict = Verdict(case.theta, s.component, s.side, say)
+    verdict = Breaches(case.theta, s.component, s.side, say)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(_neutral(case)))
     place: FloatArray | None = None
     if s.noise in ("aimed", "ascent"):
@@ -167,7 +167,7 @@ def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics
     return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
 
 
-def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Verdict) -> Tare | None:
+def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Breaches) -> Tare | None:
     """Equations of the motion with the empty hand, each judged by the truth of today."""
     log = case.tare_log()
     if log is None:
@@ -189,7 +189,7 @@ def _identify(
     data: Measurements,
     updates: int,
     row_theta: FloatArray,
-    verdict: Verdict,
+    verdict: Breaches,
     tare: Tare | None = None,
     trail: CertificateTrail | None = None,
 ) -> Any:

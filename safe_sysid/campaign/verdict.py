@@ -18,12 +18,12 @@ from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Verdict"]
+__all__ = ["Breaches"]
 
 FloatArray = NDArray[np.float64]
 
 
-class Verdict:
+class Breaches:
     """Collects what is wrong. ``theta`` (14 n,) is the truth, in exact floats: no tolerance anywhere."""
 
     def __init__(

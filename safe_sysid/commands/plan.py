@@ -14,7 +14,7 @@ from safe_sysid.commands.arguments import at_least, check_directory, check_outpu
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safe_sysid.report.planning import Motion
+    from safe_sysid.report.planning import PlannedMotion
     from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -158,13 +158,13 @@ def _is_free(out: Path) -> bool:
     return isinstance(content, dict) and "waypoints_rad" in content and content.get("steps") == []
 
 
-def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBox]:
+def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, ParameterBox]:
     """Everything that can be wrong is found before planning begins."""
     import numpy as np
 
     from safe_sysid.control.design import design_gains
     from safe_sysid.planning.costs import CostSpec
-    from safe_sysid.report.planning import Motion, goals_of, known_box, pose_named
+    from safe_sysid.report.planning import PlannedMotion, goals_of, known_box, pose_named
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.robot.scene import load_scene
 
@@ -176,7 +176,7 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[Motion, ParameterBo
     start = pose_named("--start", options.start, model, scene)
     gains = design_gains(model, lockstep=not options.real_time)
     box = known_box(model, options.bounds)
-    motion = Motion(model, scene, gains, start, None)
+    motion = PlannedMotion(model, scene, gains, start, None)
     if options.to:
         motion.waypoints = np.array([pose_named("--to", text, model, scene) for text in options.to])
     elif options.to_pose:
@@ -193,7 +193,7 @@ def _overrides(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _plan(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
+def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
     from safe_sysid.planning.planner import Planner, PlannerOptions
     from safe_sysid.report.planning import excite, go
 
@@ -205,7 +205,7 @@ def _plan(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: A
         go(motion, planner, box, say, options.seed)
 
 
-def _simulate(motion: Motion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
+def _simulate(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
     from safe_sysid.demo.drive import drive
     from safe_sysid.planning.certificate import start_check
     from safe_sysid.planning.planner import PlannerOptions
@@ -219,7 +219,7 @@ def _simulate(motion: Motion, box: ParameterBox, options: argparse.Namespace, sa
     drive(motion, known, options.payload or "auto", options.excite or 0, chosen, options.seed, say)
 
 
-def _tell(motion: Motion, options: argparse.Namespace, out: Path) -> int:
+def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:
     import json
 
     from rich.console import Console

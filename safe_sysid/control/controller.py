@@ -21,7 +21,7 @@ from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.judgement import KnownBoxes, why_not_box, why_not_connected, why_not_plan
 from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.measurement_watch import MeasurementWatch, Verdict
+from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.robust import make_robust_law
 from safe_sysid.control.start_checks import judge_rest, tracking_energy
 from safe_sysid.control.states import ControllerOutput, ControllerState
@@ -424,12 +424,12 @@ class Controller:
         """Judge a measurement; one that is not used is one that is missing."""
         watch = self._watch
         verdict = watch.judge(stamp, q, qd)
-        if verdict is Verdict.GOOD:
+        if verdict is MeasurementStatus.GOOD:
             return True
-        if verdict is Verdict.CLOCK_BACK:
+        if verdict is MeasurementStatus.CLOCK_BACK:
             self.fault(watch.reason)
-        elif verdict is Verdict.OLD:
-            self.counts[Verdict.OLD.value] += 1
+        elif verdict is MeasurementStatus.OLD:
+            self.counts[MeasurementStatus.OLD.value] += 1
         else:
             self.counts["measurement refused"] += 1
             self.brake(watch.reason)

@@ -16,7 +16,7 @@ from safe_sysid.dynamics.magnitudes import TorqueSensitivity, link_norms, torque
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Change", "Demand", "Loop", "infinite"]
+__all__ = ["Change", "ClosedLoop", "Demand", "infinite"]
 
 FloatArray = NDArray[np.float64]
 #: Relative head-room for rounding in the demand (a few hundred operations on positive numbers).
@@ -58,7 +58,7 @@ class Change:
     by_r: float
 
 
-class Loop:
+class ClosedLoop:
     """What does not depend on V_max: arm, box, assumptions and gains."""
 
     def __init__(

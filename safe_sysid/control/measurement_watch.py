@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["MeasurementWatch", "Verdict"]
+__all__ = ["MeasurementStatus", "MeasurementWatch"]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1e-9  # rad and rad/s, or m and m/s: what unwrapping and messages may round
 
 
-class Verdict(Enum):
+class MeasurementStatus(Enum):
     """What to do with a measurement."""
 
     GOOD = "good"
@@ -60,7 +60,7 @@ class MeasurementWatch:
         """
         self.stamp, self.elapsed, self.q, self._back = stamp, 0.0, np.array(q), np.inf
 
-    def judge(self, stamp: float, q: FloatArray, qd: FloatArray) -> Verdict:
+    def judge(self, stamp: float, q: FloatArray, qd: FloatArray) -> MeasurementStatus:
         """Judge a measurement; if it is good it becomes the last one.
 
         Args:
@@ -73,7 +73,7 @@ class MeasurementWatch:
         self._back = np.inf
         if not (np.isfinite(q).all() and np.isfinite(qd).all()):
             self.reason = "measurement not finite"
-            return Verdict.BAD
+            return MeasurementStatus.BAD
         moved = q - self.q
         if np.abs(moved).max() > np.pi:
             q = q - 2.0 * np.pi * np.where(self._continuous, np.round(moved / (2.0 * np.pi)), 0.0)
@@ -85,25 +85,25 @@ class MeasurementWatch:
                 f"measured position of {self._names[j]} jumped by {moved[j]:.3g} {self._units[j]} in {elapsed:.4f} s: "
                 f"its velocity limit is {self._rate[j]:g} {self._units[j]}/s"
             )
-            return Verdict.BAD
+            return MeasurementStatus.BAD
         if (np.abs(qd) > self._velocity).any():
             j = int(np.argmax(np.abs(qd) - self._velocity))
             self.reason = (
                 f"measured velocity of {self._names[j]} is {qd[j]:.3g} {self._units[j]}/s: "
                 f"its limit is {self._rate[j]:g}"
             )
-            return Verdict.BAD
+            return MeasurementStatus.BAD
         self.stamp, self.elapsed, self.q = stamp, elapsed, q
-        return Verdict.GOOD
+        return MeasurementStatus.GOOD
 
-    def _judge_old(self, stamp: float) -> Verdict:
+    def _judge_old(self, stamp: float) -> MeasurementStatus:
         """One old stamp is a straggler; a second, newer one of the same kind says that time itself went back."""
         before, self._back = self._back, stamp if self.stamp - stamp > self._max_age else np.inf
         if np.isfinite(self._back) and before < stamp:
             self.reason = f"time of measurements went back by {self.stamp - stamp:.3f} s"
-            return Verdict.CLOCK_BACK
-        self.reason = Verdict.OLD.value
-        return Verdict.OLD
+            return MeasurementStatus.CLOCK_BACK
+        self.reason = MeasurementStatus.OLD.value
+        return MeasurementStatus.OLD
 
     @property
     def too_long(self) -> float:

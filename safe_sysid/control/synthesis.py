@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.control.demand import Demand, Loop
+from safe_sysid.control.demand import ClosedLoop, Demand
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
@@ -69,7 +69,7 @@ def synthesise(
     viscous = box.lower[box.layout.viscous]
     K_d = np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
     kappa_true = float(np.min((K_d + viscous) / assume.inertia_upper)) * (1.0 - 1e-12)
-    loop = Loop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)
+    loop = ClosedLoop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)
     best: tuple[float, float, float, Demand] | None = None
     for lead in (share * 0.5 * (assume.hold_max + assume.delay_max) for share in _LEADS):
         for c in _GAINS:
@@ -116,7 +116,7 @@ def synthesise(
     )
 
 
-def _smallest(loop: Loop, gain: float, lead: float, limit: float) -> tuple[float, Demand] | None:
+def _smallest(loop: ClosedLoop, gain: float, lead: float, limit: float) -> tuple[float, Demand] | None:
     """Smallest nu below ``limit`` whose demand is met, from below: the demand grows with nu."""
     nu = 1e-3
     for _ in range(400):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.demand import Loop
+from safe_sysid.control.demand import ClosedLoop
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
@@ -76,7 +76,7 @@ def longest_take_over(
     a, lam, nu = gains.assumptions, gains.inertia_lower, float(np.sqrt(2.0 * gains.V_max))
     other = effort_error(model, gains, box, effort)
     kin, transition = model.kinematics, model.friction_transition_velocity
-    loop = Loop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition)
+    loop = ClosedLoop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition)
     crude = loop.crude(nu, a.hold_max, gains.lead)
     if crude is None or other > 2.0 * a.uncertainty + crude[0]:
         return 0.0

@@ -16,7 +16,7 @@ from safe_sysid.episode import Episode
 from safe_sysid.errors import ConfigError
 from safe_sysid.planning.planner import PlannerOptions
 from safe_sysid.planning.task import TaskStatus
-from safe_sysid.report.planning import Motion
+from safe_sysid.report.planning import PlannedMotion
 from safe_sysid.report.summary import VIOLATION_KINDS
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.assembly import build_plant
@@ -26,7 +26,7 @@ __all__ = ["drive"]
 
 
 def drive(
-    motion: Motion,
+    motion: PlannedMotion,
     box: ParameterBox | None,
     payload: str,
     plans: int,

@@ -15,7 +15,7 @@ from safe_sysid.report.summary import (
     Durations,
     Exit,
     Goal,
-    Loop,
+    LoopTiming,
     Noise,
     ParameterRow,
     PlanRow,
@@ -128,9 +128,9 @@ def _plan(plan: PlanEntry) -> PlanRow:
 
 def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Timing:
     log, plant = logs.controller, logs.plant
-    loop = Loop(ticks=0, compute_us=None, period_us=None, latency_us=None, missed=None)
+    loop = LoopTiming(ticks=0, compute_us=None, period_us=None, latency_us=None, missed=None)
     if log is not None:
-        loop = Loop(
+        loop = LoopTiming(
             ticks=log.time.size,
             compute_us=_quantiles(log.compute),
             period_us=None if lockstep else _quantiles(log.period),

@@ -19,7 +19,7 @@ from safe_sysid.new_arm.arm_facts import look_at
 from safe_sysid.new_arm.draft import Draft, check_name, check_out, urdf_for
 from safe_sysid.new_arm.drives import guess_drives
 from safe_sysid.new_arm.home import never_apart, payload_capacity, propose_home
-from safe_sysid.new_arm.hypotheses import Motion, eigenvalue_bounds, find_hypotheses, load_inertia
+from safe_sysid.new_arm.hypotheses import Excursion, eigenvalue_bounds, find_hypotheses, load_inertia
 from safe_sysid.new_arm.payload import PayloadGuess, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, uncovered_links
 from safe_sysid.new_arm.text import configuration_text
@@ -182,7 +182,7 @@ def _candidates(draft: Draft, reach: float) -> Iterator[tuple[Draft, str]]:
     for matching in _MATCHING:
         drives = guess_drives(draft.torque, load, matching)
         words = f"rotor inertia {matching:g} times the inertia that the joints move"
-        yield replace(draft, motion=Motion(reach), drives=drives, load=load), words
+        yield replace(draft, motion=Excursion(reach), drives=drives, load=load), words
 
 
 def _complete(draft: Draft) -> tuple[Draft | None, str]:

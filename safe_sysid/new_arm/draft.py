@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.new_arm.arm_facts import ArmFacts
 from safe_sysid.new_arm.drives import RELATIVE, TRANSITION, DriveGuess, guess_drives
-from safe_sysid.new_arm.hypotheses import Hypotheses, Motion
+from safe_sysid.new_arm.hypotheses import Excursion, Hypotheses
 from safe_sysid.new_arm.payload import PayloadGuess
 from safe_sysid.new_arm.shapes import FittedHull
 from safe_sysid.robot.loading import load_robot
@@ -74,7 +74,7 @@ class Draft:
     load: FloatArray | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     home: FloatArray | None = None
-    motion: Motion = field(default_factory=lambda: Motion(0.5))
+    motion: Excursion = field(default_factory=lambda: Excursion(0.5))
     hypotheses: Hypotheses | None = None
     fastest: FloatArray | None = None
 

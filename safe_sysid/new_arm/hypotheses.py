@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.demand import Loop
+from safe_sysid.control.demand import ClosedLoop
 from safe_sysid.control.demands import MotionDemands
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
@@ -23,7 +23,7 @@ from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Hypotheses", "Motion", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
+__all__ = ["Excursion", "Hypotheses", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
 
 FloatArray = NDArray[np.float64]
 _SAMPLES = 96
@@ -44,7 +44,7 @@ _WORST = 1.0
 
 
 @dataclass(frozen=True)
-class Motion:
+class Excursion:
     """What exciting plans do.
 
     Attributes:
@@ -116,7 +116,7 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
 def find_hypotheses(
     model: RobotModel,
     home: FloatArray,
-    motion: Motion,
+    motion: Excursion,
     load: FloatArray,
 ) -> Hypotheses | None:
     """Hypotheses for which gains exist in real time, with the smallest tracking error and torque; None: none.
@@ -181,7 +181,7 @@ def _near(model: RobotModel, home: FloatArray, reach: float) -> FloatArray:
 
 
 def _demands(
-    model: RobotModel, q: FloatArray, motion: Motion, ratio: FloatArray, K_r: float, r: FloatArray
+    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, r: FloatArray
 ) -> MotionDemands:
     """What motions ask for whose |r| is at most ``r`` (n,)."""
     n = model.n
@@ -217,7 +217,7 @@ def _assumptions(model: RobotModel, demands: MotionDemands) -> TrackingAssumptio
 
 
 def _quick(
-    model: RobotModel, q: FloatArray, motion: Motion, ratio: FloatArray, K_r: float, kappa: float
+    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, kappa: float
 ) -> tuple[FloatArray, FloatArray] | None:
     """About the smallest bound of |r| (n,) that the theorem has, and K_d (n,); None: there is none. Quick."""
     n, box = model.n, model.arm_prior
@@ -228,7 +228,7 @@ def _quick(
     for nu in _NUS:
         r = nu / np.sqrt(lower)
         assume = _assumptions(model, _demands(model, q, motion, ratio, K_r, r))
-        loop = Loop(
+        loop = ClosedLoop(
             model.kinematics,
             box,
             assume,
@@ -247,7 +247,7 @@ def _quick(
 def _try(
     model: RobotModel,
     q: FloatArray,
-    motion: Motion,
+    motion: Excursion,
     ratio: FloatArray,
     K_r: float,
     kappa: float,
@@ -275,7 +275,7 @@ def _try(
     return None
 
 
-def _measure(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray, K_r: float) -> float:
+def _measure(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray, K_r: float) -> float:
     """S that nearly all states of such motions keep, sqrt(W/s)."""
     box = model.arm_prior
     rows = np.abs(_regressors(model, q, motion, r, K_r)) @ box.rad
@@ -284,7 +284,7 @@ def _measure(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray, K_
     )
 
 
-def _regressors(model: RobotModel, q: FloatArray, motion: Motion, r: FloatArray, K_r: float) -> FloatArray:
+def _regressors(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray, K_r: float) -> FloatArray:
     """W_s (M, n, 14 n) at random states of such motions."""
     rng = np.random.default_rng(1)
     qd = rng.uniform(-1.0, 1.0, q.shape) * motion.velocity

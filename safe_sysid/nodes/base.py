@@ -21,7 +21,7 @@ from std_srvs.srv import Trigger
 
 from safe_sysid.nodes.doors import Doors, decode
 from safe_sysid.nodes.log_pauses import LogPauses
-from safe_sysid.nodes.loop import Loop
+from safe_sysid.nodes.loop import MessageLoop
 from safe_sysid.nodes.messages import RefusedError, printable
 from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
 from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
@@ -95,7 +95,7 @@ class BaseNode(Node):
         self.parameters = NodeParameters(self, name)
         self.simulated = bool(self.get_parameter("use_sim_time").value)
         self.lock = threading.RLock()
-        self.loop: Loop | None = None
+        self.loop: MessageLoop | None = None
         self.scheduling = Scheduling(RealtimeOptions(), self.get_logger().warning)
         self._untold: deque[tuple[bytes, str]] = deque(maxlen=1000)
         self.refusals: Counter[str] = Counter()
@@ -152,7 +152,9 @@ class BaseNode(Node):
     ) -> None:
         """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
         action = self.doors.gated(topic, self.guarded(topic, callback), self.options.lockstep)
-        self.loop = Loop(self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check)
+        self.loop = MessageLoop(
+            self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check
+        )
 
     @property
     def full_name(self) -> str:

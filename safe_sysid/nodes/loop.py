@@ -19,7 +19,7 @@ from rclpy.type_support import check_is_valid_msg_type
 
 from safe_sysid.nodes.realtime import wake_on_time
 
-__all__ = ["Loop"]
+__all__ = ["MessageLoop"]
 
 _IDLE = 100_000_000  # ns; without a deadline: how often to look whether to stop
 _CHECK = 500  # turns
@@ -27,7 +27,7 @@ _CHECK = 500  # turns
 _BREATH = 1e-3
 
 
-class Loop:
+class MessageLoop:
     """Calls back in its thread when a message has come, and with the lock held when the deadline has."""
 
     def __init__(

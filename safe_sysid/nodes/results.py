@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.decimals import at_least, at_most
-from safe_sysid.view.snapshot import Verdict
+from safe_sysid.view.snapshot import RunOutcome
 from safe_sysid.view.text import plain
 
 __all__ = ["read_verdict"]
@@ -18,7 +18,7 @@ __all__ = ["read_verdict"]
 _LARGEST = 5_000_000
 
 
-def read_verdict(path: Path) -> Verdict | None:
+def read_verdict(path: Path) -> RunOutcome | None:
     """How the run ended; None while it has not, or where the file is none of a demo's.
 
     Args:
@@ -38,7 +38,7 @@ def read_verdict(path: Path) -> Verdict | None:
     except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         return None
     text = "Every bound held, nothing was violated" if good else f"Failed: {reason}"
-    return Verdict(good, plain(text), facts, truth)
+    return RunOutcome(good, plain(text), facts, truth)
 
 
 def _facts(safety: dict[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from safe_sysid.nodes.digest import difference
 from safe_sysid.nodes.messages import JointReader, RefusedError, read_bounds, read_plan
 from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, Snapshot, Solid, Verdict
+from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, RunOutcome, Snapshot, Solid
 from safe_sysid.view.text import plain
 
 __all__ = ["Sight"]
@@ -88,7 +88,7 @@ class Sight:
         self._speed: float | None = None
         self._simulated = False
         self.heard: dict[str, float] = {}
-        self.verdict: Verdict | None = None
+        self.verdict: RunOutcome | None = None
 
     # -- messages; each may raise RefusedError ------------------------------------------------------------------
 

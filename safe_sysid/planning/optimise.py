@@ -20,12 +20,12 @@ from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.constraints import FAMILIES, FastConstraints, Margins
 from safe_sysid.planning.costs import Cost
 from safe_sysid.planning.sqp import Subproblem, minimise
-from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.planning.verdicts import PlanVerdict
 
 __all__ = ["Attempt", "Budget", "PlanProblem", "SearchResult", "candidates", "solve"]
 
 FloatArray = NDArray[np.float64]
-Certify = Callable[[FloatArray], Verdict]
+Certify = Callable[[FloatArray], PlanVerdict]
 #: Relative lengths at which a random direction is tried, longest first.
 _LADDER = (0.7, 0.3, 0.1)
 #: How much of a family's typical size is kept free beyond what the certificate asked for.
@@ -78,7 +78,7 @@ class Attempt:
 
     k: FloatArray
     cost: float
-    verdict: Verdict
+    verdict: PlanVerdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ def _screen(search: _Search, gentlest: FloatArray, starts: FloatArray) -> list[F
 
 def candidates(problem: PlanProblem, budget: Budget) -> list[tuple[float, FloatArray]]:
     """Locally optimal (cost, k), best first, that keep the fast margins. Nothing is certified yet."""
-    search = _Search(problem, lambda k: Verdict(False), budget, None)
+    search = _Search(problem, lambda k: PlanVerdict(False), budget, None)
     for k in _screen(search, _gentlest(search), problem.starts)[: problem.keep]:
         search.explore(k)
     return sorted(((item.cost, item.k) for item in search.pool), key=lambda item: item[0])
@@ -360,7 +360,7 @@ class _Nothing:
         return 0.01 * np.eye(len(k))
 
 
-def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -> FastConstraints:
+def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: PlanVerdict) -> FastConstraints:
     """The margins as the certificate sees them at k, less a cushion; what it passed stays feasible, though.
 
     All trajectories share their first instant: were the cushion there larger than the margin, none would be left.
@@ -376,7 +376,7 @@ def _calibrated(constraints: FastConstraints, k: FloatArray, verdict: Verdict) -
     return calibrated.with_reserve(reserve)
 
 
-def _worst_family(constraints: FastConstraints, verdict: Verdict) -> str:
+def _worst_family(constraints: FastConstraints, verdict: PlanVerdict) -> str:
     """Family whose margin, in typical sizes, is the smallest."""
     scale = constraints.scale
     worst = {

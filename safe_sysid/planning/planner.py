@@ -27,7 +27,7 @@ from safe_sysid.planning.results import (
     hand_over_state,
 )
 from safe_sysid.planning.stopping import bounds_stopped_improving
-from safe_sysid.planning.verdicts import Verdict, verdict_of
+from safe_sysid.planning.verdicts import PlanVerdict, verdict_of
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-Certifier = Callable[[Plan, ParameterBox], Verdict]
+Certifier = Callable[[Plan, ParameterBox], PlanVerdict]
 StartCheck = Callable[[FloatArray, ParameterBox], Sequence[str]]
 _UNLIMITED = 10**9
 #: Share by which the longest time that a certificate took is forgotten from plan to plan.
@@ -113,7 +113,7 @@ class Planner:
         """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
         return Planner(self.model, scene, self.gains, self.settings, self.options, self.seed, *self._given)
 
-    def _verify(self, plan: Plan, box: ParameterBox) -> Verdict:
+    def _verify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
         certificate = verify_plan(
             plan,
             self.model,
@@ -309,7 +309,7 @@ class Planner:
     def _search(
         self,
         problem: PlanProblem,
-        certify: Callable[[FloatArray], Verdict],
+        certify: Callable[[FloatArray], PlanVerdict],
         budget: Budget,
         on_certified: Callable[[SearchResult], None],
         sequence: int,

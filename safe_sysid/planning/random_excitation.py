@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safe_sysid.planning.budget import Budget
 from safe_sysid.planning.optimise import Attempt, PlanProblem, SearchResult
 from safe_sysid.planning.planner import Planner
-from safe_sysid.planning.verdicts import Verdict
+from safe_sysid.planning.verdicts import PlanVerdict
 
 __all__ = ["DRAWS", "RandomPlanner", "first_certified"]
 
@@ -28,7 +28,7 @@ _TIMES = (24, 6)
 
 def first_certified(
     problem: PlanProblem,
-    certify: Callable[[FloatArray], Verdict],
+    certify: Callable[[FloatArray], PlanVerdict],
     budget: Budget,
     rng: np.random.Generator,
     draws: int = DRAWS,
@@ -91,7 +91,7 @@ class RandomPlanner(Planner):
     def _search(
         self,
         problem: PlanProblem,
-        certify: Callable[[FloatArray], Verdict],
+        certify: Callable[[FloatArray], PlanVerdict],
         budget: Budget,
         on_certified: Callable[[SearchResult], None],
         sequence: int,

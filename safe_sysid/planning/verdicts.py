@@ -12,13 +12,13 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.certificate import Certificate
 from safe_sysid.planning.constraints import Margins
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["PlanVerdict", "verdict_of"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class PlanVerdict:
     """What a certifier says about one k.
 
     Attributes:
@@ -39,7 +39,7 @@ def verdict_of(
     gains: ControllerGains,
     frame_of: Mapping[str, int] | None = None,
     settled: frozenset[tuple[str, str]] = frozenset(),
-) -> Verdict:
+) -> PlanVerdict:
     """A certificate in the optimiser's terms: worst margin over time per joint, in physical units.
 
     The tracking theorem's hypotheses are shares of what it assumes there, absolute here. Anything that is not found
@@ -77,7 +77,7 @@ def verdict_of(
     if ("inertia", "") in tracking:
         margins["inertia"] = np.array([tracking["inertia", ""]])
     reasons = () if certificate.ok else (certificate.status,)
-    return Verdict(certificate.ok, margins, certificate, reasons)
+    return PlanVerdict(certificate.ok, margins, certificate, reasons)
 
 
 def _by_frame(worst: Mapping[tuple[str, str], float], frame_of: Mapping[str, int] | None) -> FloatArray:

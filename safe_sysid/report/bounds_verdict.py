@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.decimals import bracketed, interval_text
-from safe_sysid.identification.certificates.chain import Verdict
+from safe_sysid.identification.certificates.chain import ChainVerdict
 from safe_sysid.identification.certificates.file import Certificate
 from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.model import RobotModel
@@ -21,7 +21,7 @@ def print_bounds_verdict(
     console: Console,
     model: RobotModel,
     certificates: Sequence[Certificate],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[ChainVerdict],
     wrong: str | None,
     condition: str | None = None,
 ) -> None:
@@ -74,7 +74,7 @@ def print_bounds_verdict(
     )
 
 
-def _assumed(model: RobotModel, verdicts: Sequence[Verdict]) -> list[str]:
+def _assumed(model: RobotModel, verdicts: Sequence[ChainVerdict]) -> list[str]:
     """What a PASS rests on besides the errors of measurement, in words."""
     payload, tare = model.settings.payload, model.settings.tare
     low, high = model.hand_prior

@@ -36,7 +36,7 @@ from safe_sysid.robot.scene import Scene
 from safe_sysid.whole_files import write_text
 
 __all__ = [
-    "Motion",
+    "PlannedMotion",
     "describe",
     "excite",
     "go",
@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Motion:
+class PlannedMotion:
     """What was planned.
 
     Attributes:
@@ -126,7 +126,7 @@ def pose_named(option: str, text: str, model: RobotModel, scene: Scene) -> Float
 
 
 def goals_of(
-    motion: Motion, poses: Sequence[tuple[float, ...]], box: ParameterBox, say: Say, seed: int = 0
+    motion: PlannedMotion, poses: Sequence[tuple[float, ...]], box: ParameterBox, say: Say, seed: int = 0
 ) -> FloatArray:
     """Joint angles (W, n) for poses of the tool frame, each near the one before.
 
@@ -152,7 +152,7 @@ def goals_of(
     return np.array(found)
 
 
-def go(motion: Motion, planner: Planner, box: ParameterBox, say: Say, seed: int = 0) -> None:
+def go(motion: PlannedMotion, planner: Planner, box: ParameterBox, say: Say, seed: int = 0) -> None:
     """Plan to the waypoints, step by step, as if driven without delay.
 
     Args:
@@ -170,7 +170,7 @@ def go(motion: Motion, planner: Planner, box: ParameterBox, say: Say, seed: int 
     motion.reasons = () if motion.reached else task.reasons or ("too many steps",)
 
 
-def excite(motion: Motion, planner: Planner, box: ParameterBox, count: int, say: Say) -> None:
+def excite(motion: PlannedMotion, planner: Planner, box: ParameterBox, count: int, say: Say) -> None:
     """Plan trajectories that teach about the payload, one after the other.
 
     Args:
@@ -184,7 +184,9 @@ def excite(motion: Motion, planner: Planner, box: ParameterBox, count: int, say:
     motion.reached = len(motion.steps) == count
 
 
-def _exciting(motion: Motion, planner: Planner, box: ParameterBox, count: int) -> Iterator[PlannerResult]:
+def _exciting(
+    motion: PlannedMotion, planner: Planner, box: ParameterBox, count: int
+) -> Iterator[PlannerResult]:
     at = motion.start
     state, begin, previous = np.stack([at, 0.0 * at, 0.0 * at]), 0.0, None
     information, calibration = np.zeros((10, 10)), None
@@ -205,7 +207,7 @@ def _exciting(motion: Motion, planner: Planner, box: ParameterBox, count: int) -
 
 
 def _collect(
-    motion: Motion,
+    motion: PlannedMotion,
     box: ParameterBox,
     answers: Iterator[PlannerResult],
     say: Say,
@@ -232,7 +234,7 @@ def _tightest(answer: PlannerResult, model: RobotModel) -> str:
     return ", ".join(told_margin(families[name], asked) for name in ("clearance", "torque"))
 
 
-def write_motion(motion: Motion, out: Path, title: str) -> dict[str, Any]:
+def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]:
     """Plan files, picture and ``motion.json``; returns what the last one says.
 
     Args:
@@ -285,7 +287,7 @@ def write_motion(motion: Motion, out: Path, title: str) -> dict[str, Any]:
     return content
 
 
-def table(motion: Motion) -> Table:
+def table(motion: PlannedMotion) -> Table:
     """One row per plan: times and the smallest margin of every family."""
     found = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("plan", "start, s", "end, s", "found in, s"):
@@ -308,7 +310,7 @@ def table(motion: Motion) -> Table:
     return found
 
 
-def describe(motion: Motion, console: Console, out: Path) -> None:
+def describe(motion: PlannedMotion, console: Console, out: Path) -> None:
     """Table of the plans and how to check them, on a console.
 
     Args:

@@ -27,7 +27,7 @@ from safe_sysid.report.run_events import end_of, events_of, states_of
 from safe_sysid.report.run_facts import NAMELESS, RunFacts
 from safe_sysid.report.run_tables import margin_table, safety_rows, setting_rows, tiles_of, timing_rows
 from safe_sysid.report.run_template import TEMPLATE
-from safe_sysid.report.run_words import GUARANTEED, OPEN, Verdict, commands_of, verdict_of
+from safe_sysid.report.run_words import GUARANTEED, OPEN, RunVerdict, commands_of, verdict_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
 
@@ -38,7 +38,7 @@ _MOST_EVENTS, _MOST_LINES, _MOST_PLANS = 300, 60, 200
 
 def write_run_report(
     facts: RunFacts, out: str | Path | None = None, model: RobotModel | None = None
-) -> tuple[Path, Verdict]:
+) -> tuple[Path, RunVerdict]:
     """Write the page of a run.
 
     Args:
@@ -58,7 +58,7 @@ def write_run_report(
     return path, verdict
 
 
-def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Verdict]:
+def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, RunVerdict]:
     """The page, and its verdict.
 
     Args:

@@ -13,7 +13,7 @@ from safe_sysid.report.run_robot import settings_of_run
 from safe_sysid.report.summary import Summary
 from safe_sysid.report.verify_command import plans_command
 
-__all__ = ["GUARANTEED", "OPEN", "Verdict", "commands_of", "verdict_of"]
+__all__ = ["GUARANTEED", "OPEN", "RunVerdict", "commands_of", "verdict_of"]
 
 #: What the proofs say, if their assumptions are true.
 GUARANTEED = (
@@ -37,14 +37,14 @@ OPEN = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """One sentence, and its colour."""
 
     text: str
     level: Literal["", "weak", "bad"]
 
 
-def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> Verdict:
+def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> RunVerdict:
     """What became of the run.
 
     Args:
@@ -54,34 +54,34 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
     summary, controller = facts.summary, facts.logs.controller
     mass = _mass(facts, payload)
     if summary is not None and (wrong := _wrong(summary)):
-        return Verdict(f"Failed: {wrong}", "bad")
+        return RunVerdict(f"Failed: {wrong}", "bad")
     if any(update.status == "EMPTY_SET" for update in facts.logs.updates):
-        return Verdict(
+        return RunVerdict(
             "The measurements contradict what is declared: no payload agrees with all of them, so an assumption is "
             "false and the intervals are not to be relied on.",
             "bad",
         )
     if summary is not None:
         if any(row.truth is None for row in summary.parameters) or not summary.safety.evidence.updates:
-            return Verdict(
+            return RunVerdict(
                 "Nothing was violated, but no bound was compared with the truth: whether they hold was not judged.",
                 "weak",
             )
         late = [note for note in summary.warnings if note.startswith("timing:")]
         text = f"Every bound held and nothing was violated{mass}."
         if late:
-            return Verdict(
+            return RunVerdict(
                 f"{text} But commands came later than declared: what that means is said below.", "weak"
             )
-        return Verdict(text, "")
+        return RunVerdict(text, "")
     if controller is not None and "fault" in controller.state:
-        return Verdict("The controller went to fault: from there on nothing is guaranteed.", "bad")
+        return RunVerdict("The controller went to fault: from there on nothing is guaranteed.", "bad")
     if controller is not None and controller.claim_lost:
-        return Verdict(f"The tracking bound is not proved since {controller.claim_lost[0]}.", "weak")
+        return RunVerdict(f"The tracking bound is not proved since {controller.claim_lost[0]}.", "weak")
     plans = len(facts.plan_files)
     bounds = facts.certified.count if facts.certified is not None else 0
     if not plans and not bounds:
-        return Verdict(
+        return RunVerdict(
             "Nothing here can be checked: the run left neither a plan file nor a certificate of bounds.",
             "weak",
         )
@@ -90,7 +90,7 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> V
         if facts.logs.plant is None
         else "The run was not judged, so nothing was compared with the truth"
     )
-    return Verdict(
+    return RunVerdict(
         f"The run left {_count(bounds, 'certificate')} of bounds and {_count(plans, 'certified plan')}{mass}. {why}; "
         "check the certificates as said below.",
         "weak",

@@ -21,7 +21,7 @@ __all__ = [
     "Evidence",
     "Exit",
     "Goal",
-    "Loop",
+    "LoopTiming",
     "Noise",
     "ParameterRow",
     "PlanRow",
@@ -184,7 +184,7 @@ class TimeHistogram(_Model):
     counts: list[Count]
 
 
-class Loop(_Model):
+class LoopTiming(_Model):
     """The 1 kHz loop: in lock-step only the computing time means anything."""
 
     ticks: Count
@@ -213,7 +213,7 @@ class Timing(_Model):
     startup_s: FiniteFloat
     run_s: FiniteFloat
     simulated_s: FiniteFloat
-    controller: Loop
+    controller: LoopTiming
     planning: Durations
     identification: Durations
 

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, track
 
-from safe_sysid.identification.certificates.chain import ChainChecker, Verdict
+from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
 from safe_sysid.identification.certificates.file import (
     Certificate,
     CertificateError,
@@ -81,7 +81,7 @@ class Verification:
     quiet: bool = False
     bounds: dict[str, Proved] = field(default_factory=dict)
     _plans: PlanChecker | None = field(default=None, repr=False)
-    _verdicts: dict[tuple[Any, ...], list[Verdict]] = field(default_factory=dict, repr=False)
+    _verdicts: dict[tuple[Any, ...], list[ChainVerdict]] = field(default_factory=dict, repr=False)
 
     def check(self, names: Sequence[str | Path]) -> Answer:
         """Check files and directories, in this order; the worst answer counts.
@@ -160,8 +160,8 @@ class Verification:
 
     def _walk(
         self, model: RobotModel, certificates: Sequence[Certificate], book: LogBook, tares: LogBook
-    ) -> list[Verdict]:
-        verdicts: list[Verdict] = []
+    ) -> list[ChainVerdict]:
+        verdicts: list[ChainVerdict] = []
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True, disable=self.quiet) as bar:
             task = bar.add_task("rebuilding rows", total=len(certificates))

@@ -27,7 +27,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.view.gate import Gate, Verdict
+from safe_sysid.view.gate import Gate, GateAnswer
 from safe_sysid.view.screening import MOST_BYTES, Screen
 
 __all__ = ["ViewServer", "ViewServerError", "open_server"]
@@ -139,7 +139,7 @@ def _gated(gate: Gate, listening: socket.socket) -> Iterator[list[bool]]:
             if verdict.status == 101:
                 if len(clients) < _MOST_CLIENTS:
                     return None
-                verdict = Verdict(503, f"{_MOST_CLIENTS} browsers look already")
+                verdict = GateAnswer(503, f"{_MOST_CLIENTS} browsers look already")
             return page.response(verdict, request.headers)
 
         async def handle(connection: Any) -> None:
@@ -201,7 +201,7 @@ class _Page:
                 )
         self._text = re.sub("<title>.*?</title>", "<title>safe_sysid</title>", text, count=1)
 
-    def response(self, verdict: Verdict, asked: Headers) -> Response:
+    def response(self, verdict: GateAnswer, asked: Headers) -> Response:
         """The answer to a request for anything but the socket."""
         body, headers = verdict.text.encode() + b"\n", Headers(list(verdict.headers))
         if verdict.status == 200:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.robot.margin import Margin
 
-__all__ = ["OLD", "BoundsView", "NodeView", "Snapshot", "Solid", "Verdict"]
+__all__ = ["OLD", "BoundsView", "NodeView", "RunOutcome", "Snapshot", "Solid"]
 
 FloatArray = NDArray[np.float64]
 #: What was said longer ago is history, s of wall time.
@@ -63,7 +63,7 @@ class Solid:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class RunOutcome:
     """How a simulated run ended.
 
     Attributes:
@@ -110,5 +110,5 @@ class Snapshot:
     plan: str = ""
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: RunOutcome | None = None
     dropped: dict[str, int] = field(default_factory=dict)

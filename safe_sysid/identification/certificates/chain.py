@@ -41,13 +41,13 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ChainChecker", "Verdict"]
+__all__ = ["ChainChecker", "ChainVerdict"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class ChainVerdict:
     """What became of one certificate.
 
     Attributes:
@@ -111,7 +111,7 @@ class ChainChecker:
         self._last_sha256: str | None = None
         self._checker: RowChecker | None = None
 
-    def check(self, certificates: Sequence[Certificate]) -> Iterator[Verdict]:
+    def check(self, certificates: Sequence[Certificate]) -> Iterator[ChainVerdict]:
         """Walk a chain; ends with the first that is not proved.
 
         Args:
@@ -126,7 +126,7 @@ class ChainChecker:
             if not verdict.passed:
                 return
 
-    def check_next(self, certificate: Certificate) -> Verdict:
+    def check_next(self, certificate: Certificate) -> ChainVerdict:
         """Check one certificate that follows on the last one, or starts an epoch.
 
         Args:
@@ -144,7 +144,7 @@ class ChainChecker:
             self._accept(certificate, box)
         except RefusedError as refusal:
             reason = f"certificate {certificate.identity}: {refusal}"
-        return Verdict(
+        return ChainVerdict(
             certificate.path,
             certificate.identity,
             int(certificate.header["log"]["samples"]),
