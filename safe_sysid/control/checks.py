@@ -16,11 +16,17 @@ from safe_sysid.decimals import bracketed
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.effort_mistakes import other_source, wrong_units
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["check_static_gravity", "signs_confirmed", "static_effort_range", "why_not_rate"]
+__all__ = [
+    "check_static_gravity",
+    "other_source",
+    "signs_confirmed",
+    "static_effort_range",
+    "why_not_rate",
+    "wrong_units",
+]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1e-9
@@ -169,6 +175,23 @@ def _explanations(
     if fits(effort, static_effort_range(turned, box, q, qd)):
         found.append("an arm that hangs the other way up (gravity)")
     return found
+
+
+def wrong_units(model: RobotModel) -> dict[str, FloatArray]:
+    """Factors (n,) that make N m of efforts, by the unit that they may be in; checks of logs try these as well."""
+    one, limit = np.ones(model.n), np.asarray(model.limits.torque)
+    return {
+        "mN m": 1e-3 * one,
+        "kN m": 1e3 * one,
+        "kgf m": 9.80665 * one,
+        "per cent of the torque limit": 0.01 * limit,
+        "fractions of the torque limit": limit,
+    }
+
+
+def other_source(declared: str) -> str:
+    """The torque source on the other side of the gears: ``command`` and ``motor`` are on one."""
+    return "motor" if declared == "link" else "link"
 
 
 def why_not_rate(model: RobotModel) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from safe_sysid.control.checks import other_source, wrong_units
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import GAP, Measurements
@@ -22,7 +23,6 @@ from safe_sysid.identification.equations.stream import default_ramp
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.stamp_checks import good_steps
-from safe_sysid.robot.effort_mistakes import other_source, wrong_units
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

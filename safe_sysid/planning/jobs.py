@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import Certificate, start_check
+from safe_sysid.planning.certificate import Certificate
 from safe_sysid.planning.inverse_kinematics import goal_from_pose
 from safe_sysid.planning.lessons import next_lesson
 from safe_sysid.planning.optimise import Budget
@@ -239,11 +239,7 @@ def angles_of_pose(
         PlanError: there are none; with reasons.
     """
     p = planner_of(solver)
-
-    def refusals(q: FloatArray) -> list[str]:
-        return start_check(p.model, box, p.scene, p.gains, q, p.settings.clearance_margin)
-
-    return goal_from_pose(p.model, position, rotation, near, clear=refusals)
+    return goal_from_pose(p.model, position, rotation, near, clear=lambda q: p.start_reasons(q, box))
 
 
 def sweep(solver: Solver, plan: Plan) -> SweptVolume:

@@ -161,7 +161,7 @@ class LastResort:
                     asked.sequence,
                     k,
                 )
-                certificate = self._margins.certify(plan, asked.box)
+                certificate = self._planner.certificate(plan, asked.box)
                 count += 1
                 if certificate.ok:
                     self._reach = reach

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.cell_margins import SPLIT_HYPOTHESES
-from safe_sysid.planning.certificate import Certificate, verify_plan
+from safe_sysid.planning.certificate import Certificate
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.poses import PoseMargins
@@ -42,14 +42,6 @@ class MotionMargins:
     def poses(self, box: ParameterBox) -> PoseMargins:
         """Quick margins of poses, efforts over this box."""
         return PoseMargins(self.planner.model, self._proximity, self.planner.gains, box)
-
-    def certify(self, plan: Plan, box: ParameterBox) -> Certificate:
-        """The rigorous margins of a plan, with the planner's settings."""
-        p = self.planner
-        return verify_plan(
-            plan, p.model, box, p.scene, p.gains,
-            intervals=p.settings.intervals, clearance_margin=p.settings.clearance_margin,
-        )  # fmt: skip
 
     def quick(self, family: TrajectoryFamily, ks: FloatArray, margins: PoseMargins) -> FloatArray:
         """Smallest margins (N, 6) of the family's motions with parameters (N, n)."""
@@ -95,8 +87,4 @@ class MotionMargins:
         rest = np.stack([q, np.zeros_like(q), np.zeros_like(q)])
         family, k = TrajectoryFamily(rest, np.ones(len(q)), p.settings.t_f), np.zeros((1, len(q)))
         plan = Plan(family.trajectory(k[0]), 0.0, p.settings.t_p, margins.box.identity, 0, k[0])
-        certificate = verify_plan(
-            plan, p.model, margins.box, p.scene, p.gains,
-            intervals=1, clearance_margin=p.settings.clearance_margin,
-        )  # fmt: skip
-        self.learn(self.quick(family, k, margins)[0], certificate)
+        self.learn(self.quick(family, k, margins)[0], p.certificate(plan, margins.box, intervals=1))

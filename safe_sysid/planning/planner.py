@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import start_check, verify_plan
+from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
 from safe_sysid.planning.constraints import FastConstraints
 from safe_sysid.planning.costs import CostContext, CostMemory, CostSpec, build_cost
 from safe_sysid.planning.family import TrajectoryFamily
@@ -104,7 +104,7 @@ class Planner:
         self.seed = seed
         self._given = (certify, check_start)
         self._certify = certify or self._verify
-        self._start_refusals = check_start or self._check_start
+        self._start_refusals = check_start or self.start_reasons
         self._proximity = Proximity.build(model, scene, self.settings.clearance_margin)
         frames = {int(joint): i for i, joint in enumerate(self._proximity.frames)}
         self._frame_of = {body.name: frames[body.joint] for body in model.bodies if body.joint in frames}
@@ -113,20 +113,19 @@ class Planner:
         """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
         return Planner(self.model, scene, self.gains, self.settings, self.options, self.seed, *self._given)
 
-    def _verify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
-        certificate = verify_plan(
-            plan,
-            self.model,
-            box,
-            self.scene,
-            self.gains,
-            intervals=self.settings.intervals,
-            clearance_margin=self.settings.clearance_margin,
-        )
-        return verdict_of(certificate, self.gains, self._frame_of, self._proximity.settled)
+    def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> Certificate:
+        """The rigorous margins of a plan, with this planner's settings, or another number of time cells."""
+        return verify_plan(
+            plan, self.model, box, self.scene, self.gains,
+            intervals=intervals or self.settings.intervals, clearance_margin=self.settings.clearance_margin,
+        )  # fmt: skip
 
-    def _check_start(self, q: FloatArray, box: ParameterBox) -> Sequence[str]:
+    def start_reasons(self, q: FloatArray, box: ParameterBox) -> list[str]:
+        """Why the arm may not rest at q (n,) rad, with this planner's settings; empty if it may."""
         return start_check(self.model, box, self.scene, self.gains, q, self.settings.clearance_margin)
+
+    def _verify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
+        return verdict_of(self.certificate(plan, box), self.gains, self._frame_of, self._proximity.settled)
 
     def budget(self, deadline: float | None = None, cancelled: Callable[[], bool] | None = None) -> Budget:
         """How long to plan.

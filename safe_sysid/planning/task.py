@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.budget import Budget
-from safe_sysid.planning.certificate import start_check
 from safe_sysid.planning.inverse_kinematics import nearest_turn
 from safe_sysid.planning.last_resort import LastResort
 from safe_sysid.planning.motion_margins import MotionMargins
@@ -191,7 +190,7 @@ class TaskPlanner:
         if self.status is not TaskStatus.MOVING:
             return asked.refused(PlanStatus.STOPPED, *(self.reasons or ("all waypoints are reached",)))
         if at_rest:
-            reasons = self._start_refusals(start[0], box)
+            reasons = self.planner.start_reasons(start[0], box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
@@ -228,14 +227,10 @@ class TaskPlanner:
     def _name(self) -> str:
         return f"waypoint {self.current + 1} of {len(self.waypoints)}" if len(self.waypoints) > 1 else "goal"
 
-    def _start_refusals(self, q: FloatArray, box: ParameterBox) -> tuple[str, ...]:
-        p = self.planner
-        return tuple(start_check(p.model, box, p.scene, p.gains, q, p.settings.clearance_margin))
-
     def _waypoint_holds(self, q: FloatArray, box: ParameterBox) -> bool:
         """Whether the waypoint may be rested at with this box; if not, the task is refused."""
         if self._checked != (self.current, box.identity):
-            reasons = self._start_refusals(self._goal(q), box)
+            reasons = self.planner.start_reasons(self._goal(q), box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"{self._name} may not be rested at: {reason}" for reason in reasons)

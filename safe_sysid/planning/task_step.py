@@ -90,7 +90,7 @@ class StepSearch:
                 chosen.family.trajectory(chosen.k), asked.time, self._planner.settings.t_p, asked.box.identity,
                 asked.sequence, chosen.k,
             )  # fmt: skip
-            certificate = self._margins.certify(plan, asked.box)
+            certificate = self._planner.certificate(plan, asked.box)
             count += 1
             self._margins.learn(chosen.quick, certificate)
             if certificate.ok:
