@@ -16,7 +16,6 @@ from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
-from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene
@@ -59,21 +58,6 @@ class CellMargins:
         """Some of the cells."""
         values = {name: v[which] for name, v in self.values.items()}
         return CellMargins(self.borders[which], values, self.directions[which])
-
-    def smallest(self, family: str, labels: Labels, column: int | None = None) -> Margin:
-        """The smallest margin of a family, or of one of its constraints; NaN is smaller than any number.
-
-        Args:
-            family: one of ``FAMILIES``.
-            labels: of the family's columns.
-            column: of the constraint; None: all.
-        """
-        values = self.values[family] if column is None else self.values[family][:, [column]]
-        if values.size == 0:
-            return Margin.unconstrained(family)
-        cell, worst = np.unravel_index(int(np.argmin(values)), values.shape)  # argmin finds NaN first
-        label = labels[int(worst) if column is None else column]
-        return Margin(family, *label, float(values[cell, worst]), float(self.borders[cell, 0]))
 
     @staticmethod
     def join(parts: Iterable[CellMargins]) -> CellMargins:

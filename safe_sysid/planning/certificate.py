@@ -170,11 +170,13 @@ def start_check(
         return [f"start pose {q.tolist()}: expected {model.n} finite joint angles"]
     find = _finder(QuinticTrajectory.hold(q), model, box, scene, gains, margin, 1)
     cells = find(np.array([[0.0, find.trajectory.duration]]))
-    return [
-        _reason(cells.smallest(family, find.labels[family], int(c)), int(c), find, q)
-        for family in FAMILIES
-        for c in np.flatnonzero(~np.all(cells.values[family] >= 0.0, axis=0))
-    ]
+    reasons, start = [], cells.borders[:, 0]
+    for family in FAMILIES:
+        values, labels = cells.values[family], find.labels[family]
+        for c in np.flatnonzero(~np.all(values >= 0.0, axis=0)).tolist():
+            worst = Margin.smallest(family, labels[c : c + 1], values[:, c : c + 1], start)
+            reasons.append(_reason(worst, c, find, q))
+    return reasons
 
 
 def may_rest(
@@ -201,7 +203,7 @@ def may_rest(
     free, against = ~cells.failing(), [""] * len(poses)
     for i in np.flatnonzero(~free):
         family = next(name for name in FAMILIES if not np.all(cells.values[name][i] >= 0.0))
-        worst = cells.take(np.array([i])).smallest(family, find.labels[family])
+        worst = Margin.smallest(family, find.labels[family], cells.values[family][i : i + 1], times)
         against[i] = f"{family.replace('_', ' ')} of {worst.culprit}"
     return free, against
 
@@ -258,7 +260,8 @@ def _finder(
 
 
 def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -> Certificate:
-    families = {family: cells.smallest(family, labels[family]) for family in FAMILIES}
+    start = cells.borders[:, 0]
+    families = {name: Margin.smallest(name, labels[name], cells.values[name], start) for name in FAMILIES}
     margins = {family: frozen_array(cells.values[family], None, family, finite=False) for family in FAMILIES}
     bad = [str(margin) for margin in families.values() if not margin.ok]
     status = "certified" if not bad else "not certified: " + ", ".join(bad)

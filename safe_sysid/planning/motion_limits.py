@@ -167,20 +167,12 @@ def kept_by(
         out[name] = Margin(name, joints[joint], "", float(room[joint]), float(fine_times[when]))
     q, qd, qdd = (np.ascontiguousarray(fine[:, i]) for i in range(3))
     room = limits.torque - torques(model, theta, q, qd, qdd)
-    when, joint = (int(i) for i in np.unravel_index(int(np.argmin(room)), room.shape))
-    out["torque"] = Margin("torque", joints[joint], "", float(room[when, joint]), float(fine_times[when]))
+    out["torque"] = Margin.smallest("torque", [(joint, "") for joint in joints], room, fine_times)
     times = check_times(trajectory.times, DISTANCE_STEP)
     found, _ = distances.at(trajectory.states(times)[:, 0], want_slopes=False)
     for name, mine in (("clearance", ~distances.is_self), ("self_clearance", distances.is_self)):
-        columns = np.flatnonzero(mine)
-        if not columns.size:
-            out[name] = Margin.unconstrained(name)
-            continue
-        when, c = (
-            int(i) for i in np.unravel_index(int(np.argmin(found[:, columns])), found[:, columns].shape)
-        )
-        pair = distances.names[int(columns[c])]
-        out[name] = Margin(name, *pair, float(found[when, columns[c]]), float(times[when]))
+        pairs = [distances.names[i] for i in np.flatnonzero(mine)]
+        out[name] = Margin.smallest(name, pairs, found[:, mine], times)
     return out
 
 

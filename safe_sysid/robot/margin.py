@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from safe_sysid.decimals import at_least
 from safe_sysid.schema.fields import StrictModel
 
 __all__ = ["UNITS", "Margin", "MarginRecord", "margin_records"]
 
+FloatArray = NDArray[np.float64]
 #: Families of limits, with the unit of their margins.
 UNITS = {
     "position": "rad",
@@ -46,6 +50,16 @@ class Margin:
     def unconstrained(cls, family: str) -> Margin:
         """Of a family that nothing constrains."""
         return cls(family, "none", "", math.inf, 0.0)
+
+    @classmethod
+    def smallest(
+        cls, family: str, labels: Sequence[tuple[str, str]], values: FloatArray, times: FloatArray
+    ) -> Margin:
+        """Of margins (N, c) at times (N,) of constraints named (a, b); NaN is smaller than any number."""
+        if values.size == 0:
+            return cls.unconstrained(family)
+        at, column = np.unravel_index(int(np.argmin(values)), values.shape)  # argmin finds NaN first
+        return cls(family, *labels[int(column)], float(values[at, column]), float(times[at]))
 
     @property
     def unit(self) -> str:
