@@ -1,0 +1,1 @@
+"""Gaussian processes of torques: kernels that know Lagrange, and regression with them."""

@@ -1,0 +1,315 @@
+"""Kernels of torques as sums of parts: Lagrangian, linear in features, squared exponential.
+
+A part adds its share to a kernel matrix whose rows and columns are ordered by sample, then joint, and pulls a
+derivative by the matrix back to its parameters, which are given by their logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.learning.gaussian_process.lagrangian_gradient import sum_gradients
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_energies, fill_torques
+from safe_sysid.learning.gaussian_process.motions import Motions, in_threads
+
+__all__ = [
+    "LagrangianPart",
+    "LinearPart",
+    "Part",
+    "SquaredExponentialPart",
+    "SumKernel",
+    "friction_features",
+    "lip_kernel",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+class Part(Protocol):
+    """A term of a kernel."""
+
+    @property
+    def count(self) -> int:
+        """Parameters."""
+
+    def start(self, x: Motions) -> FloatArray:
+        """(count,) logarithms to begin training with, given the samples."""
+
+    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+        """Add the part's matrix.
+
+        Args:
+            log: (count,) logarithms of the parameters.
+            x: N samples of the rows.
+            y: M samples of the columns; None: those of the rows, and what lies above the diagonal need not be right.
+            out: (N n, M n), added to.
+        """
+
+    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """Derivative (count,) of ``(log det C + y^T C^-1 y) / 2`` by the logarithms.
+
+        Args:
+            log: (count,).
+            x: N samples.
+            inverse: (N n, N n) ``C^-1``; only what lies at and below the diagonal is right.
+            dual: (N n,) ``C^-1 y``.
+        """
+
+
+@dataclass(frozen=True)
+class LagrangianPart:
+    """Torques of polynomial energies: :mod:`.lagrangian_kernel`; n joints."""
+
+    n: int
+
+    @property
+    def count(self) -> int:
+        """A weight and three of positions for every link and joint before it, three of the potential by joint."""
+        return 2 * self.n * (self.n + 1) + 3 * self.n
+
+    def start(self, x: Motions) -> FloatArray:
+        """All weights one."""
+        return np.zeros(self.count)
+
+    def unpack(self, log: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights (n, n), position (n, n, 3), potential (n, 3) of :func:`.lagrangian_kernel.torque_block`.
+
+        Args:
+            log: (count,).
+        """
+        n, value = self.n, np.exp(log)
+        lower = np.tril_indices(n)
+        size = len(lower[0])
+        weights, position = np.zeros((n, n)), np.zeros((n, n, 3))
+        weights[lower], position[lower] = value[:size], value[size : 4 * size].reshape(size, 3)
+        return weights, position, value[4 * size :].reshape(n, 3).copy()
+
+    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+        """See :class:`Part`."""
+        parameters, other = self.unpack(log), x if y is None else y
+        own = np.zeros(out.shape)
+
+        def share(first: int, step: int) -> None:
+            fill_torques(first, step, y is None, x.rows, other.columns, *parameters, own)
+
+        in_threads(share, len(x) * len(other))
+        out += own
+
+    def energies(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+        """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.
+
+        Args:
+            log: (count,).
+            x: N samples.
+            y: M samples.
+        """
+        parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
+        in_threads(
+            lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size
+        )
+        return out
+
+    def energy_kernels(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+        """Kernels (2, N, M) of the kinetic and the potential energy, eqs. (25) and (21) of [LIP].
+
+        Args:
+            log: (count,).
+            x: N samples.
+            y: M samples.
+        """
+        weights, position, potential = self.unpack(log)
+        f, g = (
+            np.einsum("rb,jb->brj", x.rows[:, k::6], y.rows[:, k::6])
+            for k in (0, 2)
+        )  # fmt: skip
+        speed = np.einsum("rb,jb->brj", x.qd, y.qd)
+
+        def factors(p: FloatArray) -> FloatArray:
+            return np.prod(
+                p[:, 0, None, None] + p[:, 1, None, None] * f[: len(p)] + p[:, 2, None, None] * g[: len(p)], 0
+            )
+
+        kinetic = sum(
+            np.einsum("b,brj->rj", weights[i, : i + 1], speed[: i + 1]) ** 2
+            * factors(position[i, : i + 1]) ** 2
+            for i in range(self.n)
+        )
+        return np.stack([kinetic, factors(potential)])
+
+    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """See :class:`Part`."""
+        parameters = self.unpack(log)
+        found: list[tuple[FloatArray, ...]] = []
+
+        def share(first: int, step: int) -> None:
+            sums = tuple(np.zeros(p.shape) for p in parameters)
+            sum_gradients(first, step, x.rows, *parameters, inverse, dual, *sums)
+            found.append(sums)
+
+        in_threads(share, 8 * len(x) ** 2)
+        weights, position, potential = (
+            p * sum(parts) for p, parts in zip(parameters, zip(*found, strict=True), strict=True)
+        )
+        lower = np.tril_indices(self.n)
+        return np.concatenate([weights[lower], position[lower].ravel(), potential.ravel()])
+
+
+def friction_features(x: Motions) -> FloatArray:
+    """Features (N n, 2 n) of viscous and Coulomb friction of every joint, eq. (34) of [LIP].
+
+    Args:
+        x: N samples.
+    """
+    out = np.zeros((len(x), x.n, 2 * x.n))
+    joint = np.arange(x.n)
+    out[:, joint, 2 * joint] = x.qd
+    out[:, joint, 2 * joint + 1] = np.sign(x.qd)
+    return out.reshape(-1, 2 * x.n)
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """``Phi(x) diag(gamma) Phi(x')^T``: friction, eq. (34) of [LIP], or a rigid-body regressor, eq. (32).
+
+    Attributes:
+        features: (N n, count) of N samples.
+        count: columns.
+    """
+
+    features: Callable[[Motions], FloatArray]
+    count: int
+
+    def start(self, x: Motions) -> FloatArray:
+        """All variances one."""
+        return np.zeros(self.count)
+
+    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+        """See :class:`Part`."""
+        phi = self.features(x)
+        out += (phi * np.exp(log)) @ (phi if y is None else self.features(y)).T
+
+    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """See :class:`Part`."""
+        phi = self.features(x)
+        below = np.tril(inverse, -1) @ phi
+        quadratic = np.einsum("rk,rk->k", phi, 2.0 * below + np.diag(inverse)[:, None] * phi)
+        return 0.5 * np.exp(log) * (quadratic - (phi.T @ dual) ** 2)
+
+
+@dataclass(frozen=True)
+class SquaredExponentialPart:
+    """For each of n joints ``lambda exp(-sum_k (x_k - x'_k)^2 / l_k^2)`` of (q, qd, qdd), eq. (4) of [LIP]."""
+
+    n: int
+
+    @property
+    def count(self) -> int:
+        """A variance and 3 n lengths for each joint."""
+        return self.n * (1 + 3 * self.n)
+
+    def start(self, x: Motions) -> FloatArray:
+        """Variance one; lengths sqrt(3 n) times the deviation of their column, one where that is constant."""
+        spread = np.std(x.inputs, axis=0)
+        lengths = np.where(spread > 0.0, spread * np.sqrt(3.0 * self.n), 1.0)
+        return np.tile(np.concatenate([[0.0], np.log(lengths)]), self.n)
+
+    def matrices(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+        """(n, N, M) of each joint.
+
+        Args:
+            log: (count,).
+            x: N samples.
+            y: M samples.
+        """
+        out = np.empty((self.n, len(x), len(y)))
+        for j, part in enumerate(log.reshape(self.n, -1)):
+            a, b = x.inputs * np.exp(-part[1:]), y.inputs * np.exp(-part[1:])
+            distance = np.sum(a * a, 1)[:, None] + np.sum(b * b, 1) - 2.0 * a @ b.T
+            out[j] = np.exp(part[0] - np.maximum(distance, 0.0))
+        return out
+
+    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+        """See :class:`Part`."""
+        for j, block in enumerate(self.matrices(log, x, x if y is None else y)):
+            out[j :: self.n, j :: self.n] += block
+
+    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """See :class:`Part`."""
+        result = []
+        for j, (part, block) in enumerate(
+            zip(log.reshape(self.n, -1), self.matrices(log, x, x), strict=True)
+        ):
+            own = np.tril(inverse[j :: self.n, j :: self.n])
+            own = own + np.tril(own, -1).T - np.outer(dual[j :: self.n], dual[j :: self.n])
+            weight = 0.5 * own * block
+            a = x.inputs * np.exp(-part[1:])
+            squares = 2.0 * (weight.sum(1) @ (a * a) - np.einsum("rk,rk->k", a, weight @ a))
+            result.append(np.concatenate([[weight.sum()], 2.0 * squares]))
+        return np.concatenate(result)
+
+
+@dataclass(frozen=True)
+class SumKernel:
+    """A sum of parts, their parameters one after the other."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def count(self) -> int:
+        """Parameters of all parts."""
+        return sum(part.count for part in self.parts)
+
+    def split(self, log: FloatArray) -> list[FloatArray]:
+        """Each part's parameters.
+
+        Args:
+            log: (count,).
+        """
+        return np.split(log, np.cumsum([part.count for part in self.parts])[:-1])
+
+    def start(self, x: Motions) -> FloatArray:
+        """See :class:`Part`."""
+        return np.concatenate([part.start(x) for part in self.parts])
+
+    def matrix(self, log: FloatArray, x: Motions, y: Motions | None = None) -> FloatArray:
+        """Kernel matrix (N n, M n); without y (N n, N n), right at and below the diagonal.
+
+        Args:
+            log: (count,).
+            x: N samples of the rows.
+            y: M samples of the columns.
+        """
+        out = np.zeros((len(x) * x.n, len(x if y is None else y) * x.n))
+        for part, own in zip(self.parts, self.split(log), strict=True):
+            part.add(own, x, y, out)
+        return out
+
+    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """See :class:`Part`."""
+        return np.concatenate(
+            [part.pull(own, x, inverse, dual) for part, own in zip(self.parts, self.split(log), strict=True)]
+        )
+
+
+def lip_kernel(
+    n: int, *, friction: bool = False, residual: bool = False, extra: Sequence[Part] = ()
+) -> SumKernel:
+    """The kernel of [LIP], eq. (35).
+
+    Args:
+        n: joints.
+        friction: with viscous and Coulomb friction of each joint, eq. (34).
+        residual: with a squared exponential of each joint, eq. (34).
+        extra: further parts, as a :class:`LinearPart` of the rigid-body regressor.
+    """
+    parts: list[Part] = [LagrangianPart(n)]
+    if friction:
+        parts.append(LinearPart(friction_features, 2 * n))
+    if residual:
+        parts.append(SquaredExponentialPart(n))
+    return SumKernel((*parts, *extra))

@@ -1,0 +1,222 @@
+"""The LIP kernel, derived by hand, against its definition differentiated numerically in a hundred digits."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import mpmath
+import numpy as np
+import pytest
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process.kernels import (
+    LagrangianPart,
+    LinearPart,
+    SumKernel,
+    lip_kernel,
+)
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_torques
+from safe_sysid.learning.gaussian_process.motions import Motions
+
+STEP = mpmath.mpf(10) ** -15  # differences of fourth order lose 60 of the 100 digits, and err by STEP^2
+
+
+def kinetic(parameters, slides, x, y):
+    weights, position, _ = parameters
+    total = mpmath.mpf(0)
+    for i in range(len(slides)):
+        speed = sum(mpmath.mpf(float(weights[i, b])) * x[1][b] * y[1][b] for b in range(i + 1))
+        total += speed**2 * place(position[i, : i + 1], slides, x, y) ** 2
+    return total
+
+
+def potential(parameters, slides, x, y):
+    return place(parameters[2], slides, x, y)
+
+
+def place(position, slides, x, y):
+    result = mpmath.mpf(1)
+    for b, (sigma, c, s) in enumerate(position):
+        q, other = x[0][b], y[0][b]
+        if slides[b]:
+            result *= mpmath.mpf(float(sigma)) + mpmath.mpf(float(c)) * q * other
+        else:
+            result *= (
+                mpmath.mpf(float(sigma))
+                + mpmath.mpf(float(c)) * mpmath.cos(q) * mpmath.cos(other)
+                + mpmath.mpf(float(s)) * mpmath.sin(q) * mpmath.sin(other)
+            )
+    return result
+
+
+def lagrange(a, q, v, acc):
+    """Weights and arguments of a stencil for d/dt (d/dv_a) - d/dq_a at a state."""
+    unit = [STEP if b == a else mpmath.mpf(0) for b in range(len(q))]
+    points = []
+    for t, e in product((1, -1), (1, -1)):
+        moved = [x + t * STEP * y for x, y in zip(q, v, strict=True)]
+        faster = [x + t * STEP * y + e * u for x, y, u in zip(v, acc, unit, strict=True)]
+        points.append((t * e / (4 * STEP**2), (moved, faster)))
+    for e in (1, -1):
+        points.append((-e / (2 * STEP), ([x + e * u for x, u in zip(q, unit, strict=True)], v)))
+    return points
+
+
+def exact(values):
+    return [mpmath.mpf(float(x)) for x in values]
+
+
+def torque_kernel_by_definition(parameters, slides, x, y):
+    n = len(slides)
+    out = np.empty((n, n))
+    with mpmath.workdps(100):
+        left = [lagrange(a, *map(exact, x)) for a in range(n)]
+        right = [lagrange(b, *map(exact, y)) for b in range(n)]
+        for a, b in product(range(n), range(n)):
+            out[a, b] = float(
+                sum(
+                    wa * wb * (kinetic(parameters, slides, xa, yb) + potential(parameters, slides, xa, yb))
+                    for (wa, xa), (wb, yb) in product(left[a], right[b])
+                )
+            )
+    return out
+
+
+def energy_covariance_by_definition(parameters, slides, x, y):
+    """Cov[T(x), tau(y)], Cov[V(x), tau(y)] with tau = G (T - V)."""
+    n = len(slides)
+    out = np.empty((2, n))
+    with mpmath.workdps(100):
+        here = (exact(x[0]), exact(x[1]))
+        for b in range(n):
+            stencil = lagrange(b, *map(exact, y))
+            out[0, b] = float(sum(w * kinetic(parameters, slides, here, point) for w, point in stencil))
+            out[1, b] = float(-sum(w * potential(parameters, slides, here, point) for w, point in stencil))
+    return out
+
+
+def case(seed, slides, samples):
+    rng = np.random.default_rng(seed)
+    n = len(slides)
+    part = LagrangianPart(n)
+    return part, rng.normal(size=part.count) * 0.5, Motions(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
+
+
+ARMS = [
+    [False],
+    [True],
+    [False, True],
+    [True, True, False],
+    [False, False, True, False],
+    [False] * 7,
+]
+
+
+@pytest.mark.parametrize("slides", ARMS)
+def test_torques_and_energies_are_those_of_the_definition(slides):
+    part, log, x = case(len(slides), slides, 20)  # more than fit into the lanes at once
+    n, parameters = len(slides), part.unpack(log)
+    rows, columns = x[:3], x[3:]
+    found = SumKernel((part,)).matrix(log, rows, columns).reshape(3, n, 17, n)
+    energies = part.energies(log, rows, columns).reshape(2, 3, 17, n)
+    kernels = part.energy_kernels(log, rows, columns)
+    for r, j in [(0, 0), (1, 16), (2, 8)][: 1 if n > 4 else 3]:
+        at = [(m.q[k], m.qd[k], m.qdd[k]) for m, k in ((rows, r), (columns, j))]
+        want = torque_kernel_by_definition(parameters, slides, *at)
+        assert np.allclose(found[r, :, j], want, rtol=1e-12, atol=1e-13 * np.max(np.abs(want)))
+        want = energy_covariance_by_definition(parameters, slides, *at)
+        assert np.allclose(energies[:, r, j], want, rtol=1e-12, atol=1e-13 * np.max(np.abs(want)))
+        places = [(exact(q), exact(v)) for q, v, _ in at]
+        assert kernels[0, r, j] == pytest.approx(float(kinetic(parameters, slides, *places)), rel=1e-13)
+        assert kernels[1, r, j] == pytest.approx(float(potential(parameters, slides, *places)), rel=1e-13)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-5])
+def test_factors_that_vanish_are_no_division_by_zero(gap):
+    slides = [False, False]
+    part = LagrangianPart(2)
+    q = np.array([[0.0, 0.3], [np.pi + gap, -0.4]])  # 1 + cos 0 cos pi = 0
+    x = Motions(q, [[0.7, -0.2], [0.4, 1.1]], [[0.1, 0.5], [-0.8, 0.6]], slides)
+    log = np.zeros(part.count)
+    found = SumKernel((part,)).matrix(log, x[:1], x[1:])
+    at = [(x.q[k], x.qd[k], x.qdd[k]) for k in range(2)]
+    want = torque_kernel_by_definition(part.unpack(log), slides, *at)
+    assert np.allclose(found, want, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("slides", ARMS)
+def test_kernel_is_symmetric_and_positive_semidefinite(slides):
+    part, log, x = case(7, slides, 40)
+    kernel = SumKernel((part,))
+    full, half = kernel.matrix(log, x, x), kernel.matrix(log, x)
+    scale = np.max(np.abs(full))
+    assert np.max(np.abs(full - full.T)) <= 1e-14 * scale
+    lower = np.tril_indices(len(full))
+    assert np.max(np.abs((half - full)[lower])) <= 1e-14 * scale
+    assert np.linalg.eigvalsh(full)[0] >= -1e-12 * scale * len(full)
+
+
+def test_shares_of_any_number_make_the_same_matrix():
+    part, log, x = case(1, [False, True, False], 70)
+    parameters, whole = part.unpack(log), SumKernel((part,)).matrix(log, x, x)
+    out = np.zeros(whole.shape)
+    for share in range(3):
+        fill_torques(share, 3, False, x.rows, x.columns, *parameters, out)
+    assert np.array_equal(out, whole)
+
+
+def likelihood(kernel, log, x, y):
+    """(log det C + y^T C^-1 y) / 2 and C^-1, for noise of variance 0.5."""
+    lower = np.tril(kernel.matrix(log, x))
+    c = lower + np.tril(lower, -1).T + 0.5 * np.eye(len(lower))
+    inverse = np.linalg.inv(c)
+    return 0.5 * (np.linalg.slogdet(c)[1] + y @ inverse @ y), inverse
+
+
+@pytest.mark.parametrize("slides", [[True], [False, True, False], [False] * 5])
+def test_derivatives_by_parameters_are_those_of_differences(slides):
+    rng = np.random.default_rng(3)
+    n = len(slides)
+    x = Motions(*rng.uniform(-2.0, 2.0, (3, 12, n)), slides)
+    anything = rng.normal(size=(12 * n, 4))
+    extra = LinearPart(lambda motions: anything[: len(motions) * n], 4)
+    kernel = lip_kernel(n, friction=True, residual=True, extra=[extra])
+    log, y = 0.3 * rng.normal(size=kernel.count), 3.0 * rng.normal(size=12 * n)
+    inverse = likelihood(kernel, log, x, y)[1]
+    found = kernel.pull(log, x, np.tril(inverse), inverse @ y)  # nothing above the diagonal is read
+    step = 1e-5
+    want = [
+        (likelihood(kernel, log + e, x, y)[0] - likelihood(kernel, log - e, x, y)[0]) / (2.0 * step)
+        for e in step * np.eye(kernel.count)
+    ]
+    assert np.allclose(found, want, rtol=1e-6, atol=1e-8 * np.max(np.abs(want)))
+
+
+def test_parts_add_what_they_say():
+    rng = np.random.default_rng(4)
+    x = Motions(*rng.uniform(-2.0, 2.0, (3, 5, 2)), [False, False])
+    kernel = lip_kernel(2, friction=True, residual=True)
+    log = 0.3 * rng.normal(size=kernel.count)
+    _, friction, se = kernel.split(log)
+    rest = kernel.matrix(log, x, x) - SumKernel(kernel.parts[:1]).matrix(kernel.split(log)[0], x, x)
+    for r, j, a, b in product(range(5), range(5), range(2), range(2)):
+        want = 0.0
+        if a == b:
+            gamma, part = np.exp(friction[2 * a : 2 * a + 2]), np.exp(se.reshape(2, 7)[a])
+            phi = [np.array([m, np.sign(m)]) for m in (x.qd[r, a], x.qd[j, a])]
+            want = float(phi[0] @ (gamma * phi[1]))
+            want += part[0] * np.exp(-np.sum(((x.inputs[r] - x.inputs[j]) / part[1:]) ** 2))
+        assert rest[2 * r + a, 2 * j + b] == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("q", "qd", "said"),
+    [
+        ([[0.0, 1.0]], [[np.nan, 0.0]], "qd\\[0, 0\\] = nan"),
+        ([[0.0, 1.0, 2.0]], [[0.0, 0.0]], "q has shape"),
+        ([[0.0, 1.0], [0.0, 1.0]], [[0.0, 0.0]], "samples of q"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(q, qd, said):
+    with pytest.raises(ParameterError, match=said):
+        Motions(q, qd, [[0.0, 0.0]], [False, False])
