@@ -75,6 +75,7 @@ setup(
     install_requires=[
         "clarabel>=0.9,<1",
         "coal>=3.0.3,<4",
+        "cvxpy>=1.5,<2",
         "defusedxml>=0.7.1",
         "highspy>=1.10,<2",
         "Jinja2>=3.0",
@@ -118,7 +119,6 @@ setup(
             *TEST,
             "colcon-package-information>=0.4",
             "colcon-ros>=0.5",
-            "cvxpy>=1.5",  # second opinion on semidefinite programs
             "distributed>=2024.2",
             "example-robot-data>=4.1",  # URDFs of other arms
             "mcap-ros2-support>=0.5",  # a second reader of our bags

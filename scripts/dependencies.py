@@ -43,7 +43,7 @@ USES = {
     "coal": "distances and separating directions; the certificate checks them",
     "colcon-package-information": "the package as colcon sees it",
     "colcon-ros": "the package as colcon builds it",
-    "cvxpy": "a second opinion on semidefinite programs",
+    "cvxpy": "semidefinite programs of an arm's own parameters",
     "defusedxml": "XML without entities and bombs",
     "distributed": "campaigns on a cluster",
     "example-robot-data": "URDFs of other arms",

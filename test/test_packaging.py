@@ -30,6 +30,7 @@ NODES = ("planner_node", "controller_node", "identifier_node", "plant_node", "re
 DISTRIBUTIONS = {
     "clarabel": ("clarabel", None),  # no rosdep key exists
     "coal": ("coal", "coal"),
+    "cvxpy": ("cvxpy", None),  # no rosdep key exists
     "defusedxml": ("defusedxml", "python3-defusedxml"),
     "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
     "distributed": ("distributed", None),  # optional: campaigns on a cluster
