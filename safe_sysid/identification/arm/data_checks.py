@@ -1,0 +1,128 @@
+"""Logs that cannot be what they say: joints swapped, signs reversed, wrong units, nothing moved. Named, not fitted.
+
+Positions and velocities are compared with each other; no model of the arm is needed. What is wrong with torques shows
+against a model: its torque explains theirs with a slope of one, and of another one here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.equations.measurements import Measurements
+
+__all__ = ["DataFinding", "check_log", "check_torques"]
+
+FloatArray = NDArray[np.float64]
+_ALIKE = 0.9  # correlation of signals that are the same but for scale
+_STILL = 1e-3  # rad: less travel than this excites nothing
+_SLOPES = {
+    57.29578: "velocities in deg/s",
+    1.0 / 57.29578: "positions in deg",
+    9.549297: "velocities in rev/min",
+}
+
+
+@dataclass(frozen=True)
+class DataFinding:
+    """Something that is wrong with a log.
+
+    Attributes:
+        joint: that it is about.
+        kind: "still", "swapped", "reversed", "unit", "torque_sign" or "torque_scale".
+        message: in words, with numbers.
+    """
+
+    joint: str
+    kind: str
+    message: str
+
+
+def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding]:
+    """What positions and velocities say of each other.
+
+    Args:
+        log: of joints with positions; velocities may be missing.
+        joint_names: n names.
+    """
+    good = np.isfinite(log.stamps) & np.all(np.isfinite(log.q), axis=1)
+    log = log[good]
+    found: list[DataFinding] = []
+    travel = np.ptp(log.q, axis=0) if len(log) else np.zeros(log.n)
+    still = travel < _STILL
+    for j in np.flatnonzero(still).tolist():
+        message = (
+            f"{joint_names[j]} moves by {travel[j]:.3g} rad: expected motion, else nothing can be said of it"
+        )
+        found.append(DataFinding(joint_names[j], "still", message))
+    if len(log) < 20 or not np.all(np.any(np.isfinite(log.qd) & (log.qd != 0.0), axis=0)):
+        return found
+    ours, theirs = _compared(log)
+    for j in np.flatnonzero(~still).tolist():
+        x = ours[:, j]
+        like = [_correlation(x, theirs[:, k]) for k in range(log.n)]
+        best = int(np.argmax(np.abs(like)))
+        name = joint_names[j]
+        if best != j and abs(like[best]) > _ALIKE and abs(like[j]) < 0.5:
+            message = (
+                f"{name}: its positions move as the velocities of {joint_names[best]} say: swapped columns?"
+            )
+            found.append(DataFinding(name, "swapped", message))
+        elif like[j] < -_ALIKE:
+            message = (
+                f"{name}: its velocities have the reversed sign of its positions' (correlation {like[j]:.2f})"
+            )
+            found.append(DataFinding(name, "reversed", message))
+        elif like[j] > _ALIKE:
+            slope = float(x @ theirs[:, j] / (x @ x))
+            if not 0.8 < slope < 1.25:
+                hints = [word for unit, word in _SLOPES.items() if abs(slope / unit - 1.0) < 0.1]
+                hint = f" ({hints[0]}?)" if hints else ""
+                message = f"{name}: velocities are {slope:.3g} times its positions' rate{hint}: expected once"
+                found.append(DataFinding(name, "unit", message))
+    return found
+
+
+def _compared(log: Measurements) -> tuple[FloatArray, FloatArray]:
+    """Changes of position over windows of some samples, and the integral of velocities over the same ones."""
+    keep = np.concatenate([[True], np.diff(log.stamps) > 0.0]) & np.all(np.isfinite(log.qd), axis=1)
+    stamps, q, qd = log.stamps[keep], log.q[keep], log.qd[keep]
+    step = max(len(stamps) // 2000, 5)
+    integral = np.concatenate(
+        [np.zeros((1, q.shape[1])), np.cumsum(0.5 * (qd[1:] + qd[:-1]) * np.diff(stamps)[:, None], axis=0)]
+    )
+    return np.diff(q[::step], axis=0), np.diff(integral[::step], axis=0)
+
+
+def _correlation(x: FloatArray, y: FloatArray) -> float:
+    size = float(np.linalg.norm(x) * np.linalg.norm(y))
+    return float(x @ y) / size if size > 0.0 else 0.0
+
+
+def check_torques(
+    modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
+) -> list[DataFinding]:
+    """What measured torques say of modelled ones: a sign, or a gear ratio, that is another than declared.
+
+    Args:
+        modelled: (N, n_a) N m, with what is known of the arm before.
+        measured: (N, n_a) N m.
+        joint_names: n_a names.
+    """
+    found = []
+    for j, name in enumerate(joint_names):
+        x, y = modelled[:, j] - modelled[:, j].mean(), measured[:, j] - measured[:, j].mean()
+        like = _correlation(x, y)
+        slope = float(x @ y / max(x @ x, 1e-300))
+        if like < -0.7:
+            message = f"{name}: torques have the reversed sign of the model's (correlation {like:.2f})"
+            found.append(DataFinding(name, "torque_sign", message))
+        elif like > _ALIKE and not 1.0 / 3.0 < slope < 3.0:
+            message = (
+                f"{name}: torques are {slope:.3g} times the model's: gear ratio, torque constant or unit?"
+            )
+            found.append(DataFinding(name, "torque_scale", message))
+    return found
