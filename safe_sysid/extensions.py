@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from safe_sysid.errors import ParameterError
 
-__all__ = ["DYNAMICS", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen", "loaded"]
+__all__ = ["COSTS", "DYNAMICS", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen", "loaded"]
 
 #: ``controller.law``: made from the arm and its section of ``controller.laws``, or, without a section, the gains.
 LAWS: Final[dict[str, str]] = {
@@ -32,7 +32,16 @@ FEED_FORWARDS: Final[dict[str, str]] = {
 RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",
 }
-
+#: Terms of a planning cost (``--cost``, the planner's ``cost``): made from a :class:`.CostContext`.
+COSTS: Final[dict[str, str]] = {
+    "condition": "safe_sysid.planning.costs:CostContext.condition",
+    "condition_momentum": "safe_sysid.planning.costs:CostContext.condition_momentum",
+    "goal": "safe_sysid.planning.costs:CostContext.goal_cost",
+    "width": "safe_sysid.planning.costs:CostContext.width",
+    "information": "safe_sysid.planning.costs:CostContext.payload_information",
+    "log_determinant": "safe_sysid.planning.costs:CostContext.log_determinant",
+    "smallest_eigenvalue": "safe_sysid.planning.costs:CostContext.smallest_eigenvalue",
+}
 #: Backends of :func:`safe_sysid.dynamics.dynamics_of`: made from the arm's kinematics.
 DYNAMICS: Final[dict[str, str]] = {
     "recursion": "safe_sysid.dynamics.recursion:RecursiveDynamics",

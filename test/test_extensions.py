@@ -52,11 +52,33 @@ class Dashpots:
     def predict(self, q, qd, qdd):
         return self.damping * qd, 1.0 if np.all(np.abs(qd) < 1.0) else 0.0
 """
+COST = """
+import numpy as np
+from safe_sysid.planning.costs.base import midpoints
+
+class QuietJoint:
+    def __init__(self, context):
+        self.family = context.family
+        self.sampler = self.family.sampler(midpoints(context.horizon, 32))
+
+    def value(self, k):
+        return self.value_and_gradient(k)[0]
+
+    def value_and_gradient(self, k):
+        _, qd, _ = self.sampler(np.asarray(k, float))
+        slope = np.zeros((len(qd), 3, self.family.n))
+        slope[:, 1, 1] = 2.0 * qd[:, 1] / len(qd)
+        return float(np.mean(qd[:, 1] ** 2)), self.sampler.pull_back(slope)
+
+    def gauss_newton(self, k):
+        return None
+"""
 #: Table, its name for the new one, file, content, and what a robot file says then.
 ADDED = {
     "law": ("LAWS", "springs", "control/laws/springs.py", LAW, "Springs"),
     "feed-forward": ("FEED_FORWARDS", "hold_up", "control/hold_up.py", FEED_FORWARD, "HoldUp"),
     "residual model": ("RESIDUAL_MODELS", "dashpots", "learning/dashpots.py", RESIDUAL_MODEL, "Dashpots"),
+    "cost": ("COSTS", "quiet_joint", "planning/costs/quiet_joint.py", COST, "QuietJoint"),
 }
 USE = {
     "law": """
@@ -88,6 +110,16 @@ arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": value for k
 torque, trust = make_feed_forward(arm)(zero, zero, zero, zero + 0.5, zero, 0.0)
 assert np.allclose(torque, [0.5, 1.0, 1.5]) and trust == 1.0
 assert make_feed_forward(arm)(zero, zero, zero, zero + 2.0, zero, 0.0)[1] == 0.0
+""",
+    "cost": """
+from safe_sysid.planning import Planner
+from safe_sysid.robot import load_scene
+scene, at_rest = load_scene("open"), np.stack([home, zero, zero])
+def way_of_second_joint(cost):
+    found = Planner(plain, scene, gains, seed=1).plan_next(at_rest, 0.5, plain.arm_prior, sequence=0, cost=cost)
+    assert found.plan is not None and found.certificate.ok, found.reasons
+    return np.ptp(found.plan.trajectory.states(np.linspace(0.0, 3.0, 50))[:, 0, 1])
+assert way_of_second_joint("condition+20*quiet_joint") < 0.5 * way_of_second_joint("condition")
 """,
 }
 BEFORE = """
@@ -135,7 +167,14 @@ def test_it_is_one_file_and_one_line(copied: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", [extensions.LAWS, extensions.FEED_FORWARDS, extensions.RESIDUAL_MODELS, extensions.DYNAMICS]
+    "table",
+    [
+        extensions.COSTS,
+        extensions.DYNAMICS,
+        extensions.FEED_FORWARDS,
+        extensions.LAWS,
+        extensions.RESIDUAL_MODELS,
+    ],
 )
 def test_everything_is_where_the_tables_say(table: dict[str, str]) -> None:
     for name in table:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from safe_sysid.control.design import design_gains
+from safe_sysid.planning.plan_statement import gains_statement
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.identity import PARTS, SCOPES, differences, digest, identity, why_not_stated
@@ -151,6 +153,48 @@ def _is_in_a_part(path: str, scope: str) -> bool:
 
 def _is_below(path: str, key: str) -> bool:
     return path == key or path.startswith(f"{key}.")
+
+
+#: Keys of which a plan states nothing, and why: what its claim rests on is beside them.
+BESIDE = {
+    "timing.period_s": "real time: commands are `hold_max_s` and `delay_max_s` apart, however often they are tried",
+    "timing.hold_max_s": "lock-step: the plant waits, a torque is in force for `period_s`",
+    "timing.delay_max_s": "lock-step: the plant waits",
+    "controller.blend_s": "a blend of boxes of the certified one is in the certified one, however long it takes",
+    "controller.torque_rate": "cut for longer than the theorem covers is a fault, and ends the claim",
+    "controller.gravity_check": "refuses starts",
+    "controller.feed_forward.name": "whatever is added, `bound` is what the proof rests on",
+    "controller.feed_forward.rate": "whatever is added, `bound` is what the proof rests on",
+    "controller.feed_forward.late_s": "whatever is added, `bound` is what the proof rests on",
+    "controller.feed_forward.residual": "whatever is added, `bound` is what the proof rests on",
+    "controller.feed_forward.file": "whatever is added, `bound` is what the proof rests on",
+}
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize(
+    "key",
+    [key for key in leaves() if key.path.startswith(("controller.", "actuator.", "timing."))],
+    ids=lambda key: key.path,
+)
+def test_a_plan_states_what_of_the_controller_it_rests_on(key: Parameter, lockstep: bool) -> None:
+    """A plan for one law, or for one law's settings, is not one for another."""
+    parts = key.path.split(".")
+    law = {"controller.law": parts[2]} if parts[1] == "laws" else {}
+    before = load_robot("three_joint", **law)
+    gains = design_gains(before, lockstep)
+    values = VALUES.get(key.path) or {key.path: changed(key, value_of(before.settings, key.path))}
+    if key.path == "controller.inertia_lower":
+        values = {key.path: (0.99 * gains.inertia_lower).tolist()}
+    after = load_robot("three_joint", **law, **values)
+    ours, theirs = gains_statement(gains, before), gains_statement(design_gains(after, lockstep), after)
+    said = BESIDE.get(key.path, "")
+    idle = (
+        bool(said)
+        and said.startswith("lock-step") <= lockstep
+        and said.startswith("real time") <= (not lockstep)
+    )
+    assert (ours["sha256"] == theirs["sha256"]) == idle
 
 
 def test_reasons_are_about_keys_that_there_are() -> None:

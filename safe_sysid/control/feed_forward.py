@@ -8,6 +8,7 @@ docs/guarantees.md), so a feed-forward may be as wrong as it likes.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 import numpy as np
@@ -121,6 +122,7 @@ class AddedTorque:
         bound: (n,) the most that is added, N m.
         torque: (n,) added in this tick, N m.
         why_not: why the feed-forward is not followed now, "" if it is.
+        ticks: since it was made, by what came of them: "followed", or why not.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class AddedTorque:
         self.name, self.bound, self._source, self._longest = name, bound, source, longest
         self._rate, self._step = rate, np.empty_like(bound)
         self.torque, self.why_not = np.zeros_like(bound), ""
+        self.ticks: Counter[str] = Counter()
         _approach(self.torque, self.torque, 0.0, self.bound, self._rate)  # compiled before the loop runs
 
     @property
@@ -173,6 +176,7 @@ class AddedTorque:
         found = _approach(self.torque, source.torque, trust, self.bound, self._step)
         if not self.why_not and found != _USABLE:
             self.why_not = _WORDS[found]
+        self.ticks[self.why_not or "followed"] += 1
 
     def close(self) -> None:
         """No tick will come any more."""

@@ -14,6 +14,7 @@ from safe_sysid.report.run_logs import COMMANDED, PlanEntry, RunLogs
 from safe_sysid.report.summary import (
     Durations,
     Exit,
+    FeedForwardUse,
     Goal,
     LoopTiming,
     Noise,
@@ -63,7 +64,18 @@ def summarise(
         warnings=warnings,
         exit=end,
         goal=goal_of(setup, logs),
+        feed_forward=_feed_forward(logs),
     )
+
+
+def _feed_forward(logs: RunLogs) -> FeedForwardUse | None:
+    log = logs.controller
+    if log is None or not log.feed_forward:
+        return None
+    ticks = {
+        reason: int(count) for reason, _, count in (text.rpartition(": ") for text in log.feed_forward_ticks)
+    }
+    return FeedForwardUse(name=log.feed_forward, followed=ticks.pop("followed", 0), not_followed=ticks)
 
 
 def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:

@@ -138,10 +138,16 @@ class TickLog:
             joint_names=np.array(core.model.joint_names),
             V_max=g.V_max, e_bound=g.e_bound, de_bound=g.de_bound, r_bound=g.r_bound,
             hold_max=g.assumptions.hold_max, delay_max=g.assumptions.delay_max,
-            counts=np.array([f"{key}: {count}" for key, count in sorted(core.counts.items())], dtype=str),
-            refused=np.array([f"{key}: {count}" for key, count in sorted(refusals.items())], dtype=str),
+            counts=np.array(_texts(core.counts), dtype=str),
+            feed_forward="" if core.added is None else core.added.name,
+            feed_forward_ticks=np.array([] if core.added is None else _texts(core.added.ticks), dtype=str),
+            refused=np.array(_texts(refusals), dtype=str),
             forgotten=self._rows.forgotten, claim_lost=np.array(core.claim.losses, dtype=str),
             scheduling=np.array(scheduling), histogram_bin_us=1e6 * Histogram.BIN,
             period_histogram=self.period.counts, latency_histogram=self.latency.counts,
             compute_histogram=self.compute.counts,
         )  # fmt: skip
+
+
+def _texts(counts: Mapping[str, int]) -> list[str]:
+    return [f"{key}: {count}" for key, count in sorted(counts.items())]

@@ -17,6 +17,8 @@ import numpy as np
 from safe_sysid.control.claim import added_text
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.law import Proves
+from safe_sysid.control.laws import make_law
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
 from safe_sysid.planning.certificate import FAMILIES, Certificate, verify_plan
 from safe_sysid.planning.family import TrajectoryFamily
@@ -123,7 +125,7 @@ class PlanChecker:
             certificate,
             gains,
             scene,
-            _assumed(model, scene, self._stated, self._lockstep),
+            _assumed(model, scene, self._stated, self._lockstep, gains),
             time.perf_counter() - began,
             self._scene is None and not self._stated,
         )
@@ -313,11 +315,15 @@ def _misplaced(claim: Margin, found: Margin, certificate: Certificate) -> str | 
     return None
 
 
-def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> tuple[str, ...]:
+def _assumed(
+    model: RobotModel, scene: Scene, stated: bool, lockstep: bool, gains: ControllerGains | None
+) -> tuple[str, ...]:
     """What a PASS rests on besides arithmetic; what has to hold of first states and boxes, plan_chain tells."""
     around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
     timing = model.settings.timing
     added = per_joint(model.settings.controller.feed_forward.bound, model.n)
+    law = model.settings.controller.law
+    proved = gains is None or make_law(law, model, gains).proves is Proves.TRACKING
     punctual = (
         "the plant waits for every command (lock-step): nothing is said about an arm with delays"
         if lockstep
@@ -327,7 +333,12 @@ def _assumed(model: RobotModel, scene: Scene, stated: bool, lockstep: bool) -> t
     return (
         punctual,
         f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
-        "(rigid joints, declared sensors and actuators)",
+        "(rigid joints, declared sensors and actuators)"
+        + (
+            ""
+            if proved
+            else f", and within the gains' tracking bound though its law, {law}, does not prove that"
+        ),
         *(
             [f"a feed-forward adds at most {added_text(model, added)} to the law's torque"]
             if added.any()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.robust import RobustLaw
 from safe_sysid.robot.identity import identity, scene_identity, statement
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import Obstacle
@@ -115,7 +116,9 @@ def timing_of(gains: ControllerGains, model: RobotModel) -> str:
 
 
 def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]:
-    """Gains, tracking bound, the timing that they are for, and what the bound's theorem assumes; SI units.
+    """Gains, tracking bound, the timing that they are for, what the bound's theorem assumes, and the law; SI units.
+
+    Of the robust law, whose gains these are, nothing is said; of another its name and its section.
 
     Args:
         gains: of the controller.
@@ -127,4 +130,6 @@ def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]
     assumed = {f.name: getattr(gains.assumptions, f.name) for f in dataclasses.fields(gains.assumptions)}
     if not np.any(gains.assumptions.feed_forward):
         del assumed["feed_forward"]  # plans of arms without one say nothing of it
-    return statement({"timing": timing_of(gains, model), **own, "assumptions": assumed})
+    name, laws = model.settings.controller.law, model.settings.controller.laws
+    law = {} if name == RobustLaw.name else {"law": {"name": name, "settings": getattr(laws, name, None)}}
+    return statement({"timing": timing_of(gains, model), **own, "assumptions": assumed, **law})

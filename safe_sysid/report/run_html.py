@@ -25,9 +25,10 @@ from safe_sysid.report.run_charts import (
 )
 from safe_sysid.report.run_events import end_of, events_of, states_of
 from safe_sysid.report.run_facts import NAMELESS, RunFacts
-from safe_sysid.report.run_tables import margin_table, safety_rows, setting_rows, tiles_of, timing_rows
+from safe_sysid.report.run_tables import margin_table, setting_rows, tiles_of, timing_rows
 from safe_sysid.report.run_template import TEMPLATE
 from safe_sysid.report.run_words import GUARANTEED, OPEN, RunVerdict, commands_of, verdict_of
+from safe_sysid.report.table import safety_rows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
 

@@ -87,6 +87,7 @@ class ControllerLog:
             how much the oldest measurement behind it is older than its own, s. May be empty.
         scheduling: that the system granted.
         claim_lost: since when the tracking bound was not proved, and why, for each start at which that happened.
+        feed_forward: its name, "" if there was none. feed_forward_ticks: "followed: 12", or why it was not: ticks.
     """
 
     time: FloatArray
@@ -103,6 +104,8 @@ class ControllerLog:
     mixed: FloatArray = field(default_factory=lambda: np.zeros(0))
     scheduling: str = ""
     claim_lost: tuple[str, ...] = ()
+    feed_forward: str = ""
+    feed_forward_ticks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +265,8 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         1e-6 * np.asarray(data.get("mixed_us", ()), np.float64),
         str(data.get("scheduling", "")),
         tuple(str(loss) for loss in np.ravel(data.get("claim_lost", ()))),
+        str(data.get("feed_forward", "")),
+        tuple(str(text) for text in np.ravel(data.get("feed_forward_ticks", ()))),
     )
 
 

@@ -11,11 +11,10 @@ from safe_sysid.decimals import at_least, at_most, interval_text, share_at_most
 from safe_sysid.planning.certificate import FAMILIES
 from safe_sysid.report.run_facts import RunFacts
 from safe_sysid.report.run_logs import PlanEntry
-from safe_sysid.report.summary import VIOLATION_KINDS, Quantiles, Summary
-from safe_sysid.report.table import safety_texts
+from safe_sysid.report.summary import Quantiles, Summary
 from safe_sysid.robot.margin import Margin
 
-__all__ = ["margin_table", "safety_rows", "setting_rows", "tiles_of", "timing_rows"]
+__all__ = ["margin_table", "setting_rows", "tiles_of", "timing_rows"]
 
 _HEADS = {
     "position": "position",
@@ -125,22 +124,6 @@ def _value(plan: PlanEntry, family: str) -> float:
 def _shown(margin: Margin) -> str:
     scale, unit = _SCALES.get(margin.unit, (1, margin.unit))
     return f"{at_least(margin.value, scale=scale)} {unit}"
-
-
-def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
-    """Worst uses of limits and of proved bounds: what, worst, where.
-
-    Args:
-        summary: of the run.
-    """
-    counts = summary.violations
-    bad = ", ".join(f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind))
-    looked = summary.safety.evidence
-    evidence = (
-        f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
-        f"{looked.plans} plans"
-    )
-    return [*safety_texts(summary), ("violations", str(counts.total), bad or evidence)]
 
 
 def timing_rows(summary: Summary) -> list[tuple[str, str]]:

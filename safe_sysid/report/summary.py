@@ -20,6 +20,7 @@ __all__ = [
     "Durations",
     "Evidence",
     "Exit",
+    "FeedForwardUse",
     "Goal",
     "LoopTiming",
     "Noise",
@@ -228,6 +229,22 @@ class Noise(_Model):
     velocity_error: FiniteFloat | list[FiniteFloat]
 
 
+class FeedForwardUse(_Model):
+    """Added to the law's torque: in how many ticks the feed-forward was followed, and why not in the others."""
+
+    name: str
+    followed: Count
+    not_followed: dict[str, Count]
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """For tables: what, the share of ticks in which it was followed, and why not in the others."""
+        ticks = self.followed + sum(self.not_followed.values())
+        why = "".join(f"; {reason}: {count}" for reason, count in self.not_followed.items())
+        share = f"{100.0 * self.followed / max(ticks, 1):.1f} %"
+        return f"feed-forward {self.name}", share, f"followed in {self.followed} of {ticks} ticks{why}"
+
+
 class Exit(_Model):
     """Exit status of the command, and why it is not 0."""
 
@@ -254,6 +271,7 @@ class Summary(_Model):
     warnings: list[str]
     exit: Exit
     goal: Goal | None = None
+    feed_forward: FeedForwardUse | None = None
 
     @model_validator(mode="after")
     def _the_ten(self) -> Summary:

@@ -11,7 +11,7 @@ from rich.text import Text
 from safe_sysid.decimals import at_least, at_most, share_at_most, width_at_most
 from safe_sysid.report.summary import VIOLATION_KINDS, ParameterRow, Quantiles, Summary, Tracking, Use
 
-__all__ = ["parameter_table", "print_report", "safety_table", "safety_texts"]
+__all__ = ["parameter_table", "print_report", "safety_rows", "safety_table"]
 
 
 def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
@@ -68,19 +68,9 @@ def safety_table(summary: Summary) -> Table:
     table.add_column("what", no_wrap=True)
     table.add_column("worst", justify="right", no_wrap=True)
     table.add_column("where")
-    safety = summary.safety
-    for texts in safety_texts(summary):
-        table.add_row(*texts)
-    counts = summary.violations
-    bad = [f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
-    looked = safety.evidence
-    table.add_row(
-        "violations",
-        Text(str(counts.total), style="bold red" if bad else "green"),
-        ", ".join(bad)
-        or f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
-        f"{looked.plans} plans",
-    )
+    for what, worst, where in safety_rows(summary):
+        style = ("bold red" if summary.violations.total else "green") if what == "violations" else ""
+        table.add_row(what, Text(worst, style=style), where)
     timing, loop = summary.timing, summary.timing.controller
     if summary.mode == "real-time":
         if loop.compute_us is not None:
@@ -110,7 +100,7 @@ def safety_table(summary: Summary) -> Table:
     return table
 
 
-def safety_texts(summary: Summary) -> list[tuple[str, str, str]]:
+def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
     """Worst uses of limits and of proved bounds: what, worst, where.
 
     Args:
@@ -138,7 +128,14 @@ def safety_texts(summary: Summary) -> list[tuple[str, str, str]]:
         error = "-" if goal.distance_rad is None else f"{1e3 * goal.distance_rad:.1f} mrad"
         when = "" if goal.end_s is None else f" at {goal.end_s:.2f} s"
         rows.append(("way to the goal", error, f"left after {goal.steps} certified steps{when}: {goal.text}"))
-    return rows
+    counts, looked = summary.violations, summary.safety.evidence
+    bad = ", ".join(f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind))
+    evidence = (
+        f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
+        f"{looked.plans} plans"
+    )
+    rows.append(("violations", str(counts.total), bad or evidence))
+    return rows if summary.feed_forward is None else [*rows, summary.feed_forward.texts]
 
 
 def print_report(console: Console, summary: Summary) -> None:

@@ -108,7 +108,7 @@ PARTS: Mapping[str, Part] = {
 _WHATEVER_MOVED = "bounds are of what was measured, whatever moved the arm"
 _ANY_TRUE = "chooses among true equations: whichever are used, what they prove is proved"
 _OPERATION = "when something is done, not what is proved"
-_BESIDE = "what of it a certificate takes, the gains and their assumptions, is stated beside the robot"
+_BESIDE = "what of it a certificate takes, gains, their assumptions and the law, is stated beside the robot"
 _NO_PAYLOAD = "of a payload, which is not there: the prior of the empty hand is stated"
 
 #: Whichever way bounds were found, and whatever was driven to find them.

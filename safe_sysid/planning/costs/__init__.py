@@ -1,6 +1,6 @@
 """What a plan is chosen by: how much it will tell about the payload, and how near it comes to a goal."""
 
-from safe_sysid.planning.costs.base import Cost, psd_hessian
+from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.condition import ConditionCost
 from safe_sysid.planning.costs.context import CostContext, CostMemory
 from safe_sysid.planning.costs.goal import GoalCost
@@ -19,5 +19,4 @@ __all__ = [
     "InformationCost",
     "MixedCost",
     "build_cost",
-    "psd_hessian",
 ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.family import TrajectoryFamily
 
-__all__ = ["Cost", "check_horizon", "midpoints", "psd_hessian"]
+__all__ = ["Cost", "check_horizon", "midpoints"]
 
 FloatArray = NDArray[np.float64]
 
@@ -45,27 +45,3 @@ def check_horizon(horizon: float, family: TrajectoryFamily) -> None:
     """Raise :class:`PlanError` unless the horizon lies within the trajectories' duration."""
     if not 0.0 < horizon <= family.duration:
         raise PlanError(f"cost horizon {horizon!r} s: expected (0, {family.duration}]")
-
-
-def psd_hessian(cost: Cost, k: FloatArray, step: float = 1e-4) -> FloatArray:
-    """Second derivative (n, n) of a cost by differences of its exact gradient, made positive semidefinite.
-
-    Curvature along which the cost bends down is taken as its absolute value: a step along it is then as long as a
-    quadratic of the same size would allow. Costs n + 1 gradients; meant to start a quasi-Newton method with.
-
-    Args:
-        cost: to differentiate.
-        k: (n,) where.
-        step: of the differences.
-    """
-    k = np.asarray(k, float)
-    centre = cost.value_and_gradient(k)[1]
-    # Inwards, so that only parameters in [-1, 1] are asked for.
-    signs = np.where(k > 0.0, -1.0, 1.0)
-    rows = [
-        (cost.value_and_gradient(k + s * step * direction)[1] - centre) / (s * step)
-        for s, direction in zip(signs, np.eye(len(k)), strict=True)
-    ]
-    hessian = np.array(rows)
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    return np.asarray((vectors * np.abs(values)) @ vectors.T, dtype=np.float64)

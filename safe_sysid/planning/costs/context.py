@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partialmethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
+from safe_sysid.planning.costs.goal import GoalCost
 from safe_sysid.planning.costs.joint_set import InformationCost, Kind
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.robot.model import RobotModel
@@ -105,9 +106,23 @@ class CostContext:
             window,
         )
 
-    def joint_set(self, kind: Kind = "width", **changes: Any) -> InformationCost:
-        """A cost of the joint set; ``changes``: other fields of :class:`InformationCost`."""
-        cost = InformationCost(
+    def condition_momentum(self) -> ConditionCost:
+        """The condition number of the rows that the identifier uses: means over windows."""
+        return self.condition(self.window)
+
+    def goal_cost(self) -> GoalCost:
+        """The distance to the goal.
+
+        Raises:
+            PlanError: none is given.
+        """
+        if self.goal is None:
+            raise PlanError("cost 'goal': no goal is given: expected joint positions")
+        return GoalCost(self.family, self.goal, self.model.continuous)
+
+    def joint_set(self, kind: Kind) -> InformationCost:
+        """The cost of the joint set of a kind."""
+        return InformationCost(
             self.model,
             self.family,
             self.box,
@@ -117,12 +132,16 @@ class CostContext:
             self.model.settings.identification.window_s,
             kind=kind,
         )
-        return replace(cost, **changes) if changes else cost
+
+    width = partialmethod(joint_set, "width")
+    payload_information = partialmethod(joint_set, "information")
+    log_determinant = partialmethod(joint_set, "log_determinant")
+    smallest_eigenvalue = partialmethod(joint_set, "smallest_eigenvalue")
 
     def after(self, k: FloatArray, until: float) -> CostMemory:
         """The memory once trajectory k (n,) has been driven until ``until``, s."""
         driven = replace(self, horizon=until)
         return CostMemory(
-            self.memory.information + driven.joint_set().information(k),
+            self.memory.information + driven.width().information(k),
             self.memory.payload + driven.condition().information(k),
         )

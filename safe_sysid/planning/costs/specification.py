@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from safe_sysid.errors import PlanError
+from safe_sysid.extensions import COSTS, chosen
 from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.context import CostContext
-from safe_sysid.planning.costs.goal import GoalCost
-from safe_sysid.planning.costs.joint_set import KINDS, Kind
 from safe_sysid.planning.costs.mixture import MixedCost
 
 __all__ = ["COST_NAMES", "CostSpec", "build_cost"]
 
 _TERM = re.compile(r"(?:(?P<weight>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*\s*)?(?P<name>[a-z_]+)")
 
-
-def _goal(context: CostContext) -> Cost:
-    if context.goal is None:
-        raise PlanError("cost 'goal': no goal is given: expected joint positions")
-    return GoalCost(context.family, context.goal, context.model.continuous)
-
-
-_BUILDERS: dict[str, Callable[[CostContext], Cost]] = {
-    "condition": lambda context: context.condition(),
-    "condition_momentum": lambda context: context.condition(context.window),
-    "goal": _goal,
-}
 #: What a term of a specification may be called.
-COST_NAMES = (*_BUILDERS, *KINDS)
+COST_NAMES = tuple(COSTS)
 
 
 @dataclass(frozen=True)
@@ -108,8 +93,7 @@ def build_cost(spec: CostSpec | str, context: CostContext) -> Cost:
         PlanError: an unknown cost, or a goal that is missing.
     """
     terms = tuple(
-        (weight, _BUILDERS[name](context) if name in _BUILDERS else context.joint_set(cast(Kind, name)))
-        for weight, name in CostSpec.parse(spec).terms
+        (weight, chosen(COSTS, name, "cost")(context)) for weight, name in CostSpec.parse(spec).terms
     )
     if len(terms) == 1 and terms[0][0] == 1.0:
         return terms[0][1]
