@@ -185,6 +185,63 @@ def test_settings_are_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list(violations(reader)) == []
 
 
+def sections() -> dict[str, tuple[str, set[str]]]:
+    """Each section of a robot's file: the room that declares it, and its keys."""
+    from safe_sysid.robot.config import Settings
+
+    types = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return {
+        name: (section.__module__.split(".")[1], set(section.model_fields))
+        for name, section in types.items()
+        if getattr(section, "__module__", "").startswith("safe_sysid.")
+    }
+
+
+def upward_reads(path: Path) -> Iterator[str]:
+    """Reads of a section that a room declares which comes later: ``settings.planner``, ``s.planner.t_p``."""
+    room, declared = room_of(path), sections()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    keys = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Attribute) and node.attr in declared):
+            continue
+        owner, its_keys = declared[node.attr]
+        of = getattr(node.value, "attr", getattr(node.value, "id", ""))
+        is_read = of == "settings" or keys.get(id(node)) in its_keys
+        if is_read and ROOMS.index(owner) > ROOMS.index(room):
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {room} must not read {node.attr}, a section of {owner}"
+
+
+def test_no_room_reads_the_settings_of_a_later_one() -> None:
+    """But for the robot, which reads the file, checks its parts against each other and says what it declares."""
+    found = [text for path in modules() if room_of(path) != "robot" for text in upward_reads(path)]
+    assert found == []
+    robots = {text.partition(":")[0] for path in modules() for text in upward_reads(path)}
+    assert robots <= {"safe_sysid/robot/config.py", "safe_sysid/robot/model.py"}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = model.settings.planner.t_p", True),
+        ("x = model.settings.planner", True),
+        ("s = model.settings\nx = s.planner.t_p", True),
+        ("x = model.settings.controller.law", False),
+        ("x = model.settings.measurement.rate_hz", False),
+        ("x = node.planner", False),
+    ],
+)
+def test_upward_reads_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: bool
+) -> None:
+    module = tmp_path / "safe_sysid" / "control" / "offender.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(source)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
+    assert bool(list(upward_reads(module))) == found
+
+
 def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = tmp_path / "safe_sysid" / "robot"
     room.mkdir(parents=True)

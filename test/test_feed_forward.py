@@ -393,6 +393,7 @@ def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_th
         for _ in range(30):
             tick()
         assert not np.any(guard.torque)
+    assert guard.ticks == {"followed": 180, "feed-forward not trusted": 124}
 
 
 def test_a_tick_keeps_no_memory() -> None:

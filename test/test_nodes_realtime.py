@@ -232,3 +232,7 @@ def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Pat
         assert any("safe_sysid.control.beside" in Path(f"/proc/{pid}/cmdline").read_text() for pid in mine)
         assert processes["controller"].end(signal.SIGTERM)[0] == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in mine)
+    with np.load(tmp_path / "controller.npz") as log:
+        ticks = dict(text.rsplit(": ", 1) for text in log["feed_forward_ticks"].tolist())
+        assert log["feed_forward"] == "residual"
+        assert 0 < int(ticks["followed"]) <= len(log["stamp"])

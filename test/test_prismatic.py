@@ -25,14 +25,18 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
+from safe_sysid.control.torque_rate import clip_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.errors import ConfigError, ModelError, ParameterError
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
+from safe_sysid.identification.diagnosis.explanations import candidates
+from safe_sysid.identification.diagnosis.log import rows_of_log
+from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.equations.step_states import step_states
@@ -374,6 +378,32 @@ def test_messages_name_metres_and_newtons(model):
         "N m",
         "N",
     ]
+
+
+def test_suggested_changes_and_clipped_torques_are_in_the_units_of_their_joints(model):
+    errors = MeasurementErrors.from_model(model)
+    stamps, home = 1e-3 * np.arange(600), np.array(model.settings.home)
+    q = home + 0.05 * np.sin(4.0 * stamps[:, None] + np.arange(model.n))
+    data = Measurements(stamps, q, np.gradient(q, stamps, axis=0), np.zeros_like(q))
+    rows = rows_of_log(model, errors, data, model.arm_prior)
+    radius = scaled_problem(model, errors, rows, sensor_prior(model.arm_prior, errors))[2]
+    found = list(candidates(model, errors, rows, model.arm_prior, radius))
+    texts = [
+        (c.joint, c.kind, c.explain(1.0).text) for c in found if c.joint is not None and c.kind != "link"
+    ]
+    assert {kind for _, kind, _ in texts} >= {
+        "noise",
+        "torque_abs",
+        "velocity",
+        "coulomb",
+        "offset",
+        "rotor_inertia",
+    }
+    for joint, _, text in texts:
+        assert bool(re.search(r"rad|N m|kg m\^2", text)) == (not model.sliding[joint]), text
+    for j, unit in ((0, "N"), (1, "N m")):
+        torque = 1e6 * np.eye(model.n)[j]
+        assert f"was 1000000.0 {unit} and was clipped" in clip_torque(torque, np.ones(model.n), model)
 
 
 def test_declared_errors_are_printed_in_the_units_of_their_joints(arm_file, tmp_path):

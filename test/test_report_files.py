@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report import summary as schema
 from safe_sysid.report.run_logs import RunLogs
 from safe_sysid.report.summary import Exit, Summary, write_summary
-from safe_sysid.report.table import print_report
+from safe_sysid.report.table import print_report, safety_rows
 from safe_sysid.robot.scene import Scene
 from safe_sysid.whole_files import replacing, write_text
 
@@ -42,6 +43,25 @@ def summary_of(logs: RunLogs, run_dir: Path, reason: str = "", **options: object
     evaluation = evaluate(logs, setup.model, setup.gains, oracle)
     end = Exit(status=1 if reason else 0, reason=reason)
     return summarise(setup, logs, evaluation, RunClock(3.0, 4.8, 2.4), ["planner: slow"], end)
+
+
+def test_a_summary_says_how_often_a_feed_forward_was_followed(tmp_path: Path) -> None:
+    logs = clean_logs()
+    assert summary_of(logs, tmp_path).feed_forward is None
+    ticks = ("feed-forward late: 12", "feed-forward failed: ValueError: no: 1", "followed: 987")
+    controller = replace(logs.controller, feed_forward="residual", feed_forward_ticks=ticks)
+    summary = summary_of(replace(logs, controller=controller), tmp_path)
+    assert summary.feed_forward.name == "residual"
+    assert summary.feed_forward.followed == 987
+    assert summary.feed_forward.not_followed == {
+        "feed-forward late": 12,
+        "feed-forward failed: ValueError: no": 1,
+    }
+    assert safety_rows(summary)[-1] == (
+        "feed-forward residual",
+        "98.7 %",
+        "followed in 987 of 1000 ticks; feed-forward late: 12; feed-forward failed: ValueError: no: 1",
+    )
 
 
 def test_summary_has_what_was_promised(tmp_path: Path) -> None:

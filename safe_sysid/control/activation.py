@@ -302,7 +302,7 @@ class ActivationChecks:
         stamps, qd = 1e-9 * (self._stamps[rows] - self._stamps[rows[0]]), self._qd[rows]
         position = per_joint(settings.measurement.position_error, n) + _ROUND
         declared = per_joint(settings.measurement.velocity_error, n)
-        bend = per_joint(settings.identification.acceleration_bound, n)
+        bend = model.acceleration_bound
         steps = model.shortest_way(np.diff(self._q[rows], axis=0))
         way = np.vstack([np.zeros(n), np.cumsum(steps, axis=0)])
         reasons = []

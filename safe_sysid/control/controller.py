@@ -451,7 +451,7 @@ class Controller:
         if not np.isfinite(torque).all():
             self.fault(f"torque not finite: {torque.tolist()}")
             return
-        clipped = clip_torque(torque, limit, names)
+        clipped = clip_torque(torque, limit, self.model)
         if clipped:
             self.counts["saturation"] += 1
         if self.added is not None:

@@ -60,7 +60,6 @@ def design_gains(
     # A stamp that is wrong by this much dates the measurement wrongly: the arm has moved on in the meantime.
     stamp = s.measurement.stamp_error_s
     demands = configured_demands(model) if demands is None else demands
-    fastest = per_joint(s.identification.acceleration_bound, n)
     assume = TrackingAssumptions(
         velocity=demands.velocity,
         acceleration=demands.acceleration,
@@ -68,7 +67,7 @@ def design_gains(
         uncertainty=demands.uncertainty,
         inertia_upper=demands.inertia_upper,
         position_error=per_joint(s.measurement.position_error, n) + demands.velocity * stamp,
-        velocity_error=per_joint(s.measurement.velocity_error, n) + fastest * stamp,
+        velocity_error=per_joint(s.measurement.velocity_error, n) + model.acceleration_bound * stamp,
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
         torque_limit=np.asarray(model.limits.torque),
@@ -131,7 +130,7 @@ def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:
     Raises:
         ParameterError: the tracking bound allows for more than the declared.
     """
-    declared = per_joint(model.settings.identification.acceleration_bound, model.n)
+    declared = model.acceleration_bound
     if np.any(gains.acceleration_bound > declared):
         j = int(np.argmax(gains.acceleration_bound / declared))
         name, unit = model.joint_names[j], model.position_units[j]

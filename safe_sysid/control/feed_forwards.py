@@ -26,7 +26,8 @@ class ResidualFeedForward:
 
     def __init__(self, model: RobotModel) -> None:
         """Load the residual model that the robot's file names; errors as :func:`make_residual_model`."""
-        self._residual = make_residual_model(model)
+        s = model.settings.controller.feed_forward
+        self._residual = make_residual_model(model, s.residual, s.file)
 
     def __call__(
         self,

@@ -15,24 +15,27 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.robot.model import RobotModel
+
 __all__ = ["TorqueRate", "clip_torque"]
 
 FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-9
 
 
-def clip_torque(torque: FloatArray, limit: FloatArray, names: tuple[str, ...]) -> str:
+def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str:
     """Clip in place; which joint was beyond its limit the most, in words, "" if none was.
 
     Args:
         torque: (n,) N m; overwritten.
         limit: (n,) N m.
-        names: of the joints.
+        model: of the arm.
     """
     if not (np.abs(torque) > limit).any():
         return ""
     j = int(np.argmax(np.abs(torque) / limit))
-    words = f"torque of {names[j]} was {torque[j]:.1f} N m and was clipped to {limit[j]:.1f} N m"
+    name, unit = model.joint_names[j], model.torque_units[j]
+    words = f"torque of {name} was {torque[j]:.1f} {unit} and was clipped to {limit[j]:.1f} {unit}"
     np.clip(torque, -limit, limit, out=torque)
     return words
 

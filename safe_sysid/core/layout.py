@@ -48,7 +48,7 @@ class JointTerm:
         key: its name in configurations, and of its slice.
         symbol: in tables and messages.
         words: what it is, for sentences.
-        unit: for a turning joint.
+        unit: for a turning joint; " or ", for a sliding one.
         signed: whether it may be below zero.
         drifts: whether it may differ between a tare and a later run.
         torque: its torque per unit at velocities (..., n), the second argument the transition velocity below which
@@ -69,10 +69,10 @@ class JointTerm:
 
 #: In the order of the parameter vector; a further one is a line here, after these four.
 JOINT_TERMS = (
-    JointTerm("coulomb", "Fc", "Coulomb friction", "N m", signed=False, drifts=True),
-    JointTerm("viscous", "Fv", "viscous friction", "N m s/rad", signed=False, drifts=True),
-    JointTerm("rotor_inertia", "Ia", "rotor inertia", "kg m^2", signed=False, drifts=False),
-    JointTerm("offset", "beta", "torque offset", "N m", signed=True, drifts=True),
+    JointTerm("coulomb", "Fc", "Coulomb friction", "N m or N", signed=False, drifts=True),
+    JointTerm("viscous", "Fv", "viscous friction", "N m s/rad or N s/m", signed=False, drifts=True),
+    JointTerm("rotor_inertia", "Ia", "rotor inertia", "kg m^2 or kg", signed=False, drifts=False),
+    JointTerm("offset", "beta", "torque offset", "N m or N", signed=True, drifts=True),
 )
 #: Numbers of the first four blocks, for compiled code: entry ``COULOMB * n + j`` is joint j's.
 COULOMB, VISCOUS, ROTOR, OFFSET = range(PER_LINK, PER_LINK + 4)

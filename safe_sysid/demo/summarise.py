@@ -301,6 +301,7 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
         plant.applied,
         model.limits.torque,
         model.joint_names,
+        model.torque_units,
         starts,
         f"Applied torques between their limits ({where})",
     )

@@ -36,20 +36,21 @@ class ResidualModel(Protocol):
         """
 
 
-def make_residual_model(model: RobotModel) -> ResidualModel:
-    """The residual model that a robot's file names.
+def make_residual_model(model: RobotModel, name: str | None, file: str | None) -> ResidualModel:
+    """A residual model by name.
 
     Args:
         model: of the arm.
+        name: in :data:`~safe_sysid.extensions.RESIDUAL_MODELS`.
+        file: of what it learned.
 
     Raises:
         ParameterError: unknown name, or no file is named.
         SafeSysIdError: the file does not fit.
     """
-    s = model.settings.controller.feed_forward
-    maker = chosen(RESIDUAL_MODELS, s.residual, "controller.feed_forward.residual")
-    if s.file is None:
+    maker = chosen(RESIDUAL_MODELS, name, "controller.feed_forward.residual")
+    if file is None:
         raise ParameterError(
-            f"controller.feed_forward.file = None: expected the file of the residual model {s.residual}"
+            f"controller.feed_forward.file = None: expected the file of the residual model {name}"
         )
-    return cast(ResidualModel, maker(model, Path(s.file)))
+    return cast(ResidualModel, maker(model, Path(file)))

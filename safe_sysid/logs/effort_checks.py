@@ -210,11 +210,11 @@ class _Cause:
         return bool(self.before.sum() >= max(3, 0.01 * len(self.rows)))
 
     def _finding(self, j: int, level: Literal["error", "warning"], code: str, suggestion: str) -> Finding:
-        """The worst window of a joint, in N m."""
+        """The worst window of a joint."""
         mine = np.flatnonzero(self.rows.joint == j)
         row = int(mine[np.argmax(self.excess[mine])])
         length = float(self.rows.end[row] - self.rows.start[row])
-        box = self.box
+        box, unit = self.box, self.model.torque_units[j]
         middle = float(self.rows.matrix[row] @ box.mid)
         reach = float(np.abs(self.rows.matrix[row]) @ box.rad + self.rows.slack[row])
         low, high = (middle - reach) / length, (middle + reach) / length
@@ -222,8 +222,8 @@ class _Cause:
             level,
             code,
             self.log.column("effort", j),
-            f"mean torque {self.rows.target[row] / length:.5g} N m over a window of {length:.3g} s",
-            f"within [{low:.5g}, {high:.5g}] N m, as for every arm and payload of the prior",
+            f"mean torque {self.rows.target[row] / length:.5g} {unit} over a window of {length:.3g} s",
+            f"within [{low:.5g}, {high:.5g}] {unit}, as for every arm and payload of the prior",
             suggestion,
             float(self.rows.start[row]),
             int(self.before[j]),
@@ -291,7 +291,9 @@ class _Cause:
             if np.any(np.abs(np.log(factor)) < np.log(_TELLING)):
                 continue
             if self._solves(self._counts(lambda m, f=factor: replace(m, effort=f * m.effort))):  # type: ignore[misc]
-                return self._all("effort_scale", f"as efforts in {unit} they fit: convert to N m")
+                return self._all(
+                    "effort_scale", f"as efforts in {unit} they fit: convert to N m (N where a joint slides)"
+                )
         return []
 
     def _direction(self) -> list[Finding]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import GAP
+from safe_sysid.identification.equations.step_states import MeanVelocities, mean_velocities
 from safe_sysid.logs.derived_checks import check_derived
 from safe_sysid.logs.findings import Finding
 from safe_sysid.logs.log import Log
@@ -53,8 +54,11 @@ def check_states(log: Log, model: RobotModel, errors: MeasurementErrors) -> list
         step_ends = step_ends[(h > 0.0) & (h < GAP * 2.0 * max(float(np.median(h)), 1e-12))]
     out: list[Finding] = []
     if len(step_ends):
+        ends = step_ends + 1
+        delta, h = model.shortest_way(m.q[ends] - m.q[step_ends]), m.stamps[ends] - m.stamps[step_ends]
+        means = mean_velocities(delta, m.qd[step_ends], m.qd[ends], h, np.full(len(h), errors.stamp), errors)
         for j in range(log.measurements.n):
-            out += _joint(log, model, errors, step_ends, j)
+            out += _joint(log, model, errors, step_ends, delta[:, j], means, j)
     related = not any(finding.code in ("velocity_scale", "velocity_unrelated", "constant") for finding in out)
     degrees = _degrees(log, model, thin, related)
     if degrees:  # then the differences mean nothing
@@ -80,13 +84,14 @@ def _degrees(log: Log, model: RobotModel, rows: NDArray[np.intp], related: bool)
         suspects = fast & ((np.abs(q).max(axis=0) > 4.0 * math.pi) | (speed > 10.0 * limits.velocity))
     out = []
     for j in np.flatnonzero(suspects):
+        unit = model.position_units[j]
         if outside[j]:
             name, value = "q", f"from {low[j]:.4g} to {high[j]:.4g}"
-            expected = f"[{limits.position_lower[j]:.4g}, {limits.position_upper[j]:.4g}] rad"
+            expected = f"[{limits.position_lower[j]:.4g}, {limits.position_upper[j]:.4g}] {unit}"
             bad = np.abs(m.q[rows, j]) > 2.0 * largest[j] + slack
         else:
             name, value = "qd", f"up to {speed[j]:.4g}"
-            expected = f"at most {limits.velocity[j]:.4g} rad/s"
+            expected = f"at most {limits.velocity[j]:.4g} {unit}/s"
             bad = np.abs(m.qd[rows, j]) > limits.velocity[j]
         out.append(
             Finding(
@@ -134,15 +139,17 @@ def _limits(log: Log, model: RobotModel, rows: NDArray[np.intp]) -> list[Finding
 
 
 def _joint(
-    log: Log, model: RobotModel, errors: MeasurementErrors, steps: NDArray[np.intp], j: int
+    log: Log,
+    model: RobotModel,
+    errors: MeasurementErrors,
+    steps: NDArray[np.intp],
+    delta: FloatArray,
+    means: MeanVelocities,
+    j: int,
 ) -> list[Finding]:
     """One joint: constant columns, scale of the velocity, and steps where it contradicts the positions."""
     m = log.measurements
     h = m.stamps[steps + 1] - m.stamps[steps]
-    delta = m.q[steps + 1, j] - m.q[steps, j]
-    if model.continuous[j]:
-        delta = delta - 2.0 * np.pi * np.round(delta / (2.0 * np.pi))
-    by_q, by_v = delta / h, 0.5 * (m.qd[steps, j] + m.qd[steps + 1, j])
     out = []
     still_q, still_v = not np.any(delta), bool(np.ptp(m.qd[steps, j]) == 0.0)
     if np.ptp(m.effort[steps, j]) == 0.0:
@@ -182,7 +189,7 @@ def _joint(
                 "is it the right column? Velocities are not made from positions: their error would be unknown",
             ),
         ]
-    scale = _scale(log, errors, delta, by_v * h, h, j)
+    scale = _scale(log, errors, delta, means.by_v[:, j] * h, h, j)
     if scale is not None:
         return [*out, scale]
     derived = check_derived(
@@ -190,7 +197,7 @@ def _joint(
     )
     if derived is not None:
         return [*out, derived]
-    return out + _contradictions(log, errors, steps, h, by_q, by_v, j)
+    return out + _contradictions(log, errors, steps, means, j, model.position_units[j])
 
 
 def _scale(
@@ -240,38 +247,29 @@ def _scale(
 
 
 def _contradictions(
-    log: Log,
-    errors: MeasurementErrors,
-    steps: NDArray[np.intp],
-    h: FloatArray,
-    by_q: FloatArray,
-    by_v: FloatArray,
-    j: int,
+    log: Log, errors: MeasurementErrors, steps: NDArray[np.intp], means: MeanVelocities, j: int, unit: str
 ) -> list[Finding]:
     """Steps that the declared errors and the acceleration bound do not allow: their windows are left out."""
-    m = log.measurements
-    dq, dv, a = float(errors.position[j]), float(errors.velocity[j]), float(errors.acceleration[j])
-    share = 2.0 * errors.stamp / np.maximum(h - 2.0 * errors.stamp, 1e-12)
-    allowed = 2.0 * dq / h + (np.abs(by_q) + 2.0 * dq / h) * share + 0.25 * a * h + dv
-    wrong = np.abs(by_q - by_v) > allowed * (1.0 + 1e-9) + 1e-12
+    m, a = log.measurements, float(errors.acceleration[j])
+    h = m.stamps[steps + 1] - m.stamps[steps]
     jump = np.abs(m.qd[steps + 1, j] - m.qd[steps, j])
-    jumps = jump > (a * (h + 2.0 * errors.stamp) + 2.0 * dv) * (1.0 + 1e-9) + 1e-12
+    apart, allowed = np.abs(means.by_q - means.by_v)[:, j], (means.rho_q + means.rho_v)[:, j]
     out = []
     for code, bad, value, bound, what, hint in (
         (
             "velocity_error",
-            wrong,
-            np.abs(by_q - by_v),
+            means.apart[:, j],
+            apart,
             allowed,
-            "rad/s between velocity and difference of positions",
+            f"{unit}/s between velocity and difference of positions",
             "declare velocity_error or position_error as large as they are, or stamps are jittery",
         ),
         (
             "acceleration",
-            jumps,
+            means.jumps[:, j],
             jump / h,
             np.full(len(h), a),
-            "rad/s^2",
+            f"{unit}/s^2",
             "declare a larger acceleration_bound or velocity_error",
         ),
     ):

@@ -216,7 +216,7 @@ def write_all(
     if left is not None:
         names = log.joint_names
         pictures["Residuals within the declared errors"] = residuals_picture(
-            left.time, left.residual, left.bound, names
+            left.time, left.residual, left.bound, names, model.torque_units
         )
         pictures["What the errors are made of"] = slack_picture(left.parts, left.causes, names)
     write_html(out / "report.html", result, verdict, pictures, command, kind)

@@ -32,15 +32,20 @@ _CAUSES = (
 
 
 def residuals_picture(
-    time: FloatArray, residual: FloatArray, bound: FloatArray, joint_names: Sequence[str]
+    time: FloatArray,
+    residual: FloatArray,
+    bound: FloatArray,
+    joint_names: Sequence[str],
+    units: Sequence[str],
 ) -> bytes:
     """One panel per joint: what the equations leave, within what the declared errors allow.
 
     Args:
         time: (W,) s.
-        residual: (W, n) N m.
-        bound: (W, n) N m.
+        residual: (W, n).
+        bound: (W, n).
         joint_names: n names.
+        units: of their torques.
     """
     n = len(joint_names)
     rows = math.ceil(n / 2)
@@ -60,7 +65,7 @@ def residuals_picture(
         if np.any(out):
             axis.plot(time[order][out], value[out], ".", color=_LIMIT, ms=5, label="beyond")
         share = float(np.max(np.abs(value) / np.maximum(limit, 1e-12)))
-        axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
+        axis.set_title(f"{joint_names[j]}  [{units[j]}]", fontsize=10.5, loc="left")
         axis.set_title(
             f"up to {share_at_most(share, places=0)}",
             fontsize=9,

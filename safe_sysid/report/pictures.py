@@ -101,6 +101,7 @@ def plot_torques(
     applied: FloatArray,
     limits: FloatArray,
     joint_names: Sequence[str],
+    units: Sequence[str],
     plan_starts: Sequence[float],
     title: str,
 ) -> None:
@@ -109,9 +110,10 @@ def plot_torques(
     Args:
         path: of the PNG file.
         time: (N,) s.
-        applied: (N, n) N m.
-        limits: (n,) N m.
+        applied: (N, n).
+        limits: (n,).
         joint_names: n names.
+        units: of their torques.
         plan_starts: s, when a new trajectory began.
         title: of the figure.
     """
@@ -136,7 +138,7 @@ def plot_torques(
         largest = float(np.max(np.abs(applied[:, j]))) if len(time) else 0.0
         axis.set_ylim(-1.15 * max(limit, largest), 1.15 * max(limit, largest))
         axis.set_xlim(*_span(time))
-        axis.set_title(f"{joint_names[j]}  [N m]", fontsize=10.5, loc="left")
+        axis.set_title(f"{joint_names[j]}  [{units[j]}]", fontsize=10.5, loc="left")
         axis.set_title(
             f"up to {share_at_most(largest / limit, places=0)}", fontsize=9, loc="right", color=_BOUND
         )

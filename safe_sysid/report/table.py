@@ -128,12 +128,9 @@ def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
         error = "-" if goal.distance_rad is None else f"{1e3 * goal.distance_rad:.1f} mrad"
         when = "" if goal.end_s is None else f" at {goal.end_s:.2f} s"
         rows.append(("way to the goal", error, f"left after {goal.steps} certified steps{when}: {goal.text}"))
-    counts, looked = summary.violations, summary.safety.evidence
+    counts, seen = summary.violations, summary.safety.evidence
     bad = ", ".join(f"{kind} {getattr(counts, kind)}" for kind in VIOLATION_KINDS if getattr(counts, kind))
-    evidence = (
-        f"in {looked.ticks} ticks, {looked.clearance_samples} clearances, {looked.updates} updates, "
-        f"{looked.plans} plans"
-    )
+    evidence = f"in {seen.ticks} ticks, {seen.clearance_samples} clearances, {seen.updates} updates, {seen.plans} plans"
     rows.append(("violations", str(counts.total), bad or evidence))
     return rows if summary.feed_forward is None else [*rows, summary.feed_forward.texts]
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 if TYPE_CHECKING:
@@ -301,6 +302,11 @@ class RobotModel:
     def position_units(self) -> tuple[str, ...]:
         """Unit of each joint's position, "rad" or "m", for messages."""
         return tuple("m" if slides else "rad" for slides in self.sliding)
+
+    @property
+    def acceleration_bound(self) -> FloatArray:
+        """(n,) |qdd| that the arm never exceeds, rad/s^2 or m/s^2: ``identification.acceleration_bound``."""
+        return per_joint(self.settings.identification.acceleration_bound, self.n)
 
     @property
     def torque_units(self) -> tuple[str, ...]:

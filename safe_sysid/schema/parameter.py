@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from safe_sysid.core.units import unit_for
+
 __all__ = ["NODE_TYPES", "REQUIRED", "TYPES", "WHEN", "Parameter", "Range"]
 
 
@@ -161,15 +163,7 @@ class Parameter:
         Args:
             sliding: of each joint that the value is of.
         """
-        turning, joined, other = self.unit.partition(" or ")
-        slides = list(sliding)
-        return (
-            self.unit
-            if not joined or (any(slides) and not all(slides))
-            else other
-            if any(slides)
-            else turning
-        )
+        return unit_for(self.unit, sliding)
 
     @property
     def expected(self) -> str:

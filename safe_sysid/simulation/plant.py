@@ -243,7 +243,7 @@ class Plant:
         if not np.isfinite(self._qvel).all():
             raise ModelError(
                 f"robot {self.model.name}: simulated velocity {self._qvel.tolist()} at t = {self.time:.3f} s: expected "
-                f"finite numbers (torque {applied.tolist()} N m, {self.substeps} steps per period)"
+                f"finite numbers (torques {applied.tolist()}, {self.substeps} steps per period)"
             )
         self.contacts = self._count_contacts() if self._data.ncon else 0
         self.measurement = self._measure(command, applied, mode)
@@ -335,8 +335,8 @@ class Plant:
         if np.any((v_s <= 0.0) & (fc > 0.0)):
             j = int(np.flatnonzero((v_s <= 0.0) & (fc > 0.0))[0])
             raise ModelError(
-                f"joint {self.model.joint_names[j]}: Coulomb friction {fc[j]:.6g} N m with coulomb_velocity "
-                f"{v_s[j]!r}: expected a positive velocity (the simulator's friction needs a transition)"
+                f"joint {self.model.joint_names[j]}: Coulomb friction {fc[j]:.6g} {self.model.torque_units[j]} with "
+                f"coulomb_velocity {v_s[j]!r}: expected a positive velocity (the simulator's friction needs one)"
             )
         return np.where(v_s > 0.0, v_s, 1.0)
 

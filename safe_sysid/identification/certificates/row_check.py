@@ -363,7 +363,7 @@ class RowChecker:
             worst = int(np.argmax(apart.size()))
             raise RefusedError(
                 f"row {i}, {self._joint(arrays, i)}, window {window}: not what the log gives: its slack {slack:.6g} "
-                f"N m s is short by {short:.3e} (largest difference: parameter {worst}, {apart.size()[worst]:.1e})"
+                f"is short by {short:.3e} (largest difference: parameter {worst}, {apart.size()[worst]:.1e})"
             )
 
 

@@ -24,6 +24,7 @@ FloatArray = NDArray[np.float64]
 _GROUPS = ((slice(0, 1), "kg"), (slice(1, 4), "kg m"), (slice(4, 10), "kg m^2"))
 _WORTH_SAYING = 0.3  # of the largest coefficient
 _POSTURES = 300
+_NEAR = 2.0  # s: a posture is as far from home as the arm gets in this time at the velocity of plans
 _LARGE = 0.25  # share of the prior's width above which a combination counts as hardly excited
 
 
@@ -110,13 +111,12 @@ def weak_combinations(
 def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, move: FloatArray) -> str:
     """The motion of one joint whose torque shows a change of theta_e best, against noise and the arm's uncertainty."""
     rng, n, settings = np.random.default_rng(0), model.n, model.settings
-    reach = per_joint(settings.planner.k_range, n)
+    speed = per_joint(settings.controller.velocity, n)
     home = np.array(settings.home)
-    q = home + rng.uniform(-1.5, 1.5, (_POSTURES, n)) * reach
+    q = home + rng.uniform(-_NEAR, _NEAR, (_POSTURES, n)) * speed
     q = np.clip(
         q, np.maximum(model.limits.position_lower, -1e6), np.minimum(model.limits.position_upper, 1e6)
     )
-    speed = per_joint(settings.controller.velocity, n)
     acceleration = per_joint(settings.controller.acceleration, n)
     last = box.layout.payload
     others = np.ones(box.size, bool)
@@ -143,7 +143,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
     m = int(np.argmin(narrow))
     text = f"move {model.joint_names[k]} faster"
     if narrow[m] < 0.8:
-        text += f" while {model.joint_names[m]} is near {np.mean(top[:, m]):.1f} rad"
+        text += f" while {model.joint_names[m]} is near {np.mean(top[:, m]):.1f} {model.position_units[m]}"
     return text
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.core.units import unit_for
 from safe_sysid.decimals import bracketed
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -103,26 +104,24 @@ def candidates(
         box: prior of theta.
         radius: (14 n + 10,) of theta and theta_h.
     """
-    n, names, layout = model.n, model.joint_names, model.layout
+    n, layout = model.n, model.layout
     coulomb, offset = np.arange(layout.size)[layout.coulomb], np.arange(layout.size)[layout.offset]
     cause = {name: rows.parts[:, i] / rows.slack for i, name in enumerate(ERROR_CAUSES)}
     noise = cause["torque"]
     # A row's coefficient of its own offset is the area under its test function, s.
     area = np.abs(rows.matrix[np.arange(len(rows)), offset[rows.joint]]) / rows.slack
-    yield _noise(None, noise, names, errors)
+    yield _noise(None, noise, model, errors)
     for j in range(n):
         mine = (rows.joint == j).astype(float)
-        yield _noise(j, noise * mine, names, errors)
-        yield _torque_abs(
-            j, area * mine / (1.0 + errors.torque_rel[j]), names, errors, float(model.limits.torque[j])
-        )
+        yield _noise(j, noise * mine, model, errors)
+        yield _torque_abs(j, area * mine / (1.0 + errors.torque_rel[j]), model, errors)
         inertia = float(box.upper[layout.rotor_inertia][j])
         if errors.torque_source != "link" and inertia > 0.0:
             # Both ends of a window: this much at least is added by a velocity error.
             share = np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine
-            yield _velocity(j, share, names, errors, float(model.limits.velocity[j]))
+            yield _velocity(j, share, model, errors)
     share = cause["quadrature"] + cause["momentum"] + cause["friction"]
-    yield _acceleration(share, errors)
+    yield _acceleration(share, model, errors)
     reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
     for j in range(n):
         mine = rows.joint == j
@@ -152,9 +151,9 @@ def _make(
     return Candidate(kind, joint, widen, None, cost, lambda s: build(s, s * cost), always)
 
 
-def _noise(joint: int | None, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors) -> Candidate:
+def _noise(joint: int | None, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
     def build(s: float, cost: float) -> Explanation:
-        where = "all joints" if joint is None else names[joint]
+        where = "all joints" if joint is None else model.joint_names[joint]
         which = slice(None) if joint is None else [joint]
         factor = 1.0 + s
         a, b = e.torque_abs.copy(), e.torque_rel.copy()
@@ -163,8 +162,8 @@ def _noise(joint: int | None, widen: FloatArray, names: tuple[str, ...], e: Meas
             ""
             if joint is None
             else (
-                f" (torque_abs from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} N m, torque_rel from "
-                f"{e.torque_rel[joint]:.3g} to {b[joint]:.3g})"
+                f" (torque_abs from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} {model.torque_units[joint]}, "
+                f"torque_rel from {e.torque_rel[joint]:.3g} to {b[joint]:.3g})"
             )
         )
         usable = bool(np.all(b < 1.0))
@@ -176,13 +175,13 @@ def _noise(joint: int | None, widen: FloatArray, names: tuple[str, ...], e: Meas
     return _make("noise", joint, widen, build, always=True)
 
 
-def _torque_abs(
-    joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors, limit: float
-) -> Candidate:
+def _torque_abs(joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+    name, unit, limit = model.joint_names[joint], model.torque_units[joint], float(model.limits.torque[joint])
+
     def build(s: float, cost: float) -> Explanation:
         a = e.torque_abs.copy()
         a[joint] += s
-        text = f"torque_abs of {names[joint]} from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} N m"
+        text = f"torque_abs of {name} from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} {unit}"
         factor = a[joint] / (e.torque_abs[joint] + _SMALL * limit)
         return Explanation(
             "torque_abs", joint, text, cost, cost * _WEIGHT["torque_abs"], {"torque_abs": a}, factor=factor
@@ -191,13 +190,17 @@ def _torque_abs(
     return _make("torque_abs", joint, widen, build)
 
 
-def _velocity(
-    joint: int, widen: FloatArray, names: tuple[str, ...], e: MeasurementErrors, limit: float
-) -> Candidate:
+def _velocity(joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+    name, unit, limit = (
+        model.joint_names[joint],
+        model.position_units[joint],
+        float(model.limits.velocity[joint]),
+    )
+
     def build(s: float, cost: float) -> Explanation:
         v = e.velocity.copy()
         v[joint] += s
-        text = f"velocity_error of {names[joint]} from {e.velocity[joint]:.3g} to {v[joint]:.3g} rad/s"
+        text = f"velocity_error of {name} from {e.velocity[joint]:.3g} to {v[joint]:.3g} {unit}/s"
         factor = v[joint] / (e.velocity[joint] + _SMALL * limit)
         return Explanation(
             "velocity", joint, text, cost, cost * _WEIGHT["velocity"], {"velocity": v}, factor=factor
@@ -206,11 +209,13 @@ def _velocity(
     return _make("velocity", joint, widen, build)
 
 
-def _acceleration(widen: FloatArray, e: MeasurementErrors) -> Candidate:
+def _acceleration(widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
     def build(s: float, cost: float) -> Explanation:
         a = e.acceleration * (1.0 + s)
-        largest = float(np.max(e.acceleration))
-        text = f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} rad/s^2 at most)"
+        largest, unit = float(np.max(e.acceleration)), model.position_units[int(np.argmax(e.acceleration))]
+        text = (
+            f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} {unit}/s^2 at most)"
+        )
         return Explanation(
             "acceleration",
             None,
@@ -233,7 +238,7 @@ def _parameter(
     widen: FloatArray | None,
     errors: MeasurementErrors,
 ) -> Candidate:
-    layout, names = model.layout, model.joint_names
+    layout = model.layout
     hand, payload = p >= layout.size, layout.payload
     column = payload.start + p - layout.size if hand else p
     used = (rows.log == 1) if hand else np.ones(len(rows), bool)
@@ -243,7 +248,7 @@ def _parameter(
     cost = float(np.mean(np.where(used, np.abs(rows.matrix[:, column]), 0.0) * radius / rows.slack))
     lower, upper = (model.hand_prior[0][p - layout.size], model.hand_prior[1][p - layout.size]) if hand else (
         box.lower[p], box.upper[p])  # fmt: skip
-    kind, joint, what, unit, how = _about(layout, column, hand, last, names)
+    kind, joint, what, unit, how = _about(model, column, hand, last)
 
     def explain(s: float) -> Explanation:
         by = s * radius
@@ -265,10 +270,11 @@ def _parameter(
 
 
 def _about(
-    layout: ParameterLayout, column: int, hand: bool, last: bool, names: tuple[str, ...]
+    model: RobotModel, column: int, hand: bool, last: bool
 ) -> tuple[str, int | None, str, str, Callable[[float], str]]:
     """Kind, joint, name, unit and how to declare it, of one parameter."""
-    j, which = layout.locate(column)
+    names = model.joint_names
+    j, which = model.layout.locate(column)
     if isinstance(which, int):
         part, unit, floor = PAYLOAD_NAMES[which], PAYLOAD_UNITS[which], _FLOORS[which]
         if last:
@@ -279,7 +285,7 @@ def _about(
             return "payload_prior", None, what, unit, lambda by: ": payload.prior_lower, prior_upper"
         what = f"{part} of {names[j]}'s link"
         return "link", j, what, unit, lambda by: f": uncertainty.floor.{floor} larger by as much"
-    kind, what, unit = which.key, f"{which.words} of {names[j]}", which.unit
+    kind, what, unit = which.key, f"{which.words} of {names[j]}", unit_for(which.unit, model.sliding[[j]])
 
     def how(by: float) -> str:
         text = f": correct joints.{names[j]}.{kind}, or uncertainty.floor.{kind} larger by as much"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.units import unit_for
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.explanations import Explanation
 from safe_sysid.identification.diagnosis.problem import scaled_problem
@@ -15,6 +16,7 @@ from safe_sysid.identification.diagnosis.rows import Diagnosis, diagnose_rows, w
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.step_states import mean_velocities
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -174,16 +176,18 @@ def _scatter(model: RobotModel, errors: MeasurementErrors, measurements: Measure
             noisy, np.maximum(size * np.maximum(peak, third), errors.velocity), errors.velocity
         )
         joints = np.flatnonzero(noisy)
+        unit = unit_for("rad/s or m/s", model.sliding[joints])
         parts = [
-            f"{model.joint_names[j]} from {errors.velocity[j]:.3g} to {velocity[j]:.3g} rad/s" for j in joints
+            f"{model.joint_names[j]} from {errors.velocity[j]:.3g} to {velocity[j]:.3g} {model.position_units[j]}/s"
+            for j in joints
         ]
         if joints.size > _NAMED:
             parts = [
-                f"{joints.size} joints to {np.min(velocity[joints]):.3g} .. {np.max(velocity[joints]):.3g} rad/s"
+                f"{joints.size} joints to {np.min(velocity[joints]):.3g} .. {np.max(velocity[joints]):.3g} {unit}"
             ]
         text = (
-            f"velocity_error of {', '.join(parts)}: velocities scatter by {np.max(third[noisy]):.2g} rad/s from sample "
-            "to sample; are they differences of positions?"
+            f"velocity_error of {', '.join(parts)}: velocities scatter by {np.max(third[noisy]):.2g} {unit} from "
+            "sample to sample; are they differences of positions?"
         )
         return Explanation("velocity", None, text, 0.0, 0.0, {"velocity": velocity})
 
@@ -211,17 +215,19 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
     lines: list[str] = []
     if not np.any(good):
         return lines
-    step = h[good][:, None]
     turn = model.shortest_way(np.diff(m.q, axis=0)[good])
-    by_q, by_v = turn / step, 0.5 * (m.qd[1:] + m.qd[:-1])[good]
-    excess = np.abs(by_q - by_v) - 2.0 * errors.position / step - 0.25 * errors.acceleration * step
+    by_q, by_v, rho_q, rho_v, *_ = mean_velocities(
+        turn, m.qd[:-1][good], m.qd[1:][good], h[good], np.full(len(turn), errors.stamp), errors
+    )
+    excess = np.abs(by_q - by_v) - rho_q - rho_v + errors.velocity
     for j in range(model.n):
         broken = excess[:, j] > errors.velocity[j] * (1.0 + 1e-6) + 1e-9
         if not np.any(broken):
             continue
         text = (
             f"velocity of {model.joint_names[j]} contradicts its position in {100.0 * np.mean(broken):.2g} % of the "
-            f"steps: velocity_error would have to be {excess[:, j].max():.3g} rad/s (declared {errors.velocity[j]:.3g})"
+            f"steps: velocity_error would have to be {excess[:, j].max():.3g} {model.position_units[j]}/s "
+            f"(declared {errors.velocity[j]:.3g})"
         )
         fast = np.abs(by_q[:, j]) > 0.2 * np.abs(by_q[:, j]).max()
         slope = float(by_q[fast, j] @ by_v[fast, j] / (by_q[fast, j] @ by_q[fast, j]))

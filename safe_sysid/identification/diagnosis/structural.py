@@ -42,7 +42,11 @@ def margin(matrix: FloatArray, target: FloatArray) -> ElasticSolution:
 def wrong_sign(
     model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray, box: ParameterBox
 ) -> Iterator[Explanation]:
-    """Joints whose effort with the other sign makes everything agree, and matters."""
+    """Joints whose effort with the other sign makes everything agree, and matters.
+
+    Log checks and the check at rest ask of one window, or pose, whether any arm of the prior explains it; these are
+    equations that one arm each explains, and no arm all of them.
+    """
     shift = (rows.target / rows.slack) * 2.0
     for j in range(model.n):
         mine = rows.joint == j

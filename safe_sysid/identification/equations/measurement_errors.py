@@ -148,7 +148,7 @@ class MeasurementErrors:
             torque_rel=per_joint(m.torque_rel, model.n),
             position=per_joint(m.position_error, model.n),
             velocity=per_joint(m.velocity_error, model.n),
-            acceleration=per_joint(model.settings.identification.acceleration_bound, model.n),
+            acceleration=model.acceleration_bound,
             transition=model.friction_transition_velocity,
             stamp=m.stamp_error_s,
             torque_bias=per_joint(m.torque_bias, model.n),

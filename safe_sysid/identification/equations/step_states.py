@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,30 @@ from numpy.typing import NDArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 
-__all__ = ["StepStates", "coulomb_sign", "outside_travel", "step_states"]
+__all__ = ["MeanVelocities", "StepStates", "coulomb_sign", "mean_velocities", "outside_travel", "step_states"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
+
+
+class MeanVelocities(NamedTuple):
+    """Two measurements of each step's mean velocity, rad/s or m/s, and how far each may be off.
+
+    Attributes:
+        by_q: (m, n) change of position over the time by the stamps. by_v: (m, n) mean of the velocities at both ends.
+        rho_q, rho_v: (m, n) error bounds of either.
+        acceleration: (m, n) bound of |qdd| on the step.
+        apart: (m, n) whether they are farther apart than declared errors allow.
+        jumps: (m, n) whether velocities change faster than that.
+    """
+
+    by_q: FloatArray
+    by_v: FloatArray
+    rho_q: FloatArray
+    rho_v: FloatArray
+    acceleration: FloatArray
+    apart: NDArray[np.bool_]
+    jumps: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +63,15 @@ class StepStates:
     outside: NDArray[np.bool_]
 
 
-def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None) -> StepStates:
-    """Mean velocity of each step from positions or from velocities, whichever has the smaller bound.
+def mean_velocities(
+    delta: FloatArray,
+    first: FloatArray,
+    last: FloatArray,
+    h: FloatArray,
+    sigma: FloatArray,
+    e: MeasurementErrors,
+) -> MeanVelocities:
+    """Mean velocity of each step from positions, and from velocities.
 
     With ``H = h + 2 sigma`` the longest that the step may have lasted:
 
@@ -54,6 +82,34 @@ def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | N
 
     A is the declared bound. Where jerk is bounded, qdd differs from its mean over the step by at most ``J H/2``, so
     ``(|qd1 - qd0| + 2 dv)/(h - 2 sigma) + J H/2`` is a bound too, and the smaller one is taken.
+
+    Args:
+        delta: (m, n) change of position as measured.
+        first: (m, n) velocity where the step begins.
+        last: (m, n) where it ends.
+        h: (m,) duration by the stamps, s.
+        sigma: (m,) error bound of each of its two stamps, s.
+        e: declared bounds.
+    """
+    longest = (h + 2.0 * sigma)[:, None]
+    ratio = np.minimum(2.0 * sigma / h, 0.999999)[:, None]
+    jump = np.abs(last - first)
+    by_q, by_v = delta / h[:, None], 0.5 * (last + first)
+    off = 2.0 * e.position / h[:, None]
+    rho_q = off + (np.abs(by_q) + off) * ratio / (1.0 - ratio)
+    acceleration = np.broadcast_to(e.acceleration, delta.shape)
+    rho_v = 0.25 * acceleration * longest + e.velocity
+    if e.jerk is not None:
+        local = (jump + 2.0 * e.velocity) / (h[:, None] * (1.0 - ratio)) + 0.5 * e.jerk * longest
+        acceleration = np.minimum(acceleration, local * (1.0 + 1e-12))
+        rho_v = np.minimum(0.25 * acceleration * longest, e.jerk * longest**2 / 12.0) + e.velocity
+    apart = np.abs(by_q - by_v) > (rho_q + rho_v) * (1.0 + 1e-9) + 1e-12
+    jumps = jump > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12
+    return MeanVelocities(by_q, by_v, rho_q, rho_v, acceleration, apart, jumps)
+
+
+def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None) -> StepStates:
+    """The mean velocity of each step that :func:`mean_velocities` has the smaller bound of.
 
     On the step ``|q(t) - c| <= V H/2 + dq``, ``V = |u| + A H/2 + rho``: with this, and its samples, inside the travel,
     every state that a remainder is sized on is inside, as an interval holds what lies between two of its points.
@@ -66,21 +122,11 @@ def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | N
     h = np.diff(data.stamps)
     sigma = e.stamp + _EPS * np.abs(data.stamps[1:])
     longest = (h + 2.0 * sigma)[:, None]
-    ratio = np.minimum(2.0 * sigma / h, 0.999999)[:, None]
-    delta, jump = np.diff(data.q, axis=0), np.abs(np.diff(data.qd, axis=0))
-    by_q, by_v = delta / h[:, None], 0.5 * (data.qd[1:] + data.qd[:-1])
-    off = 2.0 * e.position / h[:, None]
-    rho_q = off + (np.abs(by_q) + off) * ratio / (1.0 - ratio)
-    acceleration = np.broadcast_to(e.acceleration, delta.shape)
-    rho_v = 0.25 * acceleration * longest + e.velocity
-    if e.jerk is not None:
-        local = (jump + 2.0 * e.velocity) / (h[:, None] * (1.0 - ratio)) + 0.5 * e.jerk * longest
-        acceleration = np.minimum(acceleration, local * (1.0 + 1e-12))
-        rho_v = np.minimum(0.25 * acceleration * longest, e.jerk * longest**2 / 12.0) + e.velocity
-    use_q = rho_q <= rho_v
-    wrong = np.any(np.abs(by_q - by_v) > (rho_q + rho_v) * (1.0 + 1e-9) + 1e-12, axis=1) | np.any(
-        jump > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 1e-9) + 1e-12, axis=1
+    delta = np.diff(data.q, axis=0)
+    by_q, by_v, rho_q, rho_v, acceleration, apart, jumps = mean_velocities(
+        delta, data.qd[:-1], data.qd[1:], h, sigma, e
     )
+    use_q = rho_q <= rho_v
     centre, mean = 0.5 * (data.q[1:] + data.q[:-1]), np.where(use_q, by_q, by_v)
     rho = np.where(use_q, rho_q, rho_v) * (1.0 + 1e-12)
     outside = np.zeros(len(h), bool)
@@ -96,7 +142,7 @@ def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | N
         rho=rho,
         delta=delta,
         acceleration=np.ascontiguousarray(acceleration),
-        wrong=wrong | (2.0 * sigma >= h),
+        wrong=np.any(apart | jumps, axis=1) | (2.0 * sigma >= h),
         outside=outside,
     )
 
