@@ -7,19 +7,24 @@ what an enclosure gives away.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TimeCells, TrackingSet
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "test"))
+
+from reachability_attack import sample_symbols, states_of
 
 __all__ = ["Motion", "point_hull", "torque_hull"]
 

@@ -11,12 +11,15 @@ holds (longest, random, or both in turn). Pinocchio integrates; checked is every
 - per hold, how far r moved, and the mean of dV/dt + r^T (K_d + Fv) r against D.
 
 A broken law (half of K_d, no robust term, robust term half as steep, commands delayed and held for twice as long, a law
-that does not know the reaction of rotors on moving links) must break a claim in the same runs.
+that does not know the reaction of rotors on moving links, a feed-forward that the gains leave no room for) must break a
+claim in the same runs. With ``--feed-forward`` so many N m are added to every joint's torque, with the worst sign; the
+last two lines of the table are its price: the proved tube, and the torque of law and feed-forward.
 One JSON line per run as it ends; an interrupted benchmark goes on where it stopped.
 
     python benchmarks/tracking.py --runs 500 --out tracking.jsonl --json tracking.json
     python benchmarks/tracking.py --runs 40 --break damping --out broken.jsonl
     python benchmarks/tracking.py --runs 100 --gears 50 --out geared.jsonl
+    python benchmarks/tracking.py --runs 100 --feed-forward 1 --out added.jsonl
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from safe_sysid.trajectories import QuinticTrajectory
 from safe_sysid.trajectories.extrema import derivative_range
 
 #: Ways to break the law or the loop; None is the real one.
-BREAKS = (None, "damping", "robust", "steepness", "delay", "gears")
+BREAKS = (None, "damping", "robust", "steepness", "delay", "gears", "room")
 #: Claims: share of the bound that was reached, above one is a violation.
 CLAIMS = ("S", "V", "e", "de", "r", "qdd", "lemma", "U", "movement", "mean power", "age")
 KINDS = ("constant, rest", "constant, border", "jumping, rest", "jumping, border")
@@ -124,10 +127,10 @@ class Arm:
 
 @functools.cache
 def setting(
-    lockstep: bool, noisy: bool, robot: str, gears: float
+    lockstep: bool, noisy: bool, robot: str, gears: float, room: float
 ) -> tuple[RobotModel, ControllerGains, Demand, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
-    changes: dict[str, Any] = dict(NOISE) if noisy else {}
+    changes: dict[str, Any] = {"controller.feed_forward.bound": room, **(NOISE if noisy else {})}
     if gears:
         for j, name in enumerate(load_robot(robot).joint_names[1:]):
             changes[f"joints.{name}.gear_ratio"] = gears if j % 2 else -gears
@@ -211,6 +214,7 @@ def run(
     duration: float = 0.25,
     robot: str = "kinova_gen3",
     gears: float = 0.0,
+    added: float = 0.0,
 ) -> dict[str, Any]:
     """One closed loop; shares of the claims' bounds.
 
@@ -221,10 +225,11 @@ def run(
         duration: s.
         robot: name or path of its configuration.
         gears: ratio of all motors but the first joint's, each on the link before its joint, oblique; 0: as configured.
+        added: by a feed-forward to the law's torque of every joint, N m.
     """
     rng = np.random.default_rng([seed, number])
     lockstep, noisy = bool(rng.random() < 0.4), bool(rng.random() < 0.4)
-    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears)
+    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears, 0.0 if how == "room" else added)
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {
@@ -255,7 +260,7 @@ def run(
     law = law_of(model, gains, how)
     noise_r = a.velocity_error + gains.K_r * a.position_error
     eta = float(np.linalg.norm(noise_r * np.sqrt(gains.inertia_lower)))
-    share = dict.fromkeys(CLAIMS, 0.0)
+    share, largest = dict.fromkeys(CLAIMS, 0.0), 0.0
 
     def claim(name: str, found: float, bound: float) -> None:
         # Where the bound is zero the found value is rounding.
@@ -351,14 +356,16 @@ def run(
         if hold_start is not None and t - hold_start[0] > 1e-9:
             mean = (V - hold_start[1] + work - hold_start[2]) / (t - hold_start[0])
             claim("mean power", mean, demand.power)
-        torque, r_hat, measured_at, beside = command, taken_r, taken, w @ (theta - now)
+        torque, r_hat, measured_at, beside = command - added * sign, taken_r, taken, w @ (theta - now)
+        largest = max(largest, float(np.max(np.abs(torque) / model.limits.torque)))
         hold_start = (t, V, work)
         # The next measurement comes so that its command, at its latest, acts when this one is hold_max old.
         room_left = max(late * h - delay - late * a.delay_max, 0.0)
         travel(t + room_left * (1.0 if longest else float(rng.uniform(0.2, 1.0))))
         claim("age", t + (0.0 if lockstep else late * a.delay_max) - taken, h * _ROUND + 1e-12)
     return {"run": number, "seed": seed, "break": how, "gears": gears, "lockstep": lockstep, "noisy": noisy} | draws | {
-        "border": size, "share": {k: float(v) for k, v in share.items()}
+        "border": size, "added": added, "tube": 1e3 * float(gains.e_bound.max()), "torque": largest,
+        "share": {k: float(v) for k, v in share.items()},
     }  # fmt: skip
 
 
@@ -373,6 +380,8 @@ def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:
             share = [line["share"]["V"] for line in part]
             out[kind]["proved over observed r"] = float(1.0 / np.sqrt(max(share)))
             out[kind]["the same, median run"] = float(1.0 / np.sqrt(np.median(share)))
+            out[kind]["proved tube, mrad"] = max(line["tube"] for line in part)
+            out[kind]["torque of its limit"] = max(line["torque"] for line in part)
     return out
 
 
@@ -386,17 +395,22 @@ def main() -> None:
     parser.add_argument("--break", dest="how", choices=BREAKS[1:])
     parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
     parser.add_argument(
+        "--feed-forward", type=float, default=0.0, help="N m that it adds to each joint's torque"
+    )
+    parser.add_argument(
         "--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists"
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
-    asked = (options.seed, options.how, options.gears)
-    lines = [x for x in lines if (x["seed"], x["break"], x.get("gears", 0.0)) == asked]
+    asked = (options.seed, options.how, options.gears, options.feed_forward)
+    lines = [x for x in lines if (x["seed"], x["break"], x["gears"], x.get("added")) == asked]
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
-            lines.append(run(number, options.seed, options.how, gears=options.gears))
+            lines.append(
+                run(number, options.seed, options.how, gears=options.gears, added=options.feed_forward)
+            )
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

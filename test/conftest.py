@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -116,3 +117,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _runs_slow(config: pytest.Config) -> bool:
     named = any("::" in argument for argument in config.args)
     return bool(CI or named or config.getoption("--all") or "slow" in (config.getoption("-m") or ""))
+
+
+@pytest.fixture(scope="module")
+def model() -> object:
+    """The arm of most tests; a module may have its own."""
+    from safe_sysid.robot.loading import load_robot
+
+    return load_robot("kinova_gen3")
+
+
+@pytest.fixture(scope="module")
+def gains(model: Any) -> object:
+    """Of the module's arm, for a plant that waits for every command."""
+    from safe_sysid.control.design import design_gains
+
+    return design_gains(model, lockstep=True)

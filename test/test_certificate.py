@@ -8,16 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from arm_factory import random_arm
+from reachability_attack import body_distance, sample_symbols, states_of
 from reachability_support import random_box
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, PlanError
 from safe_sysid.planning.certificate import FAMILIES, start_check, verify_plan
-from safe_sysid.reachability.attack import body_distance, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene, SceneBox, load_scene
@@ -72,11 +71,6 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
     }
     fields |= dict.fromkeys(names - set(fields), 5.0 * ones)
     return ControllerGains(**fields)
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,10 @@ from safe_sysid.errors import PlanError
 from safe_sysid.planning import cell_margins
 from safe_sysid.planning.certificate import FAMILIES, Certificate, verify_plan
 from safe_sysid.reachability import clearance
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

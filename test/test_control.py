@@ -24,16 +24,6 @@ from safe_sysid.trajectories.extrema import derivative_range
 START = np.array([1.28159, 0.8, -2.6481, -2.3484, 2.55565, -0.83406, 2.05712])
 
 
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
 def in_use(box: ParameterBox) -> ModelInUse:
     return ModelInUse(box.mid, box.mid, box.rad)
 

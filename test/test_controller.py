@@ -6,24 +6,12 @@ from rigid_arm import RigidArm
 from test_control import START, draw
 
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 PERIOD = 1e-3
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
 
 
 class Loop:

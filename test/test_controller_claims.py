@@ -24,16 +24,6 @@ from safe_sysid.robot.parameters import ParameterBox
 STAMP = 1_700_000_000_000_000_000
 
 
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
 def test_what_was_in_force_before_counts_for_what_is_covered(
     model: RobotModel, gains: ControllerGains
 ) -> None:

@@ -30,17 +30,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
 # -- static gravity -------------------------------------------------------------------------------------------------
 
 

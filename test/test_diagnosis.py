@@ -13,14 +13,8 @@ from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagn
 from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,8 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
-from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

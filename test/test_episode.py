@@ -18,18 +18,12 @@ from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.planning.task import TaskStatus
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.simulation.plant import Plant
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def run(model: RobotModel, scene: str, seed: int, **plant_options: object) -> tuple[EpisodeResult, Plant]:

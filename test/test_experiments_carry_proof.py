@@ -14,15 +14,9 @@ from safe_sysid.experiments.dumbbells import in_hand
 from safe_sysid.experiments.make_motions import surroundings
 from safe_sysid.experiments.workcell import load_workcell
 from safe_sysid.identification.equations.measurements import Sample
-from safe_sysid.robot.loading import load_robot
 
 #: Half of what four exciting plans leave, m to Izz.
 HALF = np.array([0.09, 0.0007, 0.001, 0.012, 0.009, 0.0046, 0.0106, 0.0065, 0.0057, 0.0073])
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

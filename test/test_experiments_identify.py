@@ -19,14 +19,8 @@ from safe_sysid.experiments.identify_phase import (
     rehearsed_plans,
 )
 from safe_sysid.experiments.methods import METHODS, knowledge_before
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ from safe_sysid.experiments.methods import (
     table_one,
 )
 from safe_sysid.experiments.paper import EXPERIMENTS, METHOD_NAMES, NOMINAL_TABLE_ONE, TABLE_THREE, TABLE_TWO
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.simulation.arms import hand_box
 
 #: Words of Table II for what a method here is.
@@ -47,11 +46,6 @@ EXCITATION = {
     Excitation.RANDOM: "random",
     Excitation.FOURIER: "Fourier series",
 }
-
-
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

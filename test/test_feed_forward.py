@@ -41,11 +41,6 @@ def model() -> RobotModel:
 
 
 @pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
-@pytest.fixture(scope="module")
 def found(model: RobotModel, gains: ControllerGains) -> PlannerResult:
     home = np.array(model.settings.home)
     planner = Planner(model, load_scene("open"), gains, seed=1)

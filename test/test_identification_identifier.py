@@ -23,11 +23,6 @@ MODES = ("uniform", "random_sign", "constant", "grow", "shrink")
 PAYLOAD = slice(60, 70)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
-
-
 def log_of(model, seed, payload=8, n_plans=1, mode="uniform", t_f=2.0):
     rng = np.random.default_rng(seed)
     theta = draw_truth(model, dumbbell(payload), rng, mode)

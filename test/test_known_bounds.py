@@ -15,11 +15,6 @@ from safe_sysid.logs.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot
 
 
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
 def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds:
     box = model.arm_prior
     middle = 0.5 * (box.payload_lower + box.payload_upper)

@@ -10,7 +10,6 @@ import pytest
 from rigid_arm import RigidArm
 from urdf_factory import random_arm, write_arm
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import make_law
@@ -32,16 +31,6 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
 
 
 def truth(model: RobotModel, seed: int = 0) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigid_arm import RigidArm
@@ -18,18 +17,12 @@ from safe_sysid.control.settings import (
     PassivityAdaptiveSettings,
 )
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
 DT = 1e-3
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def truth(model: RobotModel, seed: int) -> np.ndarray:

@@ -11,16 +11,10 @@ from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.settings import ArmourSettings
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ from arm_factory import random_arm
 from over_all_k import OverAllK
 from peer_setup import CENTRE, RANGE, SPHERES, PublishedGains, nothing, peer_family, peer_model, sphere_growth
 from polynomial_sets import Basis, PolySet
+from reachability_attack import sample_symbols, states_of
 from reachability_support import random_box, random_tracking
 from sampled_hull import Motion, point_hull, torque_hull
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.frames import forward_kinematics

@@ -39,16 +39,6 @@ Content = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
-@pytest.fixture(scope="module")
 def scene() -> Scene:
     return load_scene("six_boxes")
 

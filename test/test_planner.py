@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
 from safe_sysid.planning import (
@@ -22,21 +21,10 @@ from safe_sysid.planning import (
 from safe_sysid.planning.family import TrajectoryFamily
 from safe_sysid.planning.planner import verdict_of
 from safe_sysid.planning.verdicts import PlanVerdict
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
 
 
 def at_rest(q: np.ndarray) -> np.ndarray:

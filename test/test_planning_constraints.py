@@ -18,14 +18,8 @@ from safe_sysid.planning.optimise import restore
 from safe_sysid.planning.proximity import Proximity
 from safe_sysid.planning.sqp import Subproblem
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scene import Scene, load_scene
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def constraints(model: RobotModel, scene: Scene, moving: bool = False, **changes: object) -> FastConstraints:

@@ -29,11 +29,6 @@ def model() -> RobotModel:
     return load_robot("three_joint")
 
 
-@pytest.fixture(scope="module")
-def gains(model: RobotModel) -> ControllerGains:
-    return design_gains(model, lockstep=True)
-
-
 def at_rest(model: RobotModel) -> np.ndarray:
     home = np.array(model.settings.home)
     return np.stack([home, 0.0 * home, 0.0 * home])

@@ -22,17 +22,11 @@ from safe_sysid.planning.roadmap import Roadmap
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task_step import StepRequest, StepSearch
 from safe_sysid.planning.ways import WaySearch
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scene import Scene, load_scene
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,6 @@ from safe_sysid.campaign.trial import run_trial
 from safe_sysid.cli import main
 from safe_sysid.control import design
 from safe_sysid.control.checks import check_static_gravity
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.torque_rate import clip_torque
@@ -67,11 +65,6 @@ def arm_file(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def model(arm_file) -> RobotModel:
     return load_robot(arm_file)
-
-
-@pytest.fixture(scope="module")
-def gains(model) -> ControllerGains:
-    return design_gains(model, lockstep=True)
 
 
 # --- the model ---

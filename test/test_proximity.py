@@ -15,15 +15,10 @@ from safe_sysid.planning.balls import cover
 from safe_sysid.planning.proximity import FAR_AWAY, SIGHT, Proximity
 from safe_sysid.planning.solids import Solids, solid_distance
 from safe_sysid.reachability.clearance import coal_core
-from safe_sysid.robot import Body, RobotModel, Scene, load_robot, load_scene
+from safe_sysid.robot import Body, RobotModel, Scene, load_scene
 from safe_sysid.robot.frames import forward_kinematics
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def around_the_arm(rng: np.random.Generator) -> Scene:

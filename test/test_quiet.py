@@ -30,11 +30,6 @@ PIECE = 0.25  # s
 
 
 @pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
 def theta(model: RobotModel) -> np.ndarray:
     return draw_truth(model, dumbbell(6), np.random.default_rng(0), "uniform")
 

@@ -11,11 +11,11 @@ from arm_factory import random_arm
 from geometry_support import random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reachability_attack import attack_clearance, body_distance, sample_symbols, states_of
 from reachability_support import random_tracking, random_trajectory
 
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability import clearance
-from safe_sysid.reachability.attack import attack_clearance, body_distance, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
 from safe_sysid.reachability.pose import point_ranges, relative_poses

@@ -9,12 +9,12 @@ import pytest
 from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reachability_attack import attack_torque, sample_symbols, states_of
 from reachability_support import random_box, random_tracking, random_trajectory
 
 from safe_sysid.campaign.arms import draw_motors
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError, PlanError
-from safe_sysid.reachability.attack import attack_torque, sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import Kinematics

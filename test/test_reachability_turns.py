@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from reachability_attack import sample_symbols
 from reachability_support import random_trajectory
 from scipy.spatial.transform import Rotation
 
 from safe_sysid.reachability import turns
 from safe_sysid.reachability.affine import reach
-from safe_sysid.reachability.attack import sample_symbols
 from safe_sysid.reachability.cells import time_cells
 from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.turns import apply_matrix, rank_two_norm, small_turn

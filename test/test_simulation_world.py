@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 from geometry_support import hull_distance, random_obstacles
+from reachability_attack import sample_symbols, states_of
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 from simulation_support import random_arm
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
-from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot import Body, load_robot, load_scene

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from arm_factory import random_arm
+from reachability_attack import sample_symbols, states_of
 from reachability_support import random_tracking, random_trajectory
 
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability import swept
-from safe_sysid.reachability.attack import sample_symbols, states_of
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.swept import SweptVolume, swept_boxes
 from safe_sysid.robot.frames import forward_kinematics

@@ -22,11 +22,6 @@ LAST = slice(60, 70)
 
 
 @pytest.fixture(scope="module")
-def model():
-    return load_robot("kinova_gen3")
-
-
-@pytest.fixture(scope="module")
 def errors(model):
     return MeasurementErrors.from_model(model)
 

@@ -22,11 +22,6 @@ from safe_sysid.trajectories import QuinticTrajectory
 from safe_sysid.trajectories.plan import Plan
 
 
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
 def identified(model: RobotModel) -> ParameterBox:
     """The prior with a payload known to 5 %."""
     prior = model.arm_prior

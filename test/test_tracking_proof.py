@@ -18,7 +18,6 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.robust import robust_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import draw_truth
@@ -29,11 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import tracking
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(scope="module")
-def model() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +281,19 @@ def test_every_claim_holds_where_rotors_react_on_moving_links() -> None:
     found = tracking.summarise([tracking.run(number, 1, duration=0.08, gears=20.0) for number in range(5)])
     assert found["violated"] == 0, found
     assert tracking.run(4, 1, "gears", duration=0.02, gears=20.0)["share"]["U"] > 1.01
+
+
+def test_every_claim_holds_whatever_a_feed_forward_adds_within_its_bound() -> None:
+    """Its worst sign in every tick; the same without room in the gains breaks V, and with it the tube is wider."""
+    plain, added = (
+        tracking.summarise([tracking.run(number, 1, duration=0.08, added=b) for number in range(5)])
+        for b in (0, 1)
+    )
+    assert added["violated"] == 0, added
+    kinds = [kind for kind in tracking.KINDS if kind in added]
+    for price in ("proved tube, mrad", "torque of its limit"):
+        assert max(added[kind][price] for kind in kinds) > max(plain[kind][price] for kind in kinds)
+    assert any(tracking.run(k, 1, "room", duration=0.1, added=20.0)["share"]["V"] > 1.01 for k in range(4))
 
 
 @pytest.mark.parametrize(
