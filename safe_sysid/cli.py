@@ -19,6 +19,7 @@ COMMANDS = (
     "view",
     "plan",
     "identify",
+    "identify-arm",
     "tare",
     "verify",
     "report",
@@ -39,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"safe-sysid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
     for name in COMMANDS:
-        module = importlib.import_module(f"safe_sysid.commands.{name}")
+        module = importlib.import_module(f"safe_sysid.commands.{name.replace('-', '_')}")
         command = commands.add_parser(
             name,
             help=module.HELP,

@@ -1,0 +1,292 @@
+"""Samples of an arm to its parameters: estimate, friction model, what is left over, what the log does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.dynamics.closed_chain import Mechanism, Motion
+from safe_sysid.errors import ParameterError
+from safe_sysid.identification.arm.base_parameters import parameter_words
+from safe_sysid.identification.arm.data import ArmData
+from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate
+from safe_sysid.identification.arm.excitation import Unexcited, unexcited
+from safe_sysid.identification.arm.friction import Column, candidates, choose, columns_of
+from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals
+
+__all__ = ["ArmIdentification", "Choices", "identify_samples"]
+
+FloatArray = NDArray[np.float64]
+#: Samples' worth of information of the drawing that are tried where none is said.
+_PULLS = (0.0, 10.0, 1000.0)
+#: Of the held-out residual: a stronger pull must not cost more.
+_FREE = 1e-3
+_HIT = 10.0  # standard deviations of a torque that something else than the arm needs
+_SPEED = 1.0  # rad/s of joints whose log has no faster one
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user decides.
+
+    Attributes:
+        method: one of :data:`~safe_sysid.identification.arm.estimate.METHODS`.
+        regularisation: samples' worth of information of the drawing; None: chosen by held-out samples.
+        known_links: names of joints whose links are as drawn.
+        motors_only: all links are as drawn; friction and rotor inertia are estimated.
+        further: whether friction beyond Coulomb and viscous, and geared rotors, are tried.
+        transition: friction transition velocity, rad/s.
+    """
+
+    method: str = "sdp"
+    regularisation: float | None = None
+    known_links: tuple[str, ...] = ()
+    motors_only: bool = False
+    further: bool = True
+    transition: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ArmIdentification:
+    """Everything that a report tells.
+
+    Attributes:
+        mechanism: as it was drawn.
+        estimate: of its parameters, and of ``columns``.
+        columns: K further columns whose parameters come after the layout's.
+        names: (nb,) of base parameters, for people.
+        units: (nb,).
+        rms: (n_a,) N m, on held-out samples, of the estimate.
+        rms_before: (n_a,) of the drawing.
+        mean: (n_a,) N m, of the held-out residual, with sign.
+        residuals: of each motor, on held-out samples.
+        unexcited: base parameters that the log does not tell; of open chains.
+        collisions: (first, last, row) of samples that fit nothing else: s, and the number of the motor.
+        regularisation: that was used.
+        held_out: samples.
+        measured, modelled, drawn: (N, n_a) N m, of the held-out samples.
+    """
+
+    mechanism: Mechanism
+    estimate: ArmEstimate
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    rms: FloatArray
+    rms_before: FloatArray
+    mean: FloatArray
+    residuals: tuple[ResidualFinding, ...]
+    unexcited: tuple[Unexcited, ...]
+    collisions: tuple[tuple[float, float, int], ...]
+    regularisation: float
+    held_out: ArmData
+    measured: FloatArray
+    modelled: FloatArray
+    drawn: FloatArray
+
+    @property
+    def theta(self) -> FloatArray:
+        """(14 n,) parameters, without further columns."""
+        return self.estimate.theta[: self.mechanism.layout.size]
+
+
+def identify_samples(
+    mechanism: Mechanism,
+    samples: ArmData,
+    held_out: ArmData,
+    choices: Choices | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> ArmIdentification:
+    """Identify an arm.
+
+    Args:
+        mechanism: with the drawing's parameters.
+        samples: to identify with.
+        held_out: other samples.
+        choices: of the user; None for the defaults.
+        progress: called with the share that is done.
+
+    Raises:
+        ParameterError: unknown links, or too few samples.
+        ClosureError: a loop cannot be followed along the samples.
+    """
+    choices, told = choices or Choices(), progress or (lambda share: None)
+    motions = [part.motion(mechanism) for part in (samples, held_out)]
+    regressor, other = (
+        mechanism.regressor(motion, choices.transition).reshape(-1, mechanism.layout.size)
+        for motion in motions
+    )
+    torque, measured = samples.torque.ravel(), held_out.torque.ravel()
+    if len(torque) < regressor.shape[1]:
+        expected = f"at least {regressor.shape[1]} equations"
+        raise ParameterError(
+            f"{len(samples)} samples of {len(mechanism.actuated)} motors: expected {expected}"
+        )
+    told(0.2)
+    rows, nominal = len(mechanism.actuated), mechanism.theta_nominal
+    fixed = _fixed(mechanism, choices)
+    first = estimate(regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls")
+    told(0.4)
+    columns: list[Column] = []
+    if choices.further:
+        columns, extra, extra_other = _further(
+            mechanism, motions, (regressor, other), (torque, measured), first, fixed, choices.transition
+        )
+        if columns:
+            regressor, other = np.column_stack([regressor, extra]), np.column_stack([other, extra_other])
+    told(0.6)
+    size = mechanism.layout.size
+    full = np.concatenate([nominal, np.zeros(len(columns))])
+    never = tuple(size + k for k, column in enumerate(columns) if not column.signed)
+    free = np.concatenate([fixed, np.zeros(len(columns), bool)])
+    found, used = _pulled(
+        regressor, torque, other, measured, mechanism, Known(full, free, None, 0.0, never), choices
+    )
+    told(0.9)
+    modelled = (other @ found.theta).reshape(-1, rows)
+    truth = measured.reshape(-1, rows)
+    residual = truth - modelled
+    drawn = (other[:, :size] @ nominal).reshape(-1, rows)
+    names = mechanism.actuated_names
+    acted = mechanism.actuated
+    left = diagnose_residuals(residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names)
+    words = [*parameter_words(mechanism.layout, mechanism.joint_names), *(column.words for column in columns)]
+    units = [*_units(mechanism), *(column.unit for column in columns)]
+    open_ones: list[Unexcited] = []
+    if not mechanism.closures:
+        speed = np.maximum(np.quantile(np.abs(samples.qd), 0.95, axis=0), _SPEED)
+        open_ones = unexcited(found, _open_regressor(mechanism, columns, found, choices), names, speed)
+    told(1.0)
+    return ArmIdentification(
+        mechanism=mechanism,
+        estimate=found,
+        columns=tuple(columns),
+        names=tuple(found.base.names(words)),
+        units=tuple(units[i] for i in found.base.independent.tolist()),
+        rms=np.sqrt(np.mean(residual**2, axis=0)),
+        rms_before=np.sqrt(np.mean((truth - drawn) ** 2, axis=0)),
+        mean=residual.mean(axis=0),
+        residuals=tuple(left),
+        unexcited=tuple(open_ones),
+        collisions=tuple(_collisions(samples, found, torque - regressor @ found.theta)),
+        regularisation=used,
+        held_out=held_out,
+        measured=truth,
+        modelled=modelled,
+        drawn=drawn,
+    )
+
+
+def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
+    fixed = np.zeros(mechanism.layout.size, bool)
+    fixed[mechanism.layout.links] = choices.motors_only
+    for name in choices.known_links:
+        if name not in mechanism.joint_names:
+            expected = f"one of {', '.join(mechanism.joint_names)}"
+            raise ParameterError(f"known link of {name!r}: expected {expected}")
+        fixed[mechanism.layout.link(mechanism.joint_names.index(name))] = True
+    # Passive joints have no motor; what their bearings rub is small, and not told apart.
+    passive = mechanism.passive
+    for block in (mechanism.layout.rotor_inertia, mechanism.layout.offset):
+        fixed[block.start + passive] = True
+    return fixed
+
+
+def _units(mechanism: Mechanism) -> list[str]:
+    layout = mechanism.layout
+    links = [*("kg", "kg m", "kg m", "kg m"), *("kg m^2",) * 6] * layout.n
+    return links + [term.unit for term in layout.terms for _ in range(layout.n)]
+
+
+def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> FloatArray:
+    """(N, n_a) torque without friction and offset."""
+    layout, rigid = mechanism.layout, np.array(theta)
+    for block in (layout.coulomb, layout.viscous, layout.offset):
+        rigid[block] = 0.0
+    return (regressor @ rigid).reshape(-1, len(mechanism.actuated))
+
+
+def _further(
+    mechanism: Mechanism,
+    motions: Sequence[Motion],
+    regressors: tuple[FloatArray, FloatArray],
+    torques: tuple[FloatArray, FloatArray],
+    first: ArmEstimate,
+    fixed: NDArray[np.bool_],
+    transition: float,
+) -> tuple[list[Column], FloatArray, FloatArray]:
+    """Columns that held-out samples ask for, for samples and held-out ones."""
+    tried, rows = candidates(mechanism), len(mechanism.actuated)
+    extra = [
+        columns_of(tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition)
+        for motion, regressor in zip(motions, regressors, strict=True)
+    ]
+    known = np.where(fixed, mechanism.theta_nominal, 0.0)
+    targets = [torque - regressor @ known for torque, regressor in zip(torques, regressors, strict=True)]
+    shares = np.sqrt(first.weights) / np.tile(first.sigma, len(torques[0]) // rows)
+    independent = first.base.independent
+    chosen = choose(
+        regressors[0][:, independent], extra[0], targets[0], shares,
+        (regressors[1][:, independent], extra[1], targets[1]), tried,
+    )  # fmt: skip
+    return [tried[k] for k in chosen], extra[0][:, chosen], extra[1][:, chosen]
+
+
+def _pulled(
+    regressor: FloatArray,
+    torque: FloatArray,
+    other: FloatArray,
+    measured: FloatArray,
+    mechanism: Mechanism,
+    known: Known,
+    choices: Choices,
+) -> tuple[ArmEstimate, float]:
+    """The estimate with the strongest pull towards the drawing that held-out samples do not mind."""
+    rows = len(mechanism.actuated)
+    pulls = _PULLS if choices.regularisation is None else (choices.regularisation,)
+    if choices.method in ("ols", "wls"):
+        pulls = pulls[:1]
+    found: list[tuple[float, ArmEstimate, float]] = []
+    for pull in pulls:
+        given = Known(known.nominal, known.fixed, None, pull, known.never_negative)
+        result = estimate(regressor, torque, mechanism.layout, rows, given, choices.method)
+        residual = (measured - other @ result.theta).reshape(-1, rows)
+        score = float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / np.maximum(result.sigma, 1e-12)))
+        found.append((score, result, pull))
+    least = min(score for score, _, _ in found)
+    return next((result, pull) for score, result, pull in reversed(found) if score <= (1.0 + _FREE) * least)
+
+
+def _open_regressor(
+    mechanism: Mechanism, columns: list[Column], found: ArmEstimate, choices: Choices
+) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
+    def regressor(q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+        motion = mechanism.motion(q, qd, qdd)
+        rows = mechanism.regressor(motion, choices.transition).reshape(-1, mechanism.layout.size)
+        load = _load(mechanism, rows, found.theta[: mechanism.layout.size])
+        extra = columns_of(columns, mechanism, motion, load, choices.transition)
+        return np.column_stack([rows, extra]).reshape(len(q), len(mechanism.actuated), -1)
+
+    return regressor
+
+
+def _collisions(samples: ArmData, found: ArmEstimate, residual: FloatArray) -> list[tuple[float, float, int]]:
+    """Stretches in which most torques of a motor are far from any that the arm needs: something touched it."""
+    rows = len(found.sigma)
+    far = np.abs(residual.reshape(-1, rows)) > _HIT * found.sigma
+    out = []
+    for part in samples.parts():
+        stamps = samples.stamps[part]
+        for row in range(rows):
+            outlier = far[part, row].astype(float)
+            if len(outlier) < 5:
+                continue
+            dense = np.convolve(outlier, np.ones(5) / 5.0, "same") > 0.75
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], dense.astype(int), [0]])))
+            for a, b in edges.reshape(-1, 2).tolist():
+                if b - a >= 4:
+                    out.append((float(stamps[a]), float(stamps[b - 1]), row))
+    return out

@@ -1,0 +1,92 @@
+"""What residuals of joints' torques still depend on, and what a model would need for it not to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ResidualFinding", "diagnose_residuals"]
+
+FloatArray = NDArray[np.float64]
+_BINS = 24
+#: Share of a residual's variance that is worth a word.
+_WORD = 0.1
+_MISSING = {
+    "velocity": "friction that is not linear in Coulomb, viscous and what was tried",
+    "load": "friction that grows with load, or a torque constant or gear ratio that is off",
+    "position": "torque ripple, a spring or cable, or a joint zero that is off",
+    "acceleration": "inertia that the model has not, a flexible joint, or torques that are delayed",
+    "time": "drift, as of friction of a joint that warms up",
+}
+
+
+@dataclass(frozen=True)
+class ResidualFinding:
+    """Of one joint.
+
+    Attributes:
+        joint: its name.
+        rms: N m.
+        correlation: of a residual with the next one; white noise has none.
+        shares: of its variance that a function of velocity, load, position, acceleration or time explains.
+        missing: in words, the largest first.
+    """
+
+    joint: str
+    rms: float
+    correlation: float
+    shares: dict[str, float]
+    missing: tuple[str, ...]
+
+
+def diagnose_residuals(
+    residual: FloatArray,
+    model: FloatArray,
+    q: FloatArray,
+    qd: FloatArray,
+    qdd: FloatArray,
+    joint_names: Sequence[str],
+) -> list[ResidualFinding]:
+    """Look at what is left.
+
+    Args:
+        residual: (N, n) measured less model, in order of time, N m.
+        model: (N, n) N m.
+        q: (N, n) rad.
+        qd: (N, n) rad/s.
+        qdd: (N, n) rad/s^2.
+        joint_names: n names.
+    """
+    found = []
+    time = np.arange(len(residual), dtype=float)
+    for j, name in enumerate(joint_names):
+        x = residual[:, j]
+        centred = x - x.mean()
+        square = max(float(centred @ centred), 1e-300)
+        correlation = float(centred[1:] @ centred[:-1]) / square
+        independent = len(x) * (1.0 - min(max(correlation, 0.0), 0.999)) / (1.0 + max(correlation, 0.0))
+        of = {
+            "velocity": qd[:, j], "load": model[:, j], "position": q[:, j], "acceleration": qdd[:, j], "time": time,
+        }  # fmt: skip
+        shares = {key: _explained(centred, values, independent) for key, values in of.items()}
+        worst = sorted(shares, key=lambda key: -shares[key])
+        missing = tuple(
+            f"{100.0 * shares[key]:.0f} % depends on {key}: {_MISSING[key]}"
+            for key in worst
+            if shares[key] > _WORD
+        )
+        found.append(ResidualFinding(name, float(np.sqrt(np.mean(x**2))), correlation, shares, missing))
+    return found
+
+
+def _explained(centred: FloatArray, values: FloatArray, independent: float) -> float:
+    """Share of the variance that means over bins of equal count explain, less what chance does."""
+    order = np.argsort(values, kind="stable")
+    parts = np.array_split(centred[order], _BINS)
+    between = sum(len(part) * part.mean() ** 2 for part in parts if len(part))
+    share = float(between) / max(float(centred @ centred), 1e-300)
+    chance = (_BINS - 1) / max(independent, _BINS)
+    return float(np.clip((share - chance) / max(1.0 - chance, 1e-3), 0.0, 1.0))

@@ -1,0 +1,287 @@
+"""``safe-sysid identify-arm``: from logs to files and a verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from safe_sysid import __version__
+from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
+from safe_sysid.errors import ConfigError
+from safe_sysid.identification.arm.data import ArmData, Processing, prepare
+from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
+from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.logs.log import Log
+from safe_sysid.logs.reading import Reading, load_log, read_mapping
+from safe_sysid.report.arm_files import mjcf_fragment, robot_file, urdf_with
+from safe_sysid.report.arm_html import arm_html
+from safe_sysid.robot.config import load_settings
+from safe_sysid.robot.loading import find_urdf, load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scene import config_path
+from safe_sysid.whole_files import write_text
+
+__all__ = ["IdentifyArmOptions", "identify_arm", "result_of"]
+
+FloatArray = NDArray[np.float64]
+#: Of base parameters: with more of them open, a log identifies no arm.
+_MOST_OPEN = 1.0 / 3.0
+
+
+@dataclass(frozen=True)
+class IdentifyArmOptions:
+    """Options of the command; see ``safe-sysid identify-arm --help``."""
+
+    logs: tuple[Path, ...]
+    robot: str = "kinova_gen3"
+    loops: Path | None = None
+    validation: tuple[Path, ...] = ()
+    share: float = 0.3
+    topic: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    map_file: Path | None = None
+    angles: str | None = None
+    time_unit: str | None = None
+    cutoff: float | None = None
+    decimation: int | None = None
+    velocity: str = "auto"
+    torque_per_effort: tuple[tuple[str, float], ...] = ()
+    method: str = "sdp"
+    regularisation: float | None = None
+    known_links: tuple[str, ...] = ()
+    motors_only: bool = False
+    plain_friction: bool = False
+    force: bool = False
+    out: Path | None = None
+    json_file: Path | None = None
+    quiet: bool = False
+
+
+def identify_arm(options: IdentifyArmOptions) -> int:
+    """Read, check, identify, validate, write, tell.
+
+    Args:
+        options: of the command.
+
+    Returns:
+        Exit status: 0 identified, 2 logs with errors.
+
+    Raises:
+        SafeSysIdError: something cannot be used; one line says what.
+    """
+    begin = time.perf_counter()
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
+        transient=True, disable=options.quiet or not sys.stderr.isatty(),
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("reading", total=1.0)
+        model, mechanism = _arm(options)
+        logs = [_read(path, mechanism, options) for path in (*options.logs, *options.validation)]
+        samples, held_out = _samples(logs, mechanism, options)
+        findings = _findings(logs, mechanism, samples)
+        for finding in findings:
+            print(f"safe-sysid identify-arm: {finding.message}", file=sys.stderr)
+        if findings and not options.force:
+            print(
+                f"safe-sysid identify-arm: error: {len(findings)} finding(s), nothing identified (--force goes on)",
+                file=sys.stderr,
+            )
+            return 2
+        bar.update(task, description="identifying", completed=0.05)
+        transition = 0.0 if model is None else model.friction_transition_velocity
+        choices = Choices(
+            options.method, options.regularisation, options.known_links, options.motors_only,
+            not options.plain_friction, transition,
+        )  # fmt: skip
+        found = identify_samples(
+            mechanism,
+            samples,
+            held_out,
+            choices,
+            lambda share: bar.update(task, completed=0.05 + 0.9 * share),
+        )
+    result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin)
+    result["findings"] = [finding.message for finding in findings]
+    too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
+    if too_little:
+        result["warnings"].insert(
+            0,
+            f"{len(found.unexcited)} of {len(found.names)} base parameters are not excited: these logs identify no arm",
+        )
+    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
+    _write(out, found, result, model, options)
+    if options.json_file is not None:
+        write_text(options.json_file, json.dumps(result, indent=1) + "\n")
+    _tell(console, found, result, out, options.quiet)
+    return 2 if too_little and not options.force else 0
+
+
+def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
+    if options.loops is not None:
+        urdf = options.robot if options.robot.endswith((".urdf", ".xml")) else None
+        return None, load_mechanism(options.loops, urdf)
+    model = load_robot(options.robot)
+    return model, Mechanism.of_robot(model)
+
+
+def _read(path: Path, mechanism: Mechanism, options: IdentifyArmOptions) -> Log:
+    given = Reading() if options.map_file is None else read_mapping(options.map_file)
+    reading = Reading(
+        topic=options.topic or given.topic,
+        columns={**given.columns, **dict(options.columns)},
+        rename=given.rename,
+        angles=options.angles or given.angles,
+        time_unit=options.time_unit or given.time_unit,
+        scale=given.scale,
+    )
+    return load_log(path, mechanism.actuated_names, reading)
+
+
+def _samples(
+    logs: Sequence[Log], mechanism: Mechanism, options: IdentifyArmOptions
+) -> tuple[ArmData, ArmData]:
+    processing = Processing(
+        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort)
+    )
+    data = prepare([log.measurements for log in logs], mechanism.actuated_names, processing)
+    held_out = list(range(len(options.logs), len(logs))) or None
+    return data.split(options.share, held_out)
+
+
+def _findings(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
+    """What forbids to fit: columns that cannot be what they say they are."""
+    names = mechanism.actuated_names
+    found = [finding for log in logs for finding in check_log(log.measurements, names)]
+    if found:
+        return found
+    thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
+    drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
+    return [*check_torques(drawn, thinned.torque, names), *_swapped(drawn, thinned.torque, names)]
+
+
+def _swapped(drawn: FloatArray, measured: FloatArray, names: Sequence[str]) -> list[DataFinding]:
+    """Torques that are another joint's by the drawing."""
+    centred = [x - x.mean(axis=0) for x in (drawn, measured)]
+    sizes = [np.maximum(np.linalg.norm(x, axis=0), 1e-300) for x in centred]
+    like = (centred[0].T @ centred[1]) / np.outer(*sizes)
+    out = []
+    for j, name in enumerate(names):
+        best = int(np.argmax(like[j]))
+        if best != j and like[j, best] > 0.9 and like[j, j] < 0.6:
+            message = (
+                f"{name}: its torques are in the column of {names[best]} (correlation {like[j, best]:.2f})"
+            )
+            out.append(DataFinding(name, "swapped", message))
+    return out
+
+
+def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:
+    """What ``--json`` writes.
+
+    Args:
+        found: of the arm.
+        logs: paths.
+        seconds: that it took.
+    """
+    joints, layout = found.mechanism.actuated_names, found.mechanism.layout
+    estimate = found.estimate
+    errors = [float(x) if np.isfinite(x) else None for x in estimate.standard_errors]
+    base = zip(found.names, found.units, estimate.values.tolist(), errors, strict=True)
+    terms = dict(zip((term.key for term in layout.terms), layout.by_term(found.theta).tolist(), strict=True))
+    touched = "torques that fit no model of the arm, left out: did it touch something?"
+    return {
+        "schema": "safe_sysid/arm/1",
+        "version": __version__,
+        "robot": found.mechanism.name,
+        "logs": list(logs),
+        "parameters": [
+            {
+                "name": name, "unit": unit, "estimate": value, "standard_error": error,
+                "lower": None, "upper": None,
+            }
+            for name, unit, value, error in base
+        ],
+        "validation": {
+            "rms": dict(zip(joints, found.rms.tolist(), strict=True)),
+            "rms_before": dict(zip(joints, found.rms_before.tolist(), strict=True)),
+        },
+        "consistent": estimate.consistent,
+        "method": estimate.method,
+        "regularisation": found.regularisation,
+        "further_friction": [column.words for column in found.columns],
+        "joints": {
+            name: {key: values[j] for key, values in terms.items()}
+            for j, name in enumerate(found.mechanism.joint_names)
+        },
+        "residuals": {x.joint: {**asdict(x), "missing": list(x.missing)} for x in found.residuals},
+        "unexcited": [
+            {
+                "name": found.names[x.index],
+                "torque": x.torque if np.isfinite(x.torque) else None,
+                "motion": x.motion,
+            }
+            for x in found.unexcited
+        ],
+        "warnings": [
+            f"{joints[row]} from {first:.3f} to {last:.3f} s: {touched}"
+            for first, last, row in found.collisions[:20]
+        ],
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def _write(
+    out: Path,
+    found: ArmIdentification,
+    result: dict[str, Any],
+    model: RobotModel | None,
+    options: IdentifyArmOptions,
+) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
+        ) from None
+    write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
+    write_text(out / "report.html", arm_html(found, result))
+    write_text(out / "arm_mjcf.xml", mjcf_fragment(found))
+    if model is not None:
+        path = config_path(options.robot, "config")
+        urdf = find_urdf(path, load_settings(path, {}))
+        write_text(out / "arm.urdf", urdf_with(urdf, found))
+        write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf"))
+
+
+def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], out: Path, quiet: bool) -> None:
+    if not quiet:
+        console.print("held-out torque, root mean square:      drawn  identified   left over")
+        for x, before, after in zip(found.residuals, found.rms_before, found.rms, strict=True):
+            missing = x.missing[0] if x.missing else "nothing that stands out"
+            console.print(f"  {x.joint:<34} {before:>8.3f} {after:>8.3f} N m  {missing}", soft_wrap=True)
+        for text in result["further_friction"]:
+            console.print(f"  taken in: {text}", soft_wrap=True, markup=False)
+        for one in found.unexcited:
+            console.print(
+                f"  not excited: {found.names[one.index]}; {one.motion}", soft_wrap=True, markup=False
+            )
+        for text in result["warnings"]:
+            console.print(f"  warning: {text}", soft_wrap=True, markup=False)
+    share = float(np.median(found.rms / np.maximum(found.rms_before, 1e-300)))
+    console.print(
+        f"{len(found.names)} base parameters, {'a real arm' if found.estimate.consistent else 'NO real arm'}; held-out "
+        f"torques {100 * share:.0f} % of the drawing's in the median joint; {out / 'report.html'}",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""An identified arm as other programs read it: URDF with its inertias, our robot file, MuJoCo elements."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import yaml
+from defusedxml.ElementTree import parse
+from numpy.typing import NDArray
+
+from safe_sysid.identification.arm.identify import ArmIdentification
+from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.robot.yaml_file import read_yaml
+
+__all__ = ["mjcf_fragment", "robot_file", "urdf_with"]
+
+FloatArray = NDArray[np.float64]
+_ENTRIES = (("ixx", 0, 0), ("ixy", 0, 1), ("ixz", 0, 2), ("iyy", 1, 1), ("iyz", 1, 2), ("izz", 2, 2))
+
+
+def _numbers(values: FloatArray) -> str:
+    return " ".join(repr(float(x)) for x in values)
+
+
+def urdf_with(path: Path, found: ArmIdentification) -> str:
+    """The URDF with the identified links: each has what is fixed to it; what is fixed to it has no mass of its own.
+
+    Args:
+        path: of the URDF that the arm was drawn in.
+        found: of the arm.
+    """
+    tree: Any = parse(path)
+    root: Any = tree.getroot()
+    joints = {joint.get("name"): joint for joint in root.findall("joint")}
+    below: dict[str, list[str]] = {}
+    for joint in joints.values():
+        if joint.get("name") not in found.mechanism.joint_names:
+            below.setdefault(joint.find("parent").get("link"), []).append(joint.find("child").get("link"))
+    links = {link.get("name"): link for link in root.findall("link")}
+    fc, fv, _, _ = found.mechanism.layout.by_term(found.theta)
+    for j, name in enumerate(found.mechanism.joint_names):
+        first = joints[name].find("child").get("link")
+        fixed = list(below.get(first, []))
+        while fixed:
+            link = fixed.pop()
+            fixed += below.get(link, [])
+            for inertial in links[link].findall("inertial"):
+                links[link].remove(inertial)
+        for inertial in links[first].findall("inertial"):
+            links[first].remove(inertial)
+        links[first].insert(0, _inertial(found.theta[found.mechanism.layout.link(j)]))
+        dynamics = joints[name].find("dynamics")
+        dynamics = ET.SubElement(joints[name], "dynamics") if dynamics is None else dynamics
+        dynamics.set("friction", repr(float(fc[j])))
+        dynamics.set("damping", repr(float(fv[j])))
+    for mesh in root.iter("mesh"):
+        file = mesh.get("filename", "")
+        if "://" not in file and not os.path.isabs(file):
+            mesh.set("filename", str((path.parent / file).resolve()))
+    ET.indent(tree)
+    return '<?xml version="1.0"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _inertial(theta: FloatArray) -> ET.Element:
+    mass, centre, inertia = com_and_inertia(theta)
+    element = ET.Element("inertial")
+    ET.SubElement(element, "origin", xyz=_numbers(centre), rpy="0 0 0")
+    ET.SubElement(element, "mass", value=repr(mass))
+    ET.SubElement(element, "inertia", {name: repr(float(inertia[i, k])) for name, i, k in _ENTRIES})
+    return element
+
+
+def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
+    """Our robot file with the identified friction, rotor inertias and offsets, and another URDF.
+
+    Args:
+        path: of the robot's file.
+        found: of the arm.
+        urdf: as the file shall name it.
+    """
+    data = read_yaml(path)
+    data["urdf"] = urdf
+    fc, fv, ia, beta = found.mechanism.layout.by_term(found.theta)
+    for j, name in enumerate(found.mechanism.joint_names):
+        values = {"coulomb": fc[j], "viscous": fv[j], "rotor_inertia": ia[j], "offset": beta[j]}
+        data["joints"][name] = {**data["joints"][name], **{key: float(x) for key, x in values.items()}}
+    size = found.mechanism.layout.size
+    for column, kappa in zip(found.columns, found.estimate.theta[size:], strict=True):
+        j = found.mechanism.joint_names.index(column.joint)
+        if column.kind == "gear" and kappa != 0.0 and ia[j] > 0.0:
+            data["joints"][column.joint]["gear_ratio"] = float(ia[j] / kappa)
+    head = (
+        "# Written by safe-sysid identify-arm: friction, rotor inertias and offsets are estimates. What `uncertainty` "
+        "declares is as it was.\n"
+    )
+    return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
+
+
+def mjcf_fragment(found: ArmIdentification) -> str:
+    """Joints and inertials as MuJoCo has them, by name, to be pasted; offsets have no place in MJCF.
+
+    Args:
+        found: of the arm.
+    """
+    fc, fv, ia, _ = found.mechanism.layout.by_term(found.theta)
+    root = ET.Element("mujocoinclude")
+    for j, name in enumerate(found.mechanism.joint_names):
+        mass, centre, inertia = com_and_inertia(found.theta[found.mechanism.layout.link(j)])
+        body = ET.SubElement(root, "body", name=f"link of {name}")
+        full = [inertia[i, k] for i, k in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+        ET.SubElement(
+            body, "inertial", pos=_numbers(centre), mass=repr(mass), fullinertia=_numbers(np.array(full))
+        )
+        ET.SubElement(
+            body, "joint", name=name, armature=repr(float(ia[j])), damping=repr(float(fv[j])),
+            frictionloss=repr(float(fc[j])),
+        )  # fmt: skip
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode") + "\n"

@@ -1,0 +1,104 @@
+"""The report of an arm's identification: torques and residuals that one can look at, in one file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from safe_sysid.identification.arm.identify import ArmIdentification
+from safe_sysid.report.page import render_page
+from safe_sysid.report.svg import Axes, Svg, nice_ticks, thinned
+
+__all__ = ["arm_html"]
+
+FloatArray = NDArray[np.float64]
+
+_TEMPLATE = """{% from "blocks.html" import rows, lines %}
+<h1>Identification of {{ r.robot }}</h1>
+<p class="muted">{{ r.logs|join(", ") }}; method {{ r.method }}; safe_sysid {{ r.version }}</p>
+<p class="verdict{{ "" if r.consistent and not r.warnings else " weak" }}">{{ verdict }}</p>
+{% if r.warnings %}<h2>Warnings</h2>{{ lines(r.warnings) }}{% endif %}
+<h2>Held-out torques</h2>
+<p class="muted">Root mean square of measured less modelled torque on samples that were not fitted, N m.</p>
+<div class="scroll"><table><tr><th>joint</th><th>drawing</th><th>identified</th><th>left over</th></tr>
+{% for joint, before, after, left in table %}<tr><td>{{ joint }}</td><td>{{ before }}</td><td>{{ after }}</td>
+<td>{{ left }}</td></tr>{% endfor %}</table></div>
+<div class="grid wide">{% for figure in figures %}<figure>{{ figure.drawing }}<figcaption>{{ figure.text }}</figcaption>
+</figure>{% endfor %}</div>
+{% if r.further_friction %}<h2>Taken into the model</h2>{{ lines(r.further_friction) }}{% endif %}
+{% if open %}<h2>Not excited by these logs</h2>{{ lines(open) }}{% endif %}
+<h2>Base parameters</h2>
+<p class="muted">Combinations that torques depend on. Standard errors allow for coloured residuals; they are no
+bounds.</p>
+<div class="scroll"><table><tr><th>base parameter</th><th>estimate</th><th>standard error</th><th>unit</th></tr>
+{% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.estimate) }}</td>
+<td>{{ "not known" if p.standard_error is none else "%.2g"|format(p.standard_error) }}</td>
+<td>{{ p.unit|unit }}</td></tr>
+{% endfor %}</table></div>
+"""
+
+
+def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
+    """The page.
+
+    Args:
+        found: of the arm.
+        result: as of ``--json``.
+    """
+    figures = []
+    time = found.held_out.stamps - found.held_out.stamps[0]
+    breaks = found.held_out.segments[1:-1]
+    time = time.copy()
+    time[breaks] = np.nan
+    for j, x in enumerate(found.residuals):
+        figures.append({
+            "drawing": _torques(time, found.measured[:, j], found.modelled[:, j], x.joint),
+            "text": f"{x.joint}: measured (violet) and modelled torque, N m, over held-out time, s",
+        })  # fmt: skip
+        residual = found.measured[:, j] - found.modelled[:, j]
+        figures.append({
+            "drawing": _against(found.held_out.qd[:, j], residual, x.joint),
+            "text": f"{x.joint}: residual, N m, over velocity; steps at zero or a bend are friction that is missing",
+        })  # fmt: skip
+    table = [
+        (x.joint, f"{before:.3f}", f"{after:.3f}", "; ".join(x.missing) or "nothing that stands out")
+        for x, before, after in zip(found.residuals, found.rms_before, found.rms, strict=True)
+    ]
+    verdict = (
+        f"{len(found.names)} base parameters; "
+        + ("all links are real bodies." if found.estimate.consistent else "some links are no real bodies.")
+        + f" Held-out torques are {100 * float(np.median(found.rms / np.maximum(found.rms_before, 1e-300))):.0f} % of "
+        "the drawing's in the median joint."
+    )
+    left = [f"{found.names[x.index]}: {x.motion}" for x in found.unexcited]
+    values = {"r": result, "verdict": verdict, "table": table, "figures": figures, "open": left}
+    return render_page(f"Identification of {result['robot']}", _TEMPLATE, values)
+
+
+def _axes(svg: Svg, x: tuple[float, float], y: FloatArray, label: str) -> Axes:
+    low, high = float(np.nanmin(y)), float(np.nanmax(y))
+    room = 0.05 * (high - low) or 1.0
+    axes = Axes(svg, x, (low - room, high + room), box=(44.0, 8.0, 352.0, 150.0))
+    axes.frame(label, nice_ticks(low - room, high + room, 4))
+    return axes
+
+
+def _torques(time: FloatArray, measured: FloatArray, modelled: FloatArray, joint: str) -> Markup:
+    svg = Svg(360.0, 172.0, f"torques of {joint}")
+    axes = _axes(svg, (0.0, float(np.nanmax(time))), np.concatenate([measured, modelled]), "s")
+    axes.line(*thinned(time, measured, 600), "line line-2")
+    axes.line(*thinned(time, modelled, 600), "line")
+    return svg.markup()
+
+
+def _against(speed: FloatArray, residual: FloatArray, joint: str) -> Markup:
+    svg = Svg(360.0, 172.0, f"residual of {joint} over velocity")
+    keep = np.linspace(0, len(speed) - 1, min(len(speed), 800)).astype(int)
+    axes = _axes(svg, (float(speed.min()), float(speed.max()) + 1e-9), residual[keep], "rad/s")
+    x, y = axes.px(speed[keep]), axes.py(residual[keep])
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        svg.rect(a - 0.6, b - 0.6, 1.2, 1.2, "f-1")
+    return svg.markup()

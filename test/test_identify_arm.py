@@ -1,0 +1,206 @@
+"""``safe-sysid identify-arm`` from a log to files, and logs that are not what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+import pytest
+from rigid_arm import pinocchio_model
+
+from safe_sysid.cli import main
+from safe_sysid.commands.identify_arm import METHODS as OFFERED
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.identification.arm.data import prepare
+from safe_sysid.identification.arm.estimate import METHODS
+from safe_sysid.identification.arm.identify import Choices, identify_samples
+from safe_sysid.identification.arm.residuals import diagnose_residuals
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.logs.npz import write_log
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.parameters import is_consistent
+
+RATE = 500.0
+
+
+@cache
+def recorded(seconds: float = 40.0, amplitude: float = 1.0) -> tuple[Measurements, np.ndarray]:
+    """A log of an arm that is not as drawn, and its true parameters; torques by Pinocchio."""
+    model = load_robot("kinova_gen3")
+    rng, layout, n = np.random.default_rng(3), model.layout, model.n
+    theta = model.theta_nominal.copy()
+    for j in range(n):
+        theta[layout.link(j)] *= rng.uniform(0.75, 1.3)
+    theta[layout.coulomb] = rng.uniform(0.5, 2.0, n)
+    theta[layout.viscous] *= rng.uniform(0.7, 1.3, n)
+    theta[layout.rotor_inertia] *= rng.uniform(0.7, 1.3, n)
+    theta[layout.offset] = rng.uniform(-0.5, 0.5, n)
+    t = np.arange(0.0, seconds, 1.0 / RATE)[:, None, None]
+    rate, phase = rng.uniform(0.4, 3.0, (n, 5)), rng.uniform(0.0, 6.0, (n, 5))
+    size = amplitude * rng.uniform(0.1, 0.5, (n, 5)) / rate
+    q = (size * np.sin(rate * t + phase)).sum(axis=-1)
+    qd = (size * rate * np.cos(rate * t + phase)).sum(axis=-1)
+    qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(axis=-1)
+    oracle = pinocchio_model(model, theta)
+    data = oracle.createData()
+    fc, fv, ia, beta = layout.by_term(theta)
+    rigid = np.array([pin.rnea(oracle, data, *x) for x in zip(q, qd, qdd, strict=True)])
+    torque = rigid + fc * np.sign(qd) + fv * qd + ia * qdd + beta
+    noisy = [x + s * rng.normal(size=x.shape) for x, s in ((q, 2e-5), (qd, 1e-3), (torque, 0.3))]
+    return Measurements(t[:, 0, 0], *noisy), theta
+
+
+def written(path: Path, change: Callable[[dict], object] | None = None, **kwargs: float) -> Path:
+    """The log as a file, after a change of its arrays."""
+    log, _ = recorded(**kwargs)
+    arrays = {name: np.array(getattr(log, name)) for name in ("stamps", "q", "qd", "effort")}
+    if change is not None:
+        change(arrays)
+    write_log(path, load_robot("kinova_gen3").joint_names, Measurements(**arrays), 0)
+    return path
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("arm")
+    log = written(folder / "log.npz")
+    assert (
+        main(["identify-arm", str(log), "--out", str(folder / "out"), "--json", str(folder / "r.json")]) == 0
+    )
+    return folder / "out", json.loads((folder / "r.json").read_text())
+
+
+def test_held_out_torques_are_those_of_the_noise(outcome: tuple[Path, dict]) -> None:
+    _, result = outcome
+    rms, before = result["validation"]["rms"], result["validation"]["rms_before"]
+    assert result["consistent"] is True
+    assert all(rms[joint] < 0.5 * before[joint] for joint in rms)
+    # Torque noise of 0.3 N m through the filter, and what is left of noise in accelerations.
+    assert max(rms.values()) < 0.35
+    assert result["warnings"] == []
+    for parameter in result["parameters"]:
+        assert set(parameter) == {"name", "unit", "estimate", "standard_error", "lower", "upper"}
+
+
+def test_files_are_read_by_those_they_are_for(outcome: tuple[Path, dict]) -> None:
+    folder, result = outcome
+    model = load_robot(folder / "robot.yaml")
+    drawn = load_robot("kinova_gen3")
+    for j in range(7):
+        assert is_consistent(model.theta_nominal[model.layout.link(j)])
+    q, qd, qdd = np.random.default_rng(0).uniform(-1.0, 1.0, (3, 20, 7))
+    truth = recorded()[1]
+    dynamics = dynamics_of(drawn.kinematics)
+    torque = [
+        dynamics.inverse_dynamics(x, q, qd, 0 * qdd)
+        for x in (model.theta_nominal, drawn.theta_nominal, truth)
+    ]
+    assert np.abs(torque[0] - torque[2]).max() < 0.2 * np.abs(torque[1] - torque[2]).max()
+    for j, name in enumerate(model.joint_names):
+        assert model.theta_nominal[model.layout.coulomb][j] == result["joints"][name]["coulomb"]
+    spec = mujoco.MjSpec.from_string(
+        "<mujoco><worldbody>"
+        + (folder / "arm_mjcf.xml").read_text().replace("mujocoinclude", "body")
+        + "</worldbody></mujoco>"
+    )
+    compiled = spec.compile()
+    assert compiled.nv == 7
+    assert np.allclose(compiled.dof_armature, model.theta_nominal[model.layout.rotor_inertia])
+    page = (folder / "report.html").read_text()
+    assert page.count("<svg") == 14
+    assert "rotor inertia of joint_1" in page
+
+
+def swap(name: str) -> Callable[[dict], None]:
+    def change(arrays: dict) -> None:
+        arrays[name][:, [1, 3]] = arrays[name][:, [3, 1]]
+
+    return change
+
+
+def scale(name: str, factor: float, joint: int | slice = slice(None)) -> Callable[[dict], None]:
+    def change(arrays: dict) -> None:
+        arrays[name][:, joint] *= factor
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (swap("qd"), "swapped"),
+        (swap("effort"), "in the column of"),
+        (scale("q", 57.29578), "deg"),
+        (scale("qd", -1.0, 2), "reversed sign"),
+        (scale("effort", -1.0, 1), "reversed sign"),
+        (scale("effort", 100.0, 1), "gear ratio"),
+        (scale("q", 0.0, 4), "moves by 0 rad"),
+    ],
+    ids=["velocities", "efforts", "degrees", "velocity", "effort", "gear", "still"],
+)
+def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
+    change: Callable[[dict], None], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path / "log.npz", change, seconds=12.0)
+    assert main(["identify-arm", str(log), "--out", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_arm_that_hit_something_is_told_and_left_out(tmp_path: Path) -> None:
+    def hit(arrays: dict) -> None:
+        arrays["effort"][5000:5250, :4] += 25.0
+
+    log = written(tmp_path / "log.npz", hit)
+    assert main(["identify-arm", str(log), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert any("joint_1 from 9.9" in text and "touch" in text for text in result["warnings"])
+    assert max(result["validation"]["rms"].values()) < 0.4
+
+
+def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.npz", amplitude=0.02, seconds=12.0)
+    assert main(["identify-arm", str(log), "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert "not excited" in result["warnings"][0]
+    assert result["unexcited"][0]["motion"]
+
+
+@pytest.mark.parametrize("kind", ["stribeck", "direction", "load"])
+def test_friction_that_there_is_is_taken_in_and_none_that_is_not(kind: str) -> None:
+    log, _ = recorded(40.0)
+    effort, qd = np.array(log.effort), np.array(log.qd)
+    j = 1
+    effort[:, j] += {
+        "stribeck": 2.0 * np.sign(qd[:, j]) * np.exp(-((qd[:, j] / 0.1) ** 2)),
+        "direction": 3.0 * np.abs(qd[:, j]),
+        "load": 0.15 * np.abs(effort[:, j]) * np.sign(qd[:, j]),
+    }[kind]
+    mechanism = Mechanism.of_robot(load_robot("kinova_gen3"))
+    samples = prepare([Measurements(log.stamps, log.q, qd, effort)], mechanism.actuated_names)
+    found = identify_samples(mechanism, *samples.split(), Choices(transition=0.0))
+    assert [(column.kind, column.row) for column in found.columns] == [(kind, j)]
+
+
+def test_residuals_say_what_is_missing() -> None:
+    rng = np.random.default_rng(0)
+    q, qd, qdd, model = rng.uniform(-2.0, 2.0, (4, 4000, 2))
+    residual = 0.1 * rng.normal(size=(4000, 2))
+    white, ripple = residual.copy(), residual.copy()
+    ripple[:, 1] += 0.2 * np.sin(5.0 * q[:, 1])
+    found = diagnose_residuals(white, model, q, qd, qdd, ("a", "b"))
+    assert [x.missing for x in found] == [(), ()]
+    found = diagnose_residuals(ripple, model, q, qd, qdd, ("a", "b"))
+    assert found[0].missing == ()
+    assert "ripple" in found[1].missing[0]
+    assert len(found[1].missing) == 1
+
+
+def test_the_methods_offered_are_those_there_are() -> None:
+    assert OFFERED == METHODS
