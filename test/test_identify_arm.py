@@ -160,7 +160,7 @@ def test_an_arm_that_hit_something_is_told_and_left_out(tmp_path: Path) -> None:
     log = written(tmp_path / "log.npz", hit)
     assert main(["identify-arm", str(log), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert any("joint_1 from 9.9" in text and "touch" in text for text in result["warnings"])
+    assert any("joint_1 from 10.0" in text and "touch" in text for text in result["warnings"])
     assert max(result["validation"]["rms"].values()) < 0.4
 
 
