@@ -1,0 +1,1 @@
+"""Dynamics that are derived once for an arm: pseudo-symbolic models in base parameters [PSDM]."""
