@@ -11,6 +11,8 @@ r"""Derivation of pseudo-symbolic models: every function of the torque, and base
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
@@ -138,7 +140,7 @@ def base_columns(rows: FloatArray, order: IntArray) -> tuple[IntArray, FloatArra
     selected = np.array(chosen, dtype=np.int64)
     if len(selected) == 0:
         return selected, np.zeros((0, rows.shape[1]))
-    weights: FloatArray = np.linalg.lstsq(rows[:, selected], rows, rcond=None)[0]
+    weights: NDArray[Any] = np.linalg.lstsq(rows[:, selected], rows, rcond=None)[0]
     scale = np.linalg.norm(rows, axis=0) / np.linalg.norm(rows[:, selected], axis=0)[:, None]
     weights[np.abs(weights) <= 1e-11 * np.maximum(scale, 1e-300)] = 0.0
     weights[:, selected] = np.eye(len(selected))

@@ -3,7 +3,7 @@ r"""Polynomials in sines, cosines and sliding positions of the joints, with rows
 A function of the joints is a digit per joint, base 5: of a turning joint ``1, s, c, s c, c^2`` (``s^2 = 1 - c^2`` is
 written so: the paper's first pre-filter), of a sliding one ``1, q, q^2``. :class:`Rows` maps such functions to rows
 of numbers, what each parameter multiplies. Transforms of one joint are short polynomials with matrix coefficients, so
-that products along the chain solve, one joint at a time, the linear systems that the paper solves for all joints at once
+that products along the chain solve, one joint at a time, the linear systems that the paper solves for all at once
 ([PSDM eq. 25]).
 """
 
