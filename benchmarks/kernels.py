@@ -23,15 +23,19 @@ from rich.table import Table
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.laws import make_law
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.extensions import LAWS
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.reachability.swept import swept_boxes
 from safe_sysid.reachability.torque import enclose_torque
+from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import NO_MOTORS, RobotModel
 from safe_sysid.robot.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -71,7 +75,13 @@ def compare(before: Path, options: argparse.Namespace) -> None:
         for _ in range(options.rounds):
             for root, found in zip((before.resolve(), here), times, strict=True):
                 script = [sys.executable, str(root / "benchmarks" / "kernels.py"), "--json", str(out)]
-                settings = ["--robot", options.robot, "--runs", str(options.runs)]
+                settings = [
+                    "--robot",
+                    options.robot,
+                    "--runs",
+                    str(options.runs),
+                    *["--short"][: options.short],
+                ]
                 environment = {**os.environ, "PYTHONPATH": str(root)}
                 subprocess.run(
                     [*script, *settings], cwd=root, env=environment, check=True, capture_output=True
@@ -95,6 +105,7 @@ def main() -> None:
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--short", action="store_true", help="dynamics and laws only, no certificates")
     parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout to compare with")
     parser.add_argument("--rounds", type=int, default=5, help="of both, with --before")
     options = parser.parse_args()
@@ -107,42 +118,47 @@ def main() -> None:
     peer = peer_model(model)
     data = peer.createData()
 
-    def ours() -> None:
-        dynamics_of(kin).slotine_li_regressor(q, qd, qd_a, qdd)
-        dynamics_of(kin).torque_regressor(q, qd, qdd)
-        dynamics_of(kin).momentum_regressor(q, qd)
-        dynamics_of(kin).momentum_rate_regressor(q, qd)
+    weight = rng.normal(size=(SAMPLES, n, model.layout.size))
+    box, dynamics, steps = model.arm_prior, dynamics_of(kin), 500
+    centre, spread = box.mid[model.layout.links], box.rad[model.layout.links]
+    anchors = Anchors(
+        np.arange(steps), q[:steps], qd[:steps], np.zeros((steps, len(DERIVATIVES), n, max(n, 3)))
+    )
+    regressors: dict[str, Callable[[], object]] = {
+        "W_s": lambda: dynamics.slotine_li_regressor(q, qd, qd_a, qdd),
+        "W": lambda: dynamics.torque_regressor(q, qd, qdd),
+        "W_m": lambda: dynamics.momentum_regressor(q, qd),
+        "W_c": lambda: dynamics.momentum_rate_regressor(q, qd),
+        "gradient of W": lambda: regressor_gradient(kin, q, qd, qdd, weight),
+        "forward kinematics": lambda: forward_kinematics(kin, q),
+        f"derivatives of momentum columns at {steps} states": lambda: derivative_bounds(
+            kin._replace(motors=NO_MOTORS), centre, spread, 1.0, True, anchors
+        ),
+    }
 
     def theirs() -> None:
-        # Pinocchio's torque regressor alone, once per sample: W only, of the four.
+        # Pinocchio's torque regressor alone, once per sample: W only.
         for k in range(SAMPLES):
             pin.computeJointTorqueRegressor(peer, data, q[k], qd[k], qdd[k])
 
     gains = design_gains(model, lockstep=True)
-    law = RobustLaw(kin, gains, model.friction_transition_velocity)
     home = np.array(model.settings.home)
     reference = np.stack([home, 0 * home, 0 * home])
-    box = model.arm_prior
     in_use = ModelInUse(model.theta_nominal, box.mid, box.rad)
 
     def rnea() -> None:
         pin.rnea(peer, data, q[0], qd[0], qdd[0])
 
-    rows: list[tuple[str, float, str, float]] = [
-        (
-            f"all four regressors, {SAMPLES} samples",
-            median(ours, options.runs),
-            f"Pinocchio's torque regressor alone, {SAMPLES} calls",
-            median(theirs, options.runs),
-        ),
-        (
-            "one step of the robust law",
-            median(lambda: law.step(0.0, home, 0 * home, reference, in_use), options.runs, 1000),
-            "pin.rnea once",
-            median(rnea, options.runs, 1000),
-        ),
-    ]
-    for name in ("open", "six_boxes"):
+    rows: list[tuple[str, float, str, float]] = []
+    seconds = median(theirs, options.runs)
+    for what, regressor in regressors.items():
+        rows.append((what, median(regressor, options.runs), "Pinocchio's torque regressor, each", seconds))
+    seconds = median(rnea, options.runs, 1000)
+    for name in LAWS:
+        law = make_law(name, model, gains)
+        step = median(lambda f=law.step: f(0.0, home, 0 * home, reference, in_use), options.runs, 1000)  # type: ignore[misc]
+        rows.append((f"one step of the law {name}", step, "pin.rnea once", seconds))
+    for name in ("open", "six_boxes") if not options.short else ():
         scene = load_scene(name)
         start = scene.start_for(model)
         trajectory = QuinticTrajectory.to_rest(np.stack([start, 0 * start, 0 * start]), start + 0.1, 3.0)

@@ -155,8 +155,7 @@ def torque_remainder_dropped(modules):
     def change(kernel):
         def broken(*arguments):
             kernel(*arguments)
-            nominal = arguments[-3]
-            nominal[..., -1] = 0.0
+            arguments[-1].nominal[..., -1] = 0.0
 
         return broken
 

@@ -39,6 +39,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "payload.hand_opening": {"payload.hand_opening": [0.0] * 9 + [1e-3], "payload.hand_joints": {}},
     "payload.hand_joints": {"payload.hand_joints": {}},
     "payload.hand_links": {"payload.hand_links": ["flange"]},
+    "payload.link": {"payload.link": "tip"},
     "payload.box": {"payload.box": "envelope"},
     "payload.density": {"payload.density": [0.0, 8000.0], "payload.box": "envelope"},
     "measurement.torque_rate": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},

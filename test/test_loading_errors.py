@@ -85,6 +85,8 @@ def test_what_is_not_a_finite_number_is_refused_by_name(key, value):
         ("payload.box", "hand", "payload.box", "the word `envelope`"),
         ("payload.hand_links", ["forearm_link"], "payload.hand_links[0]", "joint_7"),
         ("payload.hand_links", ["nothing"], "payload.hand_links[0]", "joint_7"),
+        ("payload.link", "forearm_link", "payload.link", "tip_link"),
+        ("payload.link", "nothing", "payload.link", "joint_7"),
         ("gravity", [0.0, 0.0], "gravity", "3 numbers"),
         ("home", [0.0] * 6, "home", "7 numbers"),
         ("home", 0.0, "home", "per joint"),

@@ -104,7 +104,7 @@ ESCAPES = [
     "package://../secret",
     "package://./secret",
     "package://%2e%2e/secret",
-    "package:///etc/passwd",
+    "package:////etc/passwd",
     "package://user@an_arm/secret",
     "package://an_arm",
     "package://an_arm/",
@@ -141,6 +141,13 @@ def test_whatever_the_name_is_the_file_lies_inside_the_package(
     except ModelError:
         return
     assert (folder / "an_arm").resolve() in found.resolve().parents
+
+
+def test_a_third_slash_names_the_same_file_and_no_other(tmp_path: Path) -> None:
+    file = put(tmp_path / "an_arm")
+    assert package_file(URI.replace("//", "///"), tmp_path, [tmp_path]) == file
+    with pytest.raises(ModelError, match="no package etc"):
+        package_file("package:///etc/passwd", tmp_path / "robot.yaml")
 
 
 def test_a_package_that_is_nowhere_is_named_with_what_to_do(tmp_path: Path) -> None:

@@ -87,6 +87,13 @@ def _init_arguments(actions: Any) -> None:
         "--tool-frame", metavar="LINK", help="flange that payloads are gripped at (default: guessed)"
     )
     init.add_argument(
+        "--base-link", metavar="LINK", help="link that the arm begins at, with --tip-link (default: the root)"
+    )
+    own = init.add_mutually_exclusive_group()
+    own.add_argument(
+        "--tip-link", metavar="LINK", help="link that the arm ends at: of a robot with more than one chain"
+    )
+    own.add_argument(
         "--joints", metavar="A,B,...", help="joints of the arm, all others are locked (default: guessed)"
     )
     init.add_argument(
@@ -188,6 +195,8 @@ def _init(options: argparse.Namespace) -> int:
         package_dirs=options.package_dir,
         payload_kg=options.payload_kg,
         name=options.name,
+        base_link=options.base_link,
+        tip_link=options.tip_link,
         overwrite=options.overwrite,
         say=lambda text: print(text, flush=True),
     )

@@ -1,4 +1,4 @@
-r"""The inertial columns of the momentum regressors of one state, compiled.
+r"""The inertial columns of the momentum regressors of one state, compiled: for the regressors and for equations.
 
 A rigid velocity field of link l, in its frame, is ``r -> v + w x r``. The inner product of two of them over the
 link's mass, ``int (l + a x r) . (v + w x r) dm``, is linear in the link's ten parameters: ``m (l.v) + mc . (l x w + v
@@ -13,28 +13,52 @@ position.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.spatial import add_velocity_product
+from safe_sysid.dynamics.spatial import add_velocity_product, to_child
 from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["momentum_columns"]
+__all__ = ["Fields", "fields", "momentum_columns"]
 
 FloatArray = NDArray[np.float64]
 
 
-@njit(cache=True, inline="always")
-def _move(r: FloatArray, p: FloatArray, x: FloatArray) -> None:
-    """Re-express a velocity field (linear, angular) of the parent frame in and at the child frame, in place."""
-    a0, a1, a2 = x[3], x[4], x[5]
-    l0, l1, l2 = x[0] + a1 * p[2] - a2 * p[1], x[1] + a2 * p[0] - a0 * p[2], x[2] + a0 * p[1] - a1 * p[0]
-    for i in range(3):
-        x[i] = r[0, i] * l0 + r[1, i] * l1 + r[2, i] * l2
-        x[3 + i] = r[0, i] * a0 + r[1, i] * a1 + r[2, i] * a2
+class Fields(NamedTuple):
+    """Work space of :func:`momentum_columns`, made by :func:`fields` in compiled code. Row 0 of three is the base's.
+
+    Attributes:
+        rotation: (3, 3) of one joint's frame in its parent's.
+        origin: (3,) its origin there, m.
+        s, t: (n + 1, n, 6) fields of a link for each joint before it, in the link's frame.
+        v: (n + 1, 6) motions of links.
+        gravity: (n + 1, 3) in the links' frames.
+    """
+
+    rotation: FloatArray
+    origin: FloatArray
+    s: FloatArray
+    t: FloatArray
+    v: FloatArray
+    gravity: FloatArray
+
+
+@njit(cache=True)
+def fields(n: int) -> Fields:
+    """Work space for n joints."""
+    return Fields(
+        np.empty((3, 3)),
+        np.empty(3),
+        np.empty((n + 1, n, 6)),
+        np.empty((n + 1, n, 6)),
+        np.zeros((n + 1, 6)),
+        np.empty((n + 1, 3)),
+    )
 
 
 @njit(cache=True, inline="always")
@@ -57,6 +81,7 @@ def _product(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
 @njit(cache=True)
 def momentum_columns(
     kin: Kinematics,
+    work: Fields,
     gravity: FloatArray,
     q: FloatArray,
     qd: FloatArray,
@@ -64,54 +89,69 @@ def momentum_columns(
     momentum: FloatArray,
     rate: FloatArray,
 ) -> None:
-    """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.dynamics.recursion` says what these are.
+    """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.dynamics.protocol` says what these are.
 
-    With M motors on moving links, K = 10 n + M columns.
+    With M motors on moving links, K = 10 n + M columns; those of a link are written in the rows of the joints that
+    move it, those of a motor in the rows of its own joint and those that move its carrier.
 
     Args:
         kin: of the arm.
+        work: space.
         gravity: (3,) m/s^2, in place of the arm's.
         q: (n,) rad.
         qd: (n,) rad/s.
         own: 1.0 if the row of a joint holds what its own rotor does, 0.0 if it is seen from behind the gear.
-        momentum: (n, K) result; only columns of links at or beyond the row's joint, and of motors, are written.
-        rate: (n, K) result, likewise.
+        momentum: (n, >= K) result, or (0, 0) if it is not wanted.
+        rate: (n, >= K) result, or (0, 0).
     """
-    rotation, translation, axis, travel = kin.rotation, kin.translation, kin.axis, kin.travel
-    n = axis.shape[0]
-    r, p, g, rotated = np.empty((3, 3)), np.empty(3), np.empty(3), np.empty(3)
-    s, t, v = np.zeros((n, 6)), np.zeros((n, 6)), np.zeros(6)
+    axis, parent, motors = kin.axis, kin.parent, kin.motors
+    n, wants_momentum, wants_rate = axis.shape[0], momentum.shape[0] > 0, rate.shape[0] > 0
+    r, p = work.rotation, work.origin
     for i in range(3):
-        g[i] = gravity[i]
+        work.gravity[0, i] = gravity[i]
     for link in range(n):
-        sliding = np.isfinite(travel[link, 0])
-        joint_placement(rotation[link], translation[link], axis[link], sliding, q[link], r, p)
-        _move(r, p, v)
+        sliding = np.isfinite(kin.travel[link, 0])
+        joint_placement(kin.rotation[link], kin.translation[link], axis[link], sliding, q[link], r, p)
+        before, here = parent[link] + 1, link + 1
+        s, t, v, g, down = work.s[here], work.t[here], work.v[here], work.gravity[here], work.gravity[before]
+        to_child(r, p, work.v[before], v)
         for i in range(3):
-            rotated[i] = r[0, i] * g[0] + r[1, i] * g[1] + r[2, i] * g[2]
-        for i in range(3):
-            g[i] = rotated[i]
-        for j in range(link):
-            _move(r, p, s[j])
-            _move(r, p, t[j])
+            g[i] = r[0, i] * down[0] + r[1, i] * down[1] + r[2, i] * down[2]
+        j = parent[link]
+        while j >= 0:
+            to_child(r, p, work.s[before, j], s[j])
+            if wants_rate:
+                to_child(r, p, work.t[before, j], t[j])
+            j = parent[j]
         o = 0 if sliding else 3
+        for i in range(6):
+            s[link, i] = t[link, i] = 0.0
         add_velocity_product(axis[link], sliding, 1.0, v, t[link])
         for i in range(3):
             s[link, o + i] = axis[link, i]
             v[o + i] += axis[link, i] * qd[link]
-        for j in range(link + 1):
-            _product(s[j], v, momentum[j, PER_LINK * link : PER_LINK * (link + 1)])
-            out = rate[j, PER_LINK * link : PER_LINK * (link + 1)]
-            _product(t[j], v, out)
-            out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
-            for i in range(3):
-                a, b = (i + 1) % 3, (i + 2) % 3
-                out[1 + i] += g[a] * s[j, 3 + b] - g[b] * s[j, 3 + a]
-        for m in range(kin.motors.joint.shape[0]):
-            if kin.motors.carrier[m] != link:
-                continue
-            driven, gear, z, c = kin.motors.joint[m], kin.motors.gear[m], kin.motors.axis[m], PER_LINK * n + m
-            for j in range(link + 1):
+        columns = slice(PER_LINK * link, PER_LINK * here)
+        j = link
+        while j >= 0:
+            if wants_momentum:
+                _product(s[j], v, momentum[j, columns])
+            if wants_rate:
+                out = rate[j, columns]
+                _product(t[j], v, out)
+                out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
+                for i in range(3):
+                    a, b = (i + 1) % 3, (i + 2) % 3
+                    out[1 + i] += g[a] * s[j, 3 + b] - g[b] * s[j, 3 + a]
+            j = parent[j]
+    for m in range(motors.joint.shape[0]):
+        driven, carrier, gear, z = motors.joint[m], motors.carrier[m], motors.gear[m], motors.axis[m]
+        s, t, v, c = work.s[carrier + 1], work.t[carrier + 1], work.v[carrier + 1], PER_LINK * n + m
+        j = carrier
+        while j >= 0:
+            if wants_momentum:
                 momentum[j, c] = gear * qd[driven] * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
+            if wants_rate:
                 rate[j, c] = gear * qd[driven] * (z[0] * t[j, 3] + z[1] * t[j, 4] + z[2] * t[j, 5])
+            j = parent[j]
+        if wants_momentum:
             momentum[driven, c] = own * gear * (z[0] * v[3] + z[1] * v[4] + z[2] * v[5])

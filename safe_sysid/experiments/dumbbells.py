@@ -54,7 +54,7 @@ def draw_arm(model: RobotModel, payloads: Sequence[Payload], seed: int, mode: st
     heaviest = max(payloads, key=lambda payload: payload.theta[0])
     for attempt in range(_REDRAWS):
         theta = draw_truth(model, heaviest, rng, mode)
-        theta[hand] -= transform_inertial(*model.flange, heaviest.theta)
+        theta[hand] -= transform_inertial(*model.payload_frame, heaviest.theta)
         # A corner lies on the edge of what is a body; what adding and subtracting rounded must not push it over.
         theta[hand] += _INWARDS * (model.theta_nominal[hand] - theta[hand])
         try:

@@ -1,4 +1,4 @@
-"""The payload without the hand: bounds and nominal of what the tool frame carries."""
+"""The payload without the hand: bounds and nominal of what the payload's link carries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class PayloadBounds:
-    """Ten parameters of the payload alone, in the tool frame, inertia about its origin; arrays are read-only.
+    """Ten parameters of the payload alone, in the payload's frame, inertia about its origin; arrays are read-only.
 
     Attributes:
         lower: (10,).
@@ -47,7 +47,7 @@ class PayloadBounds:
 def payload_bounds(
     model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
 ) -> PayloadBounds:
-    """The payload without the hand, in the tool frame.
+    """The payload without the hand, in the payload's frame.
 
     Args:
         model: with the hand's prior and the flange.
@@ -56,8 +56,9 @@ def payload_bounds(
         upper: (10,) of theta_e.
 
     Returns:
-        Intervals of ``theta_e - theta_hand - opening``, carried into the tool frame (wider there, as that is linear and
-        mixes components), and the nominal difference, moved to a possible body inside these intervals if it is none.
+        Intervals of ``theta_e - theta_hand - opening``, carried into the payload's frame (wider there, as that is
+        linear and mixes components), and the nominal difference, moved to a possible body inside these intervals if it
+        is none.
 
     Raises:
         ParameterError: an array that is not (10,) finite numbers.
@@ -67,7 +68,7 @@ def payload_bounds(
     hand_lower, hand_upper = model.hand_prior
     opening = np.asarray(model.settings.payload.hand_opening, float)
     low, high = lower - hand_upper - opening, upper - hand_lower + opening
-    rotation, translation = model.flange
+    rotation, translation = model.payload_frame
     back, shift = rotation.T, -rotation.T @ translation
     linear = np.column_stack([transform_inertial(back, shift, unit) for unit in np.eye(10)])
     middle, radius = linear @ (0.5 * (low + high)), np.abs(linear) @ (0.5 * (high - low))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.packages import is_package_uri, package_file
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
+from safe_sysid.robot.urdf import UrdfChain, joints_between, read_tree, read_urdf
 from safe_sysid.robot.xml_file import read_xml
 
 __all__ = ["ArmFacts", "look_at"]
@@ -35,6 +35,8 @@ class ArmFacts:
         chain: what moves, and what hangs on it.
         locked: joints that the configuration must lock, without those that mimic them; rad or m.
         tool_frame: the flange.
+        base_link: that the arm begins at.
+        tip_link: that it ends at; None: its joints are those that are not locked.
         remarks: what was guessed.
     """
 
@@ -42,6 +44,8 @@ class ArmFacts:
     chain: UrdfChain
     locked: Mapping[str, float]
     tool_frame: str
+    base_link: str
+    tip_link: str | None = None
     remarks: tuple[str, ...] = ()
 
 
@@ -51,6 +55,8 @@ def look_at(
     joints: Sequence[str] | None = None,
     locked: Mapping[str, float] | None = None,
     package_dirs: Sequence[str | Path] = (),
+    base_link: str | None = None,
+    tip_link: str | None = None,
 ) -> ArmFacts:
     """Read a URDF; what is not given is guessed, and said.
 
@@ -60,6 +66,8 @@ def look_at(
         joints: of the arm, all others are locked; None: the longest chain.
         locked: position of joints that are not the arm's, rad or m; None or incomplete: the nearest to 0.
         package_dirs: folders that hold packages.
+        base_link: link that the arm begins at, if ``tip_link`` is given; None: the root.
+        tip_link: link that the arm ends at: the joints between the two are its own, in place of ``joints``.
 
     Raises:
         ConfigError: names that the URDF does not have.
@@ -70,6 +78,12 @@ def look_at(
     )
     remarks: list[str] = []
     every, moving, rests = _joints(path)
+    if tip_link is not None:
+        if joints is not None:
+            raise ConfigError(str(path), "joints", list(joints), "either these or a tip_link")
+        joints = joints_between(read_tree(path), base_link, tip_link, str(path))
+    elif base_link is not None:
+        raise ConfigError(str(path), "base_link", base_link, "a tip_link with it")
     ours = _own_joints(str(path), every, moving, joints, locked or {})
     fixed = dict(locked or {})
     for name in moving:
@@ -92,7 +106,7 @@ def look_at(
             tool_frame,
             f"a link that the last joint {chain.joints[tip].name!r} moves: {', '.join(carried)}",
         )
-    return ArmFacts(path, chain, fixed, tool_frame, tuple(remarks))
+    return ArmFacts(path, chain, fixed, tool_frame, base_link or chain.root, tip_link, tuple(remarks))
 
 
 def _joints(path: Path) -> tuple[dict[str, ET.Element], dict[str, ET.Element], dict[str, float]]:

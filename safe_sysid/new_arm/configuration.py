@@ -20,7 +20,7 @@ from safe_sysid.new_arm.draft import Draft, check_name, check_out, urdf_for
 from safe_sysid.new_arm.drives import guess_drives
 from safe_sysid.new_arm.home import never_apart, payload_capacity, propose_home
 from safe_sysid.new_arm.hypotheses import Excursion, eigenvalue_bounds, find_hypotheses, load_inertia
-from safe_sysid.new_arm.payload import PayloadGuess, prior_of
+from safe_sysid.new_arm.payload import PayloadGuess, out_of_arm, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, uncovered_links
 from safe_sysid.new_arm.text import configuration_text
 from safe_sysid.planning.certificate import start_check
@@ -52,6 +52,8 @@ def write_configuration(
     package_dirs: Sequence[str | Path] = (),
     payload_kg: float | None = None,
     name: str | None = None,
+    base_link: str | None = None,
+    tip_link: str | None = None,
     overwrite: bool = False,
     say: Say = lambda line: None,
 ) -> list[str]:
@@ -66,6 +68,8 @@ def write_configuration(
         package_dirs: folders that hold packages which the URDF names.
         payload_kg: largest payload; None: guessed from the torque limits.
         name: of the robot; None: the file's.
+        base_link: link that the arm begins at, if ``tip_link`` is given; None: the root.
+        tip_link: link that the arm ends at, in place of ``joints``.
         overwrite: replace a file that exists.
         say: gets lines of progress.
 
@@ -82,7 +86,7 @@ def write_configuration(
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", out.stem) if name is None else check_name(name)
     if payload_kg is not None and not payload_kg > 0.0:
         raise ConfigError("--payload-kg", "payload", payload_kg, "a mass > 0 kg")
-    facts = look_at(urdf, tool_frame, joints, locked, package_dirs)
+    facts = look_at(urdf, tool_frame, joints, locked, package_dirs, base_link, tip_link)
     say(f"{len(facts.chain.joints)} joints: " + ", ".join(joint.name for joint in facts.chain.joints))
     remarks = list(facts.remarks)
     bare = uncovered_links(facts.chain)
@@ -95,6 +99,10 @@ def write_configuration(
     draft = Draft(name, urdf_for(out, urdf, facts.urdf), facts, geometry)
     model = draft.model()
     _check_links(model, str(facts.urdf))
+    if out_of_arm(model.flange) < 0.0:
+        remarks.append(
+            f"payload.envelope: z of {facts.tool_frame} points into the arm: payloads are held along -z"
+        )
     if payload_kg is None:
         payload_kg = payload_capacity(model)
         remarks.append(f"payload: {payload_kg:g} kg is a guess from the torque limits (--payload-kg)")
@@ -124,7 +132,7 @@ def _check_links(model: RobotModel, urdf: str) -> None:
 
 
 def _with_payload(draft: Draft, mass: float) -> Draft:
-    payload = PayloadGuess.of(mass)
+    payload = PayloadGuess.of(mass, out_of_arm(draft.model().flange))
     model = replace(draft, payload=payload).model()
     return replace(draft, payload=payload, prior=prior_of(payload, model.hand_prior, model.flange))
 

@@ -127,7 +127,7 @@ class Draft:
         data: dict[str, Any] = {
             "name": self.name,
             "urdf": self.urdf,
-            "base_link": self.facts.chain.root,
+            "base_link": self.facts.base_link,
             "tool_frame": self.facts.tool_frame,
             "gravity": [0.0, 0.0, -9.81],
             "joints": {
@@ -192,6 +192,8 @@ class Draft:
             "allowed_pairs": [list(pair) for pair in self.pairs],
             "home": self._home(),
         }
+        if self.facts.tip_link is not None:
+            data["tip_link"] = self.facts.tip_link
         if self.facts.locked:
             data["locked"] = dict(self.facts.locked)
         if self.hypotheses is not None:

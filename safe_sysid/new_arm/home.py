@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.new_arm.payload import GRIP
+from safe_sysid.new_arm.payload import GRIP, out_of_arm
 from safe_sysid.planning.pair_distances import PairDistances
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
@@ -97,8 +97,9 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
     q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
     w = dynamics_of(model.kinematics).torque_regressor(q, np.zeros_like(q), np.zeros_like(q), 1.0)
     rotation, translation = model.flange
+    grip = translation + out_of_arm(model.flange) * GRIP * rotation[:, 2]
     own = np.abs(w[:, :, model.layout.links] @ model.theta_nominal[model.layout.links])
-    each = np.abs(w[:, :, last] + w[:, :, last + 1 : last + 4] @ (translation + GRIP * rotation[:, 2]))
+    each = np.abs(w[:, :, last] + w[:, :, last + 1 : last + 4] @ grip)
     most = ((model.limits.torque - own) / np.maximum(each, 1e-9)).min(axis=1)
     return float(f"{min(max(0.5 * float(np.quantile(most, 0.05)), 0.1), 50.0):.2g}")
 
@@ -121,7 +122,7 @@ def never_apart(model: RobotModel, seed: int = 0) -> tuple[tuple[str, str], ...]
     return tuple(
         (a, b)
         for (a, b), distance in zip(pairs.names, largest, strict=True)
-        if distance < _NEVER and {body[a].kind, body[b].kind} <= {"arm", "base"}
+        if distance < _NEVER and "payload" not in (body[a].kind, body[b].kind)
     )
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from safe_sysid.robot.obstacles import box_corners
 
-__all__ = ["CENTRED", "GRIP", "PayloadGuess", "envelope_size", "prior_of"]
+__all__ = ["CENTRED", "GRIP", "PayloadGuess", "envelope_size", "out_of_arm", "prior_of"]
 
 FloatArray = NDArray[np.float64]
-#: Where a hand holds things: m out of the flange, along its z.
+#: Where a hand holds things: m out of the flange, along its z, or against it (:func:`out_of_arm`).
 GRIP = 0.14
 _HANDLE = 0.11  # m, length of what the hand closes around
 _DENSITY = 7200.0  # kg/m^3, cast iron: what is heavy and small
@@ -35,13 +35,24 @@ class PayloadGuess:
     size: tuple[float, float, float]
 
     @classmethod
-    def of(cls, mass: float) -> PayloadGuess:
+    def of(cls, mass: float, side: float = 1.0) -> PayloadGuess:
         """A dumbbell of cast iron, handle along the tool's y.
 
         Args:
             mass: kg.
+            side: 1, or -1 if the tool frame's z points into the arm.
         """
-        return cls(mass, (0.0, 0.0, GRIP), envelope_size(mass))
+        return cls(mass, (0.0, 0.0, side * GRIP), envelope_size(mass))
+
+
+def out_of_arm(flange: tuple[FloatArray, FloatArray]) -> float:
+    """1 where the tool frame's z points away from the last joint, as it should, -1 where towards it.
+
+    Args:
+        flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint's frame.
+    """
+    rotation, translation = flange
+    return -1.0 if float(rotation[:, 2] @ translation) < -0.01 else 1.0
 
 
 def envelope_size(mass: float) -> tuple[float, float, float]:

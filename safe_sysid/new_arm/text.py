@@ -56,7 +56,6 @@ def _lines(comment: str, indent: str = "") -> list[str]:
 
 #: What this file says of a key besides its declaration.
 _REMARKS = {
-    "base_link": "its frame is the world frame, unless `mounting` says where it stands",
     "gravity": "another way: `mounting`",
     "friction_transition_velocity": _MARK,
     "uncertainty.relative": f"of the URDF's masses and inertias too: {_MARK}",
@@ -177,8 +176,9 @@ def _head(t: _Text, told: Mapping[str, str], remarks: Sequence[str]) -> None:
         for remark in remarks:
             t.say(f"- {remark}")
     t.gap()
-    for key in ("name", "urdf", "base_link", "tool_frame", "gravity"):
-        t.put(key)
+    for key in ("name", "urdf", "base_link", "tip_link", "tool_frame", "gravity"):
+        if key in t.data:
+            t.put(key)
     t.gap()
 
 

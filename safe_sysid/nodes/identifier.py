@@ -388,7 +388,7 @@ class IdentifierNode(ManagedNode):
         except ParameterError as error:
             self.refuse("markers", "not drawn", str(error))
             return
-        self._markers.publish(payload_markers(shapes, self.model.settings.tool_frame, contradiction))
+        self._markers.publish(payload_markers(shapes, self.model.payload_link, contradiction))
 
     # -- telling ------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The payload for rviz: box of possible centres of mass, inertia ellipsoid of the nominal, intervals as a label.
 
-In the tool frame, without the hand. Each message has all of them, each added or deleted: what comes last is all there
-is, also after another epoch began, whoever listens late.
+In the frame of the payload's link, without the hand. Each message has all of them, each added or deleted: what comes
+last is all there is, also after another epoch began, whoever listens late.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def payload_markers(shapes: PayloadShapes, frame: str, contradiction: bool = Fal
 
     Args:
         shapes: of the payload alone.
-        frame: its tool frame, as TF calls it.
+        frame: its payload's link, as TF calls it.
         contradiction: no payload agrees with all measurements: the label says so.
     """
     known = shapes.bounded and shapes.mass[1] > 0.0

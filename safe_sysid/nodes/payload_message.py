@@ -21,7 +21,7 @@ _NOTHING = 1e-9
 def payload_message(
     model: RobotModel, box: ParameterBox, theta_e: FloatArray, stamp_ns: int
 ) -> InertiaStamped | None:
-    """The payload alone, without hand and last link, in the tool frame, inertia about its centre of mass.
+    """The payload alone, without hand and last link, in the frame of what carries it, inertia about its centre of mass.
 
     Args:
         model: with the hand and the tool frame.
@@ -41,21 +41,21 @@ def payload_message(
 
 
 def last_link_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped:
-    """Last link, hand and payload as one body, in the tool frame, inertia about its centre of mass.
+    """Last link, hand and payload as one body, in the frame of what carries it, inertia about its centre of mass.
 
     Args:
         model: with the tool frame.
         theta_e: (10,) estimate in the last joint's frame.
         stamp_ns: of the last measurement behind it.
     """
-    rotation, position = model.flange
+    rotation, position = model.payload_frame
     return _message(model, transform_inertial(rotation.T, -rotation.T @ position, theta_e), stamp_ns)
 
 
 def _message(model: RobotModel, theta: FloatArray, stamp_ns: int) -> InertiaStamped:
     msg = InertiaStamped()
     write_stamp(msg.header.stamp, stamp_ns)
-    msg.header.frame_id = model.settings.tool_frame
+    msg.header.frame_id = model.payload_link
     if not theta[0] > _NOTHING:
         return msg
     mass, com, inertia = com_and_inertia(theta)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -45,6 +46,51 @@ class Distances:
     self_slope: FloatArray
 
 
+class Poses(NamedTuple):
+    """N configurations, and the tracking error.
+
+    Attributes:
+        axis: (n, 3) joint axes.
+        r: (N, n, 3, 3) rotations of the joint frames in the world.
+        p: (N, n, 3) their origins, m.
+        e_bound: (n,) tracking error, rad.
+    """
+
+    axis: FloatArray
+    r: FloatArray
+    p: FloatArray
+    e_bound: FloatArray
+
+
+class Balls(NamedTuple):
+    """The bodies' balls, sorted by frame and by body: B of them.
+
+    Attributes:
+        joint: (B,) frame of each.
+        centre, radius: (B, 3) in it, and (B,), m.
+        owner: (B,) body of each.
+        frames: (F,) indices of the joint frames that have bodies.
+        around: (F, 4) centre and radius of a ball around all of a frame.
+        first: (F + 1,) balls of each frame.
+        extent: balls of each body, one number more than bodies.
+        whole: (bodies, 4) centre and radius of a ball around all of a body.
+        pairs: (P, 2) bodies whose distance is looked at.
+        allowed: (bodies, obstacles) that may touch.
+    """
+
+    joint: IntArray
+    centre: FloatArray
+    radius: FloatArray
+    owner: IntArray
+    frames: IntArray
+    around: FloatArray
+    first: IntArray
+    extent: IntArray
+    whole: FloatArray
+    pairs: IntArray
+    allowed: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, eq=False)
 class Proximity:
     """Arm and obstacles as the optimiser sees them; built once per scene.
@@ -52,7 +98,7 @@ class Proximity:
     Attributes:
         frames: (F,) indices of the joint frames that have bodies.
         axis: (n, 3) joint axes.
-        balls: that stand for the bodies.
+        balls: that stand for the bodies, as :mod:`safe_sysid.planning.balls` has them.
         settled: pairs of the arm's bodies, in the order of certificates, that are left out: no motion changes
             them, or brings them nearer than is asked for.
     """
@@ -61,10 +107,8 @@ class Proximity:
     axis: FloatArray
     balls: BallCover
     settled: frozenset[tuple[str, str]]
-    _around: tuple[FloatArray, ...]
+    _balls: Balls
     _solids: Solids
-    _allowed: NDArray[np.bool_]
-    _pairs: tuple[IntArray, FloatArray, IntArray]
 
     @classmethod
     def build(cls, model: RobotModel, scene: Scene, margin: float | None = None) -> Proximity:
@@ -106,14 +150,20 @@ class Proximity:
             np.array(model.kinematics.axis),
             balls,
             settled,
-            (np.array(around, dtype=float).reshape(-1, 4), first.astype(np.int64)),
-            Solids.of(obstacles),
-            allowed,
-            (
+            Balls(
+                balls.joint,
+                balls.centre,
+                balls.radius,
+                balls.body,
+                frames,
+                np.array(around, dtype=float).reshape(-1, 4),
+                first.astype(np.int64),
                 extent.astype(np.int64),
                 np.array(whole, dtype=float).reshape(-1, 4),
                 np.array(pairs, dtype=np.int64).reshape(-1, 2),
+                allowed,
             ),
+            Solids.of(obstacles),
         )
 
     def distances(self, r: FloatArray, p: FloatArray, e_bound: FloatArray) -> Distances:
@@ -127,12 +177,9 @@ class Proximity:
         count, n = len(r), len(self.axis)
         value, slope = np.empty((count, len(self.frames))), np.zeros((count, len(self.frames), n))
         own, own_slope = np.empty((count, 1)), np.zeros((count, 1, n))
-        b, e = self.balls, np.asarray(e_bound, float)
-        clearance_kernel(
-            self.axis, r, p, e, self.frames, *self._around, b.centre, b.radius, b.body, self._allowed,
-            *self._solids, value, slope,
-        )  # fmt: skip
-        self_kernel(self.axis, r, p, e, b.joint, b.centre, b.radius, *self._pairs, own, own_slope)
+        poses = Poses(self.axis, r, p, np.asarray(e_bound, float))
+        clearance_kernel(poses, self._balls, self._solids, value, slope)
+        self_kernel(poses, self._balls, own, own_slope)
         return Distances(value, slope, own, own_slope)
 
 
@@ -232,31 +279,17 @@ def _less_tracking(
 
 @njit(cache=True, nogil=True)
 def clearance_kernel(
-    axis: FloatArray,
-    r: FloatArray,
-    p: FloatArray,
-    e_bound: FloatArray,
-    frames: IntArray,
-    around: FloatArray,
-    first: IntArray,
-    centre: FloatArray,
-    radius: FloatArray,
-    owner: IntArray,
-    allowed: NDArray[np.bool_],
-    solid_around: FloatArray,
-    solid_radius: FloatArray,
-    ends: FloatArray,
-    rows: IntArray,
-    triangles: FloatArray,
-    planes: FloatArray,
-    value: FloatArray,
-    slope: FloatArray,
+    poses: Poses, balls: Balls, solids: Solids, value: FloatArray, slope: FloatArray
 ) -> None:
     """Fill ``value`` (N, F) and ``slope`` (N, F, n): see :class:`Distances`.
 
     Frame by frame: obstacles whose ball is beyond the frame's ball by more than the best so far cost one comparison,
     and so do balls; the nearest pair of the last sample is looked at first.
     """
+    axis, r, p, e_bound = poses
+    frames, around, first, allowed = balls.frames, balls.around, balls.first, balls.allowed
+    centre, radius, owner = balls.centre, balls.radius, balls.owner
+    solid_around, solid_radius, ends, rows, triangles, planes = solids
     n, count, frame_count, solid_count = axis.shape[0], r.shape[0], frames.shape[0], solid_around.shape[0]
     work, middle, x = np.zeros((4, 3)), np.zeros(3), np.zeros(3)
     z, v, still = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3))
@@ -313,21 +346,11 @@ def clearance_kernel(
 
 
 @njit(cache=True, nogil=True)
-def self_kernel(
-    axis: FloatArray,
-    r: FloatArray,
-    p: FloatArray,
-    e_bound: FloatArray,
-    joint: IntArray,
-    centre: FloatArray,
-    radius: FloatArray,
-    extent: IntArray,
-    whole: FloatArray,
-    pairs: IntArray,
-    value: FloatArray,
-    slope: FloatArray,
-) -> None:
+def self_kernel(poses: Poses, balls: Balls, value: FloatArray, slope: FloatArray) -> None:
     """Fill ``value`` (N, 1) and ``slope`` (N, 1, n) with the smallest distance of the pairs of bodies (P, 2)."""
+    axis, r, p, e_bound = poses
+    joint, centre, radius = balls.joint, balls.centre, balls.radius
+    extent, whole, pairs = balls.extent, balls.whole, balls.pairs
     n = axis.shape[0]
     world, middle = np.zeros((joint.shape[0], 3)), np.zeros((whole.shape[0], 3))
     z, v, v_other = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3))

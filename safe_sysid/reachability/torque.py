@@ -17,7 +17,13 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
-from safe_sysid.reachability.torque_kernel import torque_kernel
+from safe_sysid.reachability.torque_kernel import (
+    EnclosedArm,
+    EnclosedLaw,
+    EnclosedMotion,
+    TorqueForms,
+    torque_kernel,
+)
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -99,47 +105,47 @@ class TorqueTask:
         self.ranges = form_ranges(qd, n), rates, form_ranges(qdd_a, n)
         # Copies of frozen arrays: numba would compile everything once more for read-only ones.
         motors = kin.motors
-        self.arm = (
+        self.arm = EnclosedArm(
             *rotation_parts(kin),
-            *(np.array(x) for x in (kin.translation, kin.axis, kin.gravity)),
+            np.array(kin.translation),
+            np.array(kin.axis),
+            np.array(kin.gravity),
             Motors(
                 np.array(motors.joint), np.array(motors.carrier), np.array(motors.gear), np.array(motors.axis)
             ),
         )
-        self.motion = (
-            *(_own_symbols(x, n) for x in (q, qd, qd_a, qdd_a)),
+        self.motion = EnclosedMotion(
+            _own_symbols(q, n),
+            _own_symbols(qd, n),
+            _own_symbols(qd_a, n),
+            _own_symbols(qdd_a, n),
             _sign_range(rates, friction_transition),
         )
-        self.law = np.array(box.mid), np.array(box.rad), damping
-        self.r_bound, self.weights = np.array(tracking.r), _UP / inertia
-        self.nominal, self.spread = np.empty((count, n, size)), np.empty((count, n, size))
-        self.regressor = np.zeros((count if want_regressor else 0, n, parameters, 2))
+        self.law = EnclosedLaw(np.array(box.mid), np.array(box.rad), damping, np.array(tracking.r))
+        self.weights = _UP / inertia
+        self.forms = TorqueForms(
+            np.empty((count, n, size)),
+            np.empty((count, n, size)),
+            np.zeros((count if want_regressor else 0, n, parameters, 2)),
+        )
 
     def run(self, first: int = 0, last: int | None = None) -> None:
         """Do the cells ``first`` to before ``last``; without Python's lock but for a moment."""
         part = slice(first, last)
-        torque_kernel(
-            *self.arm,
-            *(x[part] for x in self.motion),
-            *self.law,
-            self.r_bound,
-            self.want_regressor,
-            self.nominal[part],
-            self.spread[part],
-            self.regressor[part],
-        )
+        motion = EnclosedMotion(*(x[part] for x in self.motion))
+        torque_kernel(self.arm, motion, self.law, TorqueForms(*(x[part] for x in self.forms)))
 
     @np.errstate(
         invalid="ignore", over="ignore"
     )  # what breaks down becomes NaN or inf, and certifies nothing
     def enclosure(self) -> TorqueEnclosure:
         """The result, once all cells are done."""
-        n = self.n
-        torque = _torque_range(self.nominal, self.spread, n)
-        spread, nominal = form_ranges(self.spread, n)[..., 1], form_ranges(self.nominal, n)
+        n, (nominal_forms, spread_forms, ranges) = self.n, self.forms
+        torque = _torque_range(nominal_forms, spread_forms, n)
+        spread, nominal = form_ranges(spread_forms, n)[..., 1], form_ranges(nominal_forms, n)
         rounding = _CONTROLLER_ROUNDING * (1.0 + np.abs(nominal).max(axis=-1) + spread)
         torque = np.stack([torque[..., 0] - rounding, torque[..., 1] + rounding], axis=-1)
-        regressor = self.regressor if self.want_regressor else None
+        regressor = ranges if self.want_regressor else None
         measure = uncertainty_measure(spread, self.weights)
         return TorqueEnclosure(torque, nominal, spread, measure, *self.ranges, regressor)
 

@@ -16,6 +16,8 @@ the carrier's frame, w, u and alpha the carrier's, the rates those of the joint 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -33,11 +35,61 @@ from safe_sysid.reachability.rotations import (
 from safe_sysid.reachability.turns import apply_matrix, joint_matrix, small_turn
 from safe_sysid.robot.model import Motors
 
-__all__ = ["torque_kernel"]
+__all__ = ["EnclosedArm", "EnclosedLaw", "EnclosedMotion", "TorqueForms", "torque_kernel"]
 
 FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
+
+
+class EnclosedArm(NamedTuple):
+    """The arm: ``parts``, ``error`` and ``stretch`` are from :func:`rotation_parts`, the rest its other kinematics."""
+
+    parts: FloatArray
+    error: float
+    stretch: float
+    translation: FloatArray
+    axis: FloatArray
+    gravity: FloatArray
+    motors: Motors
+
+
+class EnclosedMotion(NamedTuple):
+    """M cells of a motion.
+
+    Attributes:
+        q, qd, qd_a, qdd_a: (M, n, 5) centre, time, e, r, remainder (of the own joint's errors only).
+        sigma: (M, n, 2) range of the friction sign.
+    """
+
+    q: FloatArray
+    qd: FloatArray
+    qd_a: FloatArray
+    qdd_a: FloatArray
+    sigma: FloatArray
+
+
+class EnclosedLaw(NamedTuple):
+    """The box, ``mid`` and ``rad`` (14 n,), and the law: K_d in ``damping`` (n,), bounds ``r_bound`` (n,)."""
+
+    mid: FloatArray
+    rad: FloatArray
+    damping: FloatArray
+    r_bound: FloatArray
+
+
+class TorqueForms(NamedTuple):
+    """What the kernel fills.
+
+    Attributes:
+        nominal: (M, n, K + 2), forms of ``W_s mid + K_d r``.
+        spread: (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``.
+        regressor: (M, n, 14 n, 2), ranges of W_s; (0, n, 14 n, 2) if they are not wanted.
+    """
+
+    nominal: FloatArray
+    spread: FloatArray
+    regressor: FloatArray
 
 
 @njit(cache=True, nogil=True)
@@ -166,39 +218,13 @@ def _add_rate(rate: FloatArray, axis: FloatArray, n: int, joint: int, out: Float
 
 
 @njit(cache=True, nogil=True)
-def torque_kernel(
-    parts: FloatArray,
-    parts_error: float,
-    stretch: float,
-    translation: FloatArray,
-    axis: FloatArray,
-    gravity: FloatArray,
-    motors: Motors,
-    q: FloatArray,
-    qd: FloatArray,
-    qd_a: FloatArray,
-    qdd_a: FloatArray,
-    sigma: FloatArray,
-    mid: FloatArray,
-    rad: FloatArray,
-    damping: FloatArray,
-    r_bound: FloatArray,
-    want_regressor: bool,
-    nominal: FloatArray,
-    spread: FloatArray,
-    regressor: FloatArray,
-) -> None:
-    """Enclose W_s theta over M cells.
-
-    ``parts``, ``parts_error``, ``stretch`` are from :func:`rotation_parts`, then come the arm's other kinematics. The
-    motion is given by (M, n, 5) centre, time, e, r, remainder of q, qd, qd_a, qdd_a (of its own joint's errors only),
-    by the bounds ``r_bound`` (n,) and by the range ``sigma`` (M, n, 2) of the friction sign; the box by ``mid`` and
-    ``rad`` (14 n,); ``damping`` (n,) is K_d. Filled are
-
-    - ``nominal`` (M, n, K + 2), forms of ``W_s mid + K_d r``,
-    - ``spread`` (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``,
-    - ``regressor`` (M, n, 14 n, 2), ranges of W_s, if ``want_regressor``.
-    """
+def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, out: TorqueForms) -> None:
+    """Enclose W_s theta over M cells: fill ``out``."""
+    parts, parts_error, stretch, translation, axis, gravity, motors = arm
+    q, qd, qd_a, qdd_a, sigma = motion
+    mid, rad, damping, r_bound = law
+    nominal, spread, regressor = out
+    want_regressor = regressor.shape[0] > 0
     cells, n, size = nominal.shape
     # Of a rotation's entries: what rotation_parts declares, libm, and their sum in floats.
     error = parts_error + 64.0 * _EPS

@@ -190,7 +190,7 @@ def payload_alone(
     """
     alone = payload_bounds(model, lower, nominal, upper)
     return PayloadAlone(
-        frame=model.settings.tool_frame,
+        frame=model.payload_link,
         names=list(PAYLOAD_NAMES),
         units=list(PAYLOAD_UNITS),
         lower=alone.lower.tolist(),

@@ -192,7 +192,7 @@ def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, An
     if shapes.ellipsoid is not None:
         full = " \N{MULTIPLICATION SIGN} ".join(f"{2e3 * a:.0f}" for a in shapes.ellipsoid[2])
         pairs.append(("nominal inertia is that of a solid ellipsoid of", f"{full} mm"))
-    return {"frame": model.settings.tool_frame, "pairs": pairs, "shapes": shapes}, ""
+    return {"frame": model.payload_link, "pairs": pairs, "shapes": shapes}, ""
 
 
 def _narrowing(facts: RunFacts) -> Markup | None:

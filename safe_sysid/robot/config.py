@@ -189,6 +189,11 @@ class PayloadSettings(Section):
         "kg, kg m, kg m^2",
     )
     prior_upper: Vector10 = setting("upper bounds of the same", "kg, kg m, kg m^2")
+    link: Name | None = setting(
+        "link that the payload hangs on, the last one that moves or fixed to it: `envelope`, `box` and what is "
+        "published of the payload are in its frame; null: `tool_frame`",
+        default=None,
+    )
     envelope: EnvelopeSettings
     hand_opening: Vector10 = setting(
         "largest change of the last link's ten parameters between any two openings of the hand; zeros: "
@@ -207,7 +212,7 @@ class PayloadSettings(Section):
     )
     box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box), Kind("box")] = (
         setting(
-            "a box in the tool frame that holds the payload of this run; `envelope`: the envelope is one; "
+            "a box in the payload's frame that holds the payload of this run; `envelope`: the envelope is one; "
             "null: not known. Makes bounds tighter, and false if it is false",
             "m",
             default=None,
@@ -410,7 +415,7 @@ class Settings(Section):
         default=None,
     )
     tool_frame: Name = setting(
-        "tool flange, z out of the arm: a link that the last joint moves; payloads are given in it"
+        "tool flange, z out of the arm: a link that the last joint moves; goals are its poses"
     )
     gravity: Vector3 = setting("gravity in the world frame", "m/s^2", default=(0.0, 0.0, -9.81))
     joints: dict[Name, JointSettings] = entries(

@@ -181,10 +181,11 @@ def build_bodies(chain: UrdfChain, model: pin.Model, settings: Settings, file: s
         for i, (points, radius) in enumerate(kept):
             name = link if len(kept) == 1 else f"{link}:{i}"
             bodies.append(Body(name, joint, points, radius + ROUNDING, kind, link))
-    flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
+    held = settings.payload.link or settings.tool_frame
+    frame = model.frames[model.getFrameId(held, pin.FrameType.BODY)].placement
     envelope = settings.payload.envelope
     corners = np.array(envelope.center) + box_corners(envelope.size)
-    placed = corners @ flange.rotation.T + flange.translation
+    placed = corners @ frame.rotation.T + frame.translation
     bodies.append(Body(PAYLOAD_BODY, last, placed, ROUNDING, "payload"))
     return tuple(bodies)
 

@@ -76,6 +76,7 @@ PARTS: Mapping[str, Part] = {
             "base_link": "says which joints are the arm's; names and frames, the first in the world's, are stated",
             "tip_link": "says which joints are the arm's; their names and frames are stated",
             "tool_frame": "a link's name; where it is, `flange`, is stated",
+            "payload.link": "a link's name; where it is, `payload_frame`, is stated, if it is not the tool frame",
             "joints.<joint>.position": "`continuous`, and `travel` of sliding joints, are stated",
             "locked": "links behind locked joints are in the stated inertias and in `flange`",
             "mounting": "turns and moves the first joint's frame, which is stated",
@@ -341,6 +342,8 @@ def _arm(model: RobotModel) -> dict[str, Any]:
         "joint_names": list(model.joint_names),
         "flange": [x.tolist() for x in model.flange],
     }
+    if model.payload_placement is not None:
+        out["payload_frame"] = [x.tolist() for x in model.payload_placement]
     for j, name in enumerate(model.joint_names):
         out[f"joint {name}"] = {
             "rotation": kin.rotation[j].tolist(),

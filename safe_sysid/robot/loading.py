@@ -92,7 +92,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     bodies = build_bodies(chain, model, settings, file)
     kinematics = _kinematics(model, settings, _travel(chain, limits))
     kinematics = kinematics._replace(motors=_motors(file, model, joints, chain, kinematics))
-    flange = model.frames[model.getFrameId(settings.tool_frame, pin.FrameType.BODY)].placement
+    held = settings.payload.link
     return RobotModel(
         name=settings.name,
         joint_names=names,
@@ -102,11 +102,18 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
         theta_nominal=theta,
         arm_prior=_arm_prior(theta, settings),
         friction_transition_velocity=settings.friction_transition_velocity,
-        flange=(_read_only(flange.rotation), _read_only(flange.translation)),
+        flange=_placement(model, settings.tool_frame),
         bodies=bodies,
         allowed_pairs=allowed_pairs(bodies, kinematics, chain.joined, settings.allowed_pairs, file),
         settings=settings,
+        payload_placement=None if held in (None, settings.tool_frame) else _placement(model, held),
     )
+
+
+def _placement(model: pin.Model, link: str) -> tuple[FloatArray, FloatArray]:
+    """Rotation (3, 3) and translation (3,) of a link in the frame of the joint that moves it."""
+    place = model.frames[model.getFrameId(link, pin.FrameType.BODY)].placement
+    return _read_only(place.rotation), _read_only(place.translation)
 
 
 def _pinocchio_model(settings: Settings, chain: UrdfChain) -> pin.Model:
@@ -152,14 +159,17 @@ def _check_names(file: str, settings: Settings, chain: UrdfChain) -> None:
     if settings.base_link is not None and settings.tip_link is None and settings.base_link != chain.root:
         expected = f"the root link of {chain.file}, {chain.root}; or any link, with a `tip_link`"
         raise ConfigError(file, "base_link", settings.base_link, expected)
-    carrier = chain.link_joint.get(settings.tool_frame)
-    if carrier != len(names) - 1:
-        raise ConfigError(
-            file,
-            "tool_frame",
-            settings.tool_frame,
-            f"a link of {chain.file} that the last joint {names[-1]!r} moves",
+    last = f"a link of {chain.file} that the last joint {names[-1]!r} moves"
+    if chain.link_joint.get(settings.tool_frame) != len(names) - 1:
+        raise ConfigError(file, "tool_frame", settings.tool_frame, last)
+    held = settings.payload.link
+    if held is not None and chain.link_joint.get(held) != len(names) - 1:
+        expected = (
+            f"{last}: what is unknown of a payload is unknown of that joint's link, in bounds, plans and certificates; "
+            "let the arm end at an earlier link (`tip_link`) to identify what that one carries, or add it to its "
+            "inertial in the URDF"
         )
+        raise ConfigError(file, "payload.link", held, expected)
 
 
 def _limits(file: str, chain: UrdfChain, joints: list[JointSettings]) -> JointLimits:

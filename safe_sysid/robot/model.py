@@ -216,6 +216,7 @@ class RobotModel:
         bodies: collision geometry.
         allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.pairs`.
         settings: the validated configuration.
+        payload_placement: as ``flange``, of the link that payloads hang on; None: the flange is it.
     """
 
     name: str
@@ -230,6 +231,7 @@ class RobotModel:
     bodies: tuple[Body, ...]
     allowed_pairs: frozenset[frozenset[str]]
     settings: Settings
+    payload_placement: tuple[FloatArray, FloatArray] | None = None
 
     def __post_init__(self) -> None:
         """Validate shapes and freeze the arrays."""
@@ -284,6 +286,16 @@ class RobotModel:
     def layout(self) -> ParameterLayout:
         """Where everything lies in vectors of all parameters."""
         return ParameterLayout(self.n)
+
+    @property
+    def payload_link(self) -> str:
+        """Link that payloads hang on: their frame."""
+        return self.settings.payload.link or self.settings.tool_frame
+
+    @property
+    def payload_frame(self) -> tuple[FloatArray, FloatArray]:
+        """Rotation (3, 3) and translation (3,) of the payload's frame in the last joint frame."""
+        return self.flange if self.payload_placement is None else self.payload_placement
 
     def shortest_way(self, gap: FloatArray) -> FloatArray:
         """A difference of positions without whole turns of continuous joints.

@@ -88,7 +88,9 @@ def package_file(uri: str, beside: str | Path, package_dirs: Sequence[str | Path
     Raises:
         ModelError: another form, a path that leaves the package, or no such file; has the value and what was expected.
     """
-    package, _, rest = uri[len(SCHEME) :].partition("/") if is_package_uri(uri) else ("", "", "")
+    # Known URDFs write package:///NAME/PATH, too.
+    named = uri[len(SCHEME) :].removeprefix("/") if is_package_uri(uri) else ""
+    package, _, rest = named.partition("/")
     path = PurePosixPath(unquote(rest))
     if (
         not _NAME.fullmatch(package)

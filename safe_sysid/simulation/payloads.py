@@ -255,11 +255,11 @@ def theta_e_with_payload(model: RobotModel, hand_theta: ArrayLike, payload: Payl
     """Last link with hand and payload: theta_e (10,), about the last joint frame's origin.
 
     Args:
-        model: the arm, for its flange pose.
+        model: the arm, for the pose of what carries payloads.
         hand_theta: (10,) last link with empty hand, about the last joint frame's origin.
         payload: what is welded to the flange.
     """
-    rotation, position = model.flange
+    rotation, position = model.payload_frame
     return np.asarray(hand_theta, float) + transform_inertial(rotation, position, payload.theta)
 
 
@@ -291,7 +291,7 @@ def _check_envelope(model: RobotModel, payload: Payload) -> None:
     envelopes = [body for body in model.bodies if body.kind == "payload"]
     if not envelopes:
         return
-    rotation, position = model.flange
+    rotation, position = model.payload_frame
     boxes = []
     for body in envelopes:
         points = (body.points - position) @ rotation  # into the flange frame

@@ -282,7 +282,7 @@ def _add_payload(
     spec: mujoco.MjSpec, frame: mujoco.MjsBody, model: RobotModel, payload: Payload
 ) -> list[_Part]:
     """The payload's solids; one that is known by numbers alone may fill its whole envelope."""
-    rotation, position = model.flange
+    rotation, position = model.payload_frame
     if not payload.shapes and np.any(payload.theta):
         envelopes = [body for body in model.bodies if body.kind == "payload"]
         return [_add_body(spec, frame, body, "payload") for body in envelopes]

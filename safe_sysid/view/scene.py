@@ -68,7 +68,7 @@ class ArmScene:
             self._scene.add_mesh_simple(
                 f"{names[shape.joint + 1]}/shape{i}", shape.vertices, shape.faces, color=shape.colour
             )
-        rotation, position = model.flange
+        rotation, position = model.payload_frame
         turn = quaternion_wxyz(rotation)
         tool = f"{names[-1]}/tool"
         self._scene.add_frame(tool, show_axes=False, wxyz=turn, position=position)

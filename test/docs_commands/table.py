@@ -85,6 +85,11 @@ ELSEWHERE = (
         "the same command for every packaged arm",
     ),
     Elsewhere(
+        r"safe-sysid (config (init|check)|demo|verify) .*talos",
+        "test_one_of_two_arms.py::test_one_arm_of_a_robot_with_two_goes_the_whole_way",
+        "the same four commands, and the same for a robot with two arms of its own",
+    ),
+    Elsewhere(
         r"^rm -rf .venv$|scripts/constraints.txt$",
         "test_packaging.py::test_tested_versions_are_within_the_declared_bounds",
         "replaces the environment that the tests run in; what it wrote is tested",

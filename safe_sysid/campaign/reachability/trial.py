@@ -93,7 +93,7 @@ def attack_enclosures(case: Case, claims: Case, record: Record) -> tuple[int, Fl
     task.run()
     enclosure = task.enclosure()
     attack_torque_forms(
-        case, cells, task.nominal, task.spread, (measured.e, measured.r), case.rng(15), record
+        case, cells, task.forms.nominal, task.forms.spread, (measured.e, measured.r), case.rng(15), record
     )
     found = [corner_points(case, cells), attack_torques(case, cells, enclosure, case.rng(10), record)]
     rotations, origins = poses.relative_poses(model.kinematics, cells, true)

@@ -59,24 +59,31 @@ def robust_input(
 
 @njit(cache=True)
 def _step(
-    arm: PackedKinematics,
-    weightless: PackedKinematics,
-    still: FloatArray,
+    arms: tuple[PackedKinematics, PackedKinematics],
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
-    K_r: FloatArray,
-    gains: FloatArray,
-    transition: float,
-    nominal: FloatArray,
-    mid: FloatArray,
-    rad: FloatArray,
-    motion: FloatArray,
-    box: FloatArray,
-    bounds: FloatArray,
+    settings: tuple[FloatArray, FloatArray, float],
+    parameters: tuple[FloatArray, FloatArray, FloatArray],
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     torque: FloatArray,
 ) -> tuple[float, float, float]:
-    """One step; returns ``|w|``, ``V_sup``, lambda. ``motion`` (3, n), ``box`` (14 n, 2), ``bounds`` (n, 2): work."""
+    """One step; returns ``|w|``, ``V_sup``, lambda.
+
+    Args:
+        arms: as it is, and without gravity.
+        q: (n,) rad.
+        qd: (n,) rad/s.
+        reference: (>= 3, n).
+        settings: K_r (n,); V_max, alpha, dead zone and whether to take the norm (4,); transition velocity.
+        parameters: nominal, mid and half widths of the box, (14 n,) each.
+        work: space: (3, n), (14 n, 2), (n, 2), and (n,) zeros.
+        torque: (n,) output.
+    """
+    arm, weightless = arms
+    K_r, gains, transition = settings
+    nominal, mid, rad = parameters
+    motion, box, bounds, still = work
     n = q.shape[0]
     r, qd_a, qdd_a = motion[0], motion[1], motion[2]
     for j in range(n):
@@ -159,18 +166,14 @@ class ArmourLaw:
         """
         s = settings or model.settings.controller.laws.armour
         n = model.n
-        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         self.K_r = per_joint(s.K_r, n)
         self.V_max, self.alpha, self.dead_zone = s.V_max, s.alpha, s.dead_zone
-        self._gains = np.array([s.V_max, s.alpha, s.dead_zone, float(s.norm)])
+        gains = np.array([s.V_max, s.alpha, s.dead_zone, float(s.norm)])
+        self._settings = self.K_r, gains, model.friction_transition_velocity
         nothing = np.zeros(3)
         nothing.setflags(write=False)  # as the arm's own gravity: one compiled recursion serves both
-        self._weightless, self._still = model.kinematics._replace(gravity=nothing).packed, np.zeros(n)
-        self._motion, self._box, self._bounds = (
-            np.empty((3, n)),
-            np.empty((model.layout.size, 2)),
-            np.empty((n, 2)),
-        )
+        self._arms = model.kinematics.packed, model.kinematics._replace(gravity=nothing).packed
+        self._work = np.empty((3, n)), np.empty((model.layout.size, 2)), np.empty((n, 2)), np.zeros(n)
         self.torque, self.residual_bound = np.empty(n), np.zeros(n)
         self.disturbance = self.energy = self.robust_gain = 0.0
 
@@ -196,21 +199,13 @@ class ArmourLaw:
             model: nominal parameters and the box.
         """
         self.disturbance, self.energy, self.robust_gain = _step(
-            self._arm,
-            self._weightless,
-            self._still,
+            self._arms,
             q,
             qd,
             reference,
-            self.K_r,
-            self._gains,
-            self._transition,
-            model.nominal,
-            model.mid,
-            model.rad,
-            self._motion,
-            self._box,
-            self._bounds,
+            self._settings,
+            (model.nominal, model.mid, model.rad),
+            self._work,
             self.torque,
         )
         return self.torque

@@ -30,19 +30,30 @@ def _step(
     q: FloatArray,
     qd: FloatArray,
     reference: FloatArray,
-    K_r: FloatArray,
-    K_d: FloatArray,
-    transition: float,
-    mid: FloatArray,
-    rad: FloatArray,
-    rate: FloatArray,
+    gains: tuple[FloatArray, FloatArray, FloatArray, float],
+    box: tuple[FloatArray, FloatArray],
     dt: float,
     estimate: FloatArray,
-    motion: FloatArray,
-    regressor: FloatArray,
+    work: tuple[FloatArray, FloatArray],
     torque: FloatArray,
 ) -> None:
-    """One step: torque, then the new estimate; ``motion`` (5, 1, n), ``regressor`` (1, n, 14 n): scratch."""
+    """One step: torque, then the new estimate.
+
+    Args:
+        arm: packed.
+        q: (n,) rad.
+        qd: (n,) rad/s.
+        reference: (>= 3, n).
+        gains: K_r and K_d (n,), rates of the parameters (14 n,), transition velocity.
+        box: mid and half widths (14 n,).
+        dt: s.
+        estimate: (14 n,) that is carried on.
+        work: space: (5, 1, n), (1, n, 14 n).
+        torque: (n,) output.
+    """
+    K_r, K_d, rate, transition = gains
+    mid, rad = box
+    motion, regressor = work
     n = q.shape[0]
     r = motion[4, 0]
     for j in range(n):
@@ -92,11 +103,12 @@ class PassivityAdaptiveLaw:
         """
         s = settings or model.settings.controller.laws.passivity_adaptive
         n = model.n
-        self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
+        self._arm = model.kinematics.packed
         self.K_r, self.K_d = per_joint(s.K_r, n), s.decay * joint_inertia(model)
         self.adaptation = s.rate * np.square(model.arm_prior.rad)
         self._elapsed = Elapsed(model.settings.measurement.max_age_s)
-        self._motion, self._regressor = np.empty((5, 1, n)), np.empty((1, n, model.layout.size))
+        self._gains = self.K_r, self.K_d, self.adaptation, model.friction_transition_velocity
+        self._work = np.empty((5, 1, n)), np.empty((1, n, model.layout.size))
         self.estimate, self.torque = np.array(model.arm_prior.mid), np.empty(n)
         self.residual_bound = np.zeros(n)
 
@@ -130,16 +142,11 @@ class PassivityAdaptiveLaw:
             q,
             qd,
             reference,
-            self.K_r,
-            self.K_d,
-            self._transition,
-            model.mid,
-            model.rad,
-            self.adaptation,
+            self._gains,
+            (model.mid, model.rad),
             dt,
             self.estimate,
-            self._motion,
-            self._regressor,
+            self._work,
             self.torque,
         )
         return self.torque

@@ -102,7 +102,7 @@ class PayloadKnowledge:
         box = None
         if shape is not None:
             density = np.inf if settings.density is None else settings.density[1]
-            box = PayloadBox(np.array(shape.center), np.array(shape.size), *model.flange, density)
+            box = PayloadBox(np.array(shape.center), np.array(shape.size), *model.payload_frame, density)
         return cls(*model.hand_prior, np.array(settings.hand_opening), box)
 
     def _fixed(self) -> CutSet:

@@ -60,7 +60,7 @@ class PayloadDeclaration:
         shape = payload.box if isinstance(payload.box, EnvelopeSettings) else payload.envelope
         if payload.box is None:
             return cls()
-        rotation, translation = (np.asarray(x, float) for x in model.flange)
+        rotation, translation = (np.asarray(x, float) for x in model.payload_frame)
         edges = IntervalArray(rotation - PLACEMENT_ERROR, rotation + PLACEMENT_ERROR)
         size = np.asarray(shape.size, float)
         corners = []

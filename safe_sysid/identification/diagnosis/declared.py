@@ -203,7 +203,7 @@ def payload_extent(
     masses[0] = max(masses[0], 0.0)
     if masses[0] < _LEAST_MASS:
         return PayloadExtent(masses, None)
-    rotation, translation = model.flange
+    rotation, translation = model.payload_frame
     centre = np.zeros((3, 2))
     for i in range(3):
         # Tool axis a: centre along it = (a . first moment - (a . translation) m) / m.

@@ -3,11 +3,13 @@ r"""Regressor columns of one link along a motion, and their adjoint: what every 
 Seen from the link's own frame its share of the torque is ``J^T (A(a) + v x* A(v)) theta_e``, with J the body Jacobian,
 ``v = J qd`` and a the frame's acceleration less gravity. For the payload only ten columns are needed, so no recursion
 over the other links' parameters is run, and the derivative with respect to (q, qd, qdd) is a few brackets of columns of
-J: ``dJ_j/dq_i = [J_j, J_i]`` for i > j. Everything here is plain floating point: it steers the optimiser and proves
-nothing.
+J: ``dJ_j/dq_i = [J_j, J_i]`` for i > j. Hence a recursion of its own, for serial chains. All of it is plain
+floating point: it steers the optimiser and proves nothing.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -64,20 +66,21 @@ def _dot6(x: FloatArray, y: FloatArray) -> float:
     return x[0] * y[0] + x[1] * y[1] + x[2] * y[2] + x[3] * y[3] + x[4] * y[4] + x[5] * y[5]
 
 
+class Twists(NamedTuple):
+    """Rows (n, 6) of a link's body Jacobian; its twists and accelerations (n + 1, 6) by its first 0 to n joints."""
+
+    jac: FloatArray
+    below: FloatArray
+    accel: FloatArray
+
+
 @njit(cache=True)
 def _body_motion(
-    n: int,
-    axis: FloatArray,
-    gravity: FloatArray,
-    r: FloatArray,
-    p: FloatArray,
-    qd: FloatArray,
-    qdd: FloatArray,
-    jac: FloatArray,
-    below: FloatArray,
-    accel: FloatArray,
+    kin: Kinematics, r: FloatArray, p: FloatArray, qd: FloatArray, qdd: FloatArray, twists: Twists
 ) -> None:
-    """Body Jacobian rows ``jac`` (n, 6), and partial twists/accelerations (n + 1, 6) of the first n joints, link n."""
+    """Fill ``twists`` for the last link of a chain's first n joints, from its joint frames (r, p) in the world."""
+    jac, below, accel = twists
+    axis, gravity, n = kin.axis, kin.gravity, jac.shape[0]
     z, d, lin, bracket = np.empty(3), np.empty(3), np.empty(3), np.empty(6)
     last = n - 1
     for j in range(n):
@@ -102,9 +105,8 @@ def _body_motion(
 
 @njit(cache=True)
 def regressor_kernel(
+    kin: Kinematics,
     link: int,
-    axis: FloatArray,
-    gravity: FloatArray,
     r: FloatArray,
     p: FloatArray,
     qd: FloatArray,
@@ -113,10 +115,11 @@ def regressor_kernel(
 ) -> None:
     """Fill ``out`` (N, >= link + 1, 10) with the link's ten columns of W, from the joint frames (r, p) of N samples."""
     n = link + 1
-    jac, below, accel = np.empty((n, 6)), np.empty((n + 1, 6)), np.empty((n + 1, 6))
+    twists = Twists(np.empty((n, 6)), np.empty((n + 1, 6)), np.empty((n + 1, 6)))
+    jac, below, accel = twists
     unit, h, f, g = np.zeros(10), np.empty(6), np.empty(6), np.empty(6)
     for k in range(qd.shape[0]):
-        _body_motion(n, axis, gravity, r[k], p[k], qd[k], qdd[k], jac, below, accel)
+        _body_motion(kin, r[k], p[k], qd[k], qdd[k], twists)
         for c in range(10):
             unit[c] = 1.0
             _inertia_times(unit, below[n], h)
@@ -131,30 +134,34 @@ def regressor_kernel(
 
 @njit(cache=True)
 def adjoint_kernel(
+    kin: Kinematics,
     link: int,
-    axis: FloatArray,
-    gravity: FloatArray,
     r: FloatArray,
     p: FloatArray,
     qd: FloatArray,
     qdd: FloatArray,
     weight: FloatArray,
+    first: int,
     out: FloatArray,
 ) -> None:
-    """Add to ``out`` (N, 3, n): derivative of ``sum_jc weight_jc W_jc`` by each sample's q, qd and qdd."""
+    """Add to ``out`` (N, 3, n): derivative of ``sum_jc weight_jc W_jc`` by each sample's q, qd and qdd.
+
+    W are the link's ten columns, its weights the ten from ``first`` on.
+    """
     n = link + 1
-    jac, below, accel = np.empty((n, 6)), np.empty((n + 1, 6)), np.empty((n + 1, 6))
+    twists = Twists(np.empty((n, 6)), np.empty((n + 1, 6)), np.empty((n + 1, 6)))
+    jac, below, accel = twists
     force, a_bar, v_bar = np.empty((n, 6)), np.empty(6), np.empty(6)
     x, y, h = np.empty(6), np.empty(6), np.empty(6)
     above = np.empty(6)
     for k in range(qd.shape[0]):
-        _body_motion(n, axis, gravity, r[k], p[k], qd[k], qdd[k], jac, below, accel)
+        _body_motion(kin, r[k], p[k], qd[k], qdd[k], twists)
         v, a = below[n], accel[n]
         for i in range(6):
             a_bar[i] = 0.0
             v_bar[i] = 0.0
         for j in range(n):
-            u = weight[k, j]
+            u = weight[k, j, first : first + 10]
             _inertia_times(u, v, h)
             _inertia_times(u, a, force[j])
             _force_cross(v, h, x)
@@ -191,7 +198,7 @@ def payload_regressor(kin: Kinematics, q: FloatArray, qd: FloatArray, qdd: Float
     r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
     out = np.empty((len(q), n, 10))
-    regressor_kernel(n - 1, kin.axis, kin.gravity, r, p, qd, qdd, out)
+    regressor_kernel(kin, n - 1, r, p, qd, qdd, out)
     return out
 
 
@@ -202,7 +209,7 @@ def payload_regressor_gradient(
     r, p = forward_kinematics(kin, q)
     n = len(kin.axis)
     out = np.zeros((len(q), 3, n))
-    adjoint_kernel(n - 1, kin.axis, kin.gravity, r, p, qd, qdd, weight, out)
+    adjoint_kernel(kin, n - 1, r, p, qd, qdd, weight, 0, out)
     return out
 
 
@@ -217,8 +224,7 @@ def regressor_gradient(
     n = len(kin.axis)
     out, layout = np.zeros((len(q), 3, n)), ParameterLayout(n)
     for link in range(n):
-        block = np.ascontiguousarray(weight[:, :, layout.link(link)])
-        adjoint_kernel(link, kin.axis, kin.gravity, r, p, qd, qdd, block, out)
+        adjoint_kernel(kin, link, r, p, qd, qdd, weight, layout.link(link).start, out)
     joints = np.arange(n)
     out[:, 1] += weight[:, joints, VISCOUS * n + joints]
     resting = np.setdiff1d(joints, kin.motors.joint)
