@@ -20,6 +20,7 @@ COMMANDS = (
     "plan",
     "identify",
     "identify-arm",
+    "errors",
     "tare",
     "verify",
     "report",

@@ -80,6 +80,11 @@ ELSEWHERE = (
         "the same command on a log of a motion that excites everything",
     ),
     Elsewhere(
+        r"^safe-sysid errors ",
+        "test_needed_errors.py::test_the_command_writes_what_a_robot_file_takes",
+        "the same command on two simulated logs",
+    ),
+    Elsewhere(
         r"safe-sysid demo --robot (three_joint|ur5e|franka_panda) ",
         "test_arms.py::test_the_demo_holds_every_bound",
         "the same command for every packaged arm",

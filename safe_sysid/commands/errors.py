@@ -1,0 +1,70 @@
+"""``safe-sysid errors``: how large torque errors must be declared so that logs do not contradict the arm's prior."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from safe_sysid.commands.arguments import check_output, non_negative
+
+__all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
+
+HELP = "how large torque errors must be declared for an arm, from logs of it"
+FORMATTER = argparse.RawDescriptionHelpFormatter
+DESCRIPTION = """Intervals are guaranteed if torque errors are at most `measurement.torque_abs` (a, N m) plus
+`measurement.torque_rel` (b) times the torque. For a given b this finds the smallest a, summed over joints, with which
+one arm of the robot file's prior satisfies every momentum equation of the logs, of every window length that the
+identifier uses; and the a that this arm needs on the logs of --validation. The larger of the two, and --margin, is
+proposed.
+
+No log proves that the next one has no larger errors: what is printed is an if, not a proof.
+
+Exit status: 0 found; 2 a log or an option cannot be used; 130 interrupted.
+
+examples:
+  safe-sysid errors a.mcap --validation b.mcap --robot my_arm.yaml --out errors.yaml
+  safe-sysid errors a.csv --robot my_arm.yaml --torque-rel 0 --torque-rel 0.02 --torque-rel 0.05
+"""
+
+
+def _relative(text: str) -> float:
+    value = non_negative(text)
+    if not value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to below 1")
+    return value
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz of the arm")
+    parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable"
+    )
+    parser.add_argument(
+        "--torque-rel", type=_relative, action="append", default=[], metavar="B",
+        help="of the sensor's class; several: a for each of them (default: the robot file's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--margin",
+        type=non_negative,
+        default=0.2,
+        metavar="M",
+        help="added to a, as a share of it (default: 0.2)",
+    )
+    parser.add_argument("--map", type=Path, metavar="FILE", help="columns of tables (docs/identify.md)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="YAML for the robot file, of the first B")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Find them; the first line comes before anything heavy is imported."""
+    check_output("--out", options.out)
+    check_output("--json", options.json)
+    print(f"safe-sysid errors: {len(options.logs)} log(s) of {options.robot}", flush=True)
+    from safe_sysid.report.arm_errors import print_needed_errors
+
+    return print_needed_errors(
+        options.logs, options.validation, options.robot, options.map, options.torque_rel, options.margin,
+        options.out, options.json,
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""``safe-sysid errors``: tables, YAML and JSON of the torque errors that logs need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from safe_sysid.decimals import at_most
+from safe_sysid.identification.arm.needed_errors import NeededErrors, needed_errors
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.logs.reading import load_log, read_mapping
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.whole_files import write_text
+
+__all__ = ["print_needed_errors"]
+
+
+def print_needed_errors(
+    logs: Sequence[Path],
+    validation: Sequence[Path],
+    robot: str,
+    map_file: Path | None,
+    relative: Sequence[float],
+    margin: float,
+    out: Path | None,
+    json_file: Path | None,
+) -> int:
+    """Find, print and write them.
+
+    Args:
+        logs: that decide.
+        validation: that check.
+        robot: name or file.
+        map_file: columns of tables.
+        relative: b to try; none for the robot file's.
+        margin: share that is added to a.
+        out: YAML file.
+        json_file: JSON file.
+
+    Returns:
+        Exit status 0.
+
+    Raises:
+        SafeSysIdError: something cannot be used; one line says what.
+    """
+    model = load_robot(robot)
+    reading = None if map_file is None else read_mapping(map_file)
+    first, second = (
+        [load_log(path, model.joint_names, reading).measurements for path in paths]
+        for paths in (logs, validation)
+    )
+    declared = MeasurementErrors.from_model(model)
+    tried = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
+    results: list[dict[str, Any]] = []
+    for b in tried:
+        found = needed_errors(model, replace(declared, torque_rel=b), first, second)
+        proposed = [
+            _up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)
+        ]
+        results.append(_result(found, proposed, model.joint_names, logs, validation))
+        _print(found, proposed, declared, model.joint_names)
+    if out is not None:
+        write_text(out, _yaml(results[0], margin))
+        print(f"{out}: the first of these, for the section `measurement` of the robot file")
+    if json_file is not None:
+        write_text(
+            json_file, json.dumps({"schema": "safe_sysid/errors/1", "results": results}, indent=1) + "\n"
+        )
+    return 0
+
+
+def _up(value: float) -> float:
+    """Three digits, not less."""
+    return float(at_most(value, 3)) if value > 0.0 else 0.0
+
+
+def _result(
+    found: NeededErrors,
+    proposed: list[float],
+    names: Sequence[str],
+    logs: Sequence[Path],
+    validation: Sequence[Path],
+) -> dict[str, Any]:
+    return {
+        "logs": [str(path) for path in logs],
+        "validation": [str(path) for path in validation],
+        "equations": found.equations,
+        "joints": {
+            name: {
+                "torque_rel": float(found.relative[j]),
+                "needed": float(found.absolute[j]),
+                "needed_by_validation": float(found.validation[j]) if validation else None,
+                "torque_abs": proposed[j],
+                "worst_at": float(found.worst[j]),
+            }
+            for j, name in enumerate(names)
+        },
+    }
+
+
+def _print(
+    found: NeededErrors, proposed: list[float], declared: MeasurementErrors, names: Sequence[str]
+) -> None:
+    b = ", ".join(f"{x:g}" for x in sorted(set(found.relative.tolist())))
+    print(f"b = {b}; {found.equations} equations, all satisfied by one arm of the prior with a of")
+    print("  joint                      declared     needed  validation   proposed  largest at")
+    for j, name in enumerate(names):
+        check = at_most(found.validation[j], 3) if found.validation[j] > 0.0 else "-"
+        print(
+            f"  {name:<24} {declared.torque_abs[j]:>10.4g} {at_most(found.absolute[j], 3):>10} {check:>11} "
+            f"{proposed[j]:>10.3g} {found.worst[j]:>9.3f} s"
+        )
+    print("  intervals are guaranteed IF torque errors are at most the proposed a plus b times the torque")
+
+
+def _yaml(result: dict[str, Any], margin: float) -> str:
+    joints = result["joints"].values()
+    head = (
+        f"# By `safe-sysid errors` from {len(result['logs'])} log(s), {len(result['validation'])} for validation, "
+        f"{result['equations']} equations, {100 * margin:g} % margin:\n"
+        "# what these logs need. Guarantees hold IF no later error is larger.\n"
+    )
+    values = {key: [joint[key] for joint in joints] for key in ("torque_abs", "torque_rel")}
+    return head + str(yaml.safe_dump({"measurement": values}, default_flow_style=None, sort_keys=False))
