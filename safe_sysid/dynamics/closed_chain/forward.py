@@ -1,0 +1,107 @@
+"""Forward dynamics of a mechanism in the coordinates of its motors: what held torques make of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.closed_chain.kernels import close, derivatives
+from safe_sysid.dynamics.closed_chain.mechanism import ClosureError, Mechanism
+from safe_sysid.errors import ParameterError
+
+__all__ = ["ForwardDynamics"]
+
+FloatArray = NDArray[np.float64]
+
+
+class ForwardDynamics:
+    """Accelerations and motions for given torques: ``G^T H G qdd_a = u - G^T (C qd + g + friction + H dG/dt qd_a)``."""
+
+    def __init__(self, mechanism: Mechanism, theta: FloatArray, transition: float = 0.01) -> None:
+        """Prepare.
+
+        Args:
+            mechanism: that moves.
+            theta: (14 n,) its parameters.
+            transition: velocity below which Coulomb friction is proportional to velocity, rad/s.
+        """
+        self._mechanism, self._theta = mechanism, np.ascontiguousarray(theta, float)
+        self._dynamics, self._transition = dynamics_of(mechanism.kinematics), transition
+        self._near = np.array(mechanism.start)
+
+    def acceleration(self, q_a: FloatArray, qd_a: FloatArray, torque: FloatArray) -> FloatArray:
+        """``qdd_a`` (n_a,) rad/s^2.
+
+        Passive joints are found near where the last call left them.
+
+        Args:
+            q_a: (n_a,) rad.
+            qd_a: (n_a,) rad/s.
+            torque: (n_a,) of the motors, N m.
+
+        Raises:
+            ClosureError: a loop does not close.
+        """
+        m, n_a = self._mechanism, len(q_a)
+        q = np.array(self._near)
+        q[m.actuated] = q_a
+        qd, qdd = np.zeros((1, m.n)), np.zeros((1, m.n))
+        transmission = np.zeros((1, m.n, n_a))
+        if m.closures:
+            passive = np.empty((len(m.passive), n_a))
+            if close(m.kinematics, m.loops, q, passive) == 0.0:
+                names = ", ".join(m.actuated_names)
+                raise ClosureError(f"{m.name}: a loop does not close for {names} = {q_a}", 0, None, names)
+            jacobian = np.empty((1, len(m.passive), len(m.passive)))
+            still = np.zeros((1, n_a))
+            derivatives(
+                m.kinematics, m.loops, q[None], qd_a[None].copy(), still, jacobian, transmission, qd, qdd
+            )
+        else:
+            transmission[0] = np.eye(m.n)[:, m.actuated]
+            qd[0, m.actuated] = qd_a
+        self._near = q
+        g = transmission[0]
+        bias = self._dynamics.inverse_dynamics(self._theta, q, qd[0], qdd[0], self._transition)
+        inertia = g.T @ self._dynamics.mass_matrix(self._theta, q) @ g
+        return np.asarray(np.linalg.solve(inertia, torque - g.T @ bias))
+
+    def simulate(
+        self, stamps: FloatArray, q_a: FloatArray, qd_a: FloatArray, torque: FloatArray, start: FloatArray
+    ) -> FloatArray:
+        """Positions (N, n_a) at N stamps under held torques, by scipy's LSODA, a solver for stiff equations.
+
+        Args:
+            stamps: (N,) s, rising.
+            q_a: (n_a,) to begin with.
+            qd_a: (n_a,) likewise.
+            torque: (N, n_a); row k holds from stamp k on.
+            start: (n,) position of all joints near which the loops close.
+
+        Raises:
+            ParameterError: the solver does not reach the end.
+        """
+        self._near = np.array(start)
+        n_a = len(q_a)
+
+        def rate(t: float, state: FloatArray) -> FloatArray:
+            k = min(max(int(np.searchsorted(stamps, t, side="right")) - 1, 0), len(stamps) - 1)
+            return np.concatenate(
+                [state[n_a:], self.acceleration(state[:n_a].copy(), state[n_a:].copy(), torque[k])]
+            )
+
+        found = solve_ivp(
+            rate,
+            (stamps[0], stamps[-1]),
+            np.concatenate([q_a, qd_a]),
+            method="LSODA",
+            t_eval=stamps,
+            max_step=float(np.min(np.diff(stamps))),
+            rtol=1e-6,
+            atol=1e-7,
+        )
+        if not found.success:
+            raise ParameterError(f"forward simulation: {found.message}: expected the solver to reach the end")
+        return np.asarray(found.y[:n_a].T)
