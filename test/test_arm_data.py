@@ -11,6 +11,7 @@ from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.data import ArmData, DataError, Processing, momentum_equations, prepare
 from safe_sysid.identification.arm.data_checks import check_log, check_torques
+from safe_sysid.identification.arm.exciting_motions import CRITERIA, box_of_motions, exciting
 from safe_sysid.identification.equations.measurements import Measurements
 
 NAMES = ("a", "b")
@@ -201,3 +202,26 @@ def test_momentum_equations_hold_without_accelerations(name: str) -> None:
     data = ArmData(m.actuated_names, t, q, qd, np.full_like(q, 7.0), torque, [0, len(t)], [0])
     rows, impulses = momentum_equations(m, data)
     assert np.max(np.abs(rows @ theta - impulses)) < 1e-5 * np.max(np.abs(impulses))
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_exciting_motions_keep_limits_and_beat_the_others(criterion: str) -> None:
+    m = load_mechanism("leg")
+    columns = np.flatnonzero(np.isin(np.arange(m.layout.size), [*range(150, 165), *(180 + m.actuated)]))
+    t = np.linspace(0.0, 6.0, 1500)
+
+    def condition(tries: int) -> float:
+        waves = exciting(m, columns, np.random.default_rng(2), 6.0, 3.0, tries, criterion)
+        q, qd, qdd = waves.at(t)
+        low, high = box_of_motions(m)
+        assert np.all((q > low) & (q < high))
+        assert np.max(np.abs(qd)) < 3.01
+        np.testing.assert_allclose(np.gradient(q, t, axis=0)[2:-2], qd[2:-2], atol=0.01)
+        np.testing.assert_allclose(np.gradient(qd, t, axis=0)[2:-2], qdd[2:-2], atol=0.2)
+        rows = m.regressor(m.motion(q, qd, qdd))[:, :, columns].reshape(-1, len(columns))
+        return float(np.linalg.cond(rows / np.linalg.norm(rows, axis=0)))
+
+    first, best = condition(1), condition(12)
+    assert best < first or (criterion == "determinant" and best < 1.5 * first)
+    with pytest.raises(ParameterError, match="criterion"):
+        exciting(m, columns, np.random.default_rng(0), criterion="best")

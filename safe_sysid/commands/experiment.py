@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safe_sysid.commands import constrained
 from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
 from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
@@ -61,6 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="results as they come, series and pictures (default: experiment_pso_<table>)",
     )  # fmt: skip
     files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+    other = papers.add_parser("constrained", help=constrained.HELP, description=constrained.DESCRIPTION)
+    constrained.configure(other)
 
 
 def _names(text: str) -> list[str]:
@@ -72,6 +75,8 @@ def _names(text: str) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
+    if options.paper == "constrained":
+        return constrained.run(options)
     one_thread()
     from rich.console import Console
 

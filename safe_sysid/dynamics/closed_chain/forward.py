@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
@@ -64,9 +66,18 @@ class ForwardDynamics:
             qd[0, m.actuated] = qd_a
         self._near = q
         g = transmission[0]
-        bias = self._dynamics.inverse_dynamics(self._theta, q, qd[0], qdd[0], self._transition)
-        inertia = g.T @ self._dynamics.mass_matrix(self._theta, q) @ g
-        return np.asarray(np.linalg.solve(inertia, torque - g.T @ bias))
+        # One state at velocity, then those that the inertia's columns are differences of: all in one call.
+        states, velocities, accelerations = (
+            np.tile(q, (n_a + 2, 1)),
+            np.zeros((n_a + 2, m.n)),
+            np.zeros((n_a + 2, m.n)),
+        )
+        velocities[0], accelerations[0], accelerations[2:] = qd[0], qdd[0], g.T
+        forces = self._dynamics.inverse_dynamics(
+            self._theta, states, velocities, accelerations, self._transition
+        )
+        inertia = (forces[2:] - forces[1]) @ g
+        return np.asarray(np.linalg.solve(inertia, torque - g.T @ forces[0]))
 
     def simulate(
         self, stamps: FloatArray, q_a: FloatArray, qd_a: FloatArray, torque: FloatArray, start: FloatArray
@@ -86,22 +97,18 @@ class ForwardDynamics:
         self._near = np.array(start)
         n_a = len(q_a)
 
-        def rate(t: float, state: FloatArray) -> FloatArray:
-            k = min(max(int(np.searchsorted(stamps, t, side="right")) - 1, 0), len(stamps) - 1)
-            return np.concatenate(
-                [state[n_a:], self.acceleration(state[:n_a].copy(), state[n_a:].copy(), torque[k])]
-            )
+        state, out = np.concatenate([q_a, qd_a]), np.empty((len(stamps), n_a))
+        out[0] = q_a
+        for k, (begin, end) in enumerate(pairwise(stamps)):  # anew for each hold, within which all is smooth
 
-        found = solve_ivp(
-            rate,
-            (stamps[0], stamps[-1]),
-            np.concatenate([q_a, qd_a]),
-            method="LSODA",
-            t_eval=stamps,
-            max_step=float(np.min(np.diff(stamps))),
-            rtol=1e-6,
-            atol=1e-7,
-        )
-        if not found.success:
-            raise ParameterError(f"forward simulation: {found.message}: expected the solver to reach the end")
-        return np.asarray(found.y[:n_a].T)
+            def rate(_: float, x: FloatArray, held: FloatArray = torque[k]) -> FloatArray:
+                return np.concatenate([x[n_a:], self.acceleration(x[:n_a].copy(), x[n_a:].copy(), held)])
+
+            found = solve_ivp(rate, (begin, end), state, method="LSODA", rtol=1e-5, atol=1e-6)
+            if not found.success:
+                raise ParameterError(
+                    f"forward simulation at {begin:g} s: {found.message}: expected it to go on"
+                )
+            state = found.y[:, -1]
+            out[k + 1] = state[:n_a]
+        return out

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism, load_mechanism
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import ParameterError
-from safe_sysid.experiments.constrained.motions import Waves, exciting, sines
 from safe_sysid.experiments.constrained.truth import Sensors, TrueArm, perturbed
 from safe_sysid.identification.arm.base_parameters import base_parameters
 from safe_sysid.identification.arm.data import ArmData, prepare
 from safe_sysid.identification.arm.estimate import Known, estimate
+from safe_sysid.identification.arm.exciting_motions import Waves, box_of_motions, exciting
 from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["LIMBS", "SPEEDS", "Study", "run_trial"]
@@ -87,8 +87,7 @@ class Study:
     def columns(self) -> NDArray[np.int64]:
         """Independent columns of what is identified, from random states."""
         m, rng = self.mechanism, self.rng(1)
-        low, high = (x[m.actuated] for x in (m.position_lower, m.position_upper))
-        low, high = np.maximum(low, -2.0), np.minimum(high, 2.0)
+        low, high = box_of_motions(m)
         count = 60
         q = 0.5 * (low + high) + 0.45 * (high - low) * rng.uniform(-1, 1, (count, len(low)))
         motion = m.motion(q, rng.normal(size=q.shape), rng.normal(size=q.shape))
@@ -106,7 +105,7 @@ class Study:
             purpose: of the draws.
         """
         m = self.mechanism
-        t = 1e-3 * np.arange(round(seconds / 1e-3))
+        t = 1e-3 * np.arange(round(seconds / 1e-3), dtype=np.float64)
         q, qd, qdd = waves.at(t)
         motion = m.motion(q, qd, qdd, t)
         ahead = m.regressor(motion, TRANSITION) @ theta
@@ -142,6 +141,26 @@ class Study:
         known = Known(nominal=np.array(m.theta_nominal), fixed=self.fixed)
         found = estimate(regressor, data.torque.ravel(), m.layout, len(m.actuated), known)
         return found.theta
+
+
+def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.random.Generator) -> Waves:
+    """One sine per joint with a given largest velocity; of some, the one that asks for the least torque.
+
+    Args:
+        mechanism: that moves, with the manufacturer's parameters.
+        velocity: rad/s.
+        limit: (n_a,) largest torques, N m.
+        rng: draws phases and sizes.
+    """
+    low, high = box_of_motions(mechanism)
+    t, found = np.linspace(0.0, 2.0, 200), []
+    for _ in range(10):
+        size = np.minimum(0.5 * (high - low) * rng.uniform(0.8, 0.95, len(low)), 0.8)
+        phase = rng.uniform(0, 2 * np.pi, len(low))
+        waves = Waves(0.5 * (low + high), size[:, None], (velocity / size)[:, None], phase[:, None])
+        torque = mechanism.regressor(mechanism.motion(*waves.at(t), t)) @ mechanism.theta_nominal
+        found.append((float(np.max(np.abs(torque) / limit)), waves))
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 def torque_rms(study: Study, theta: FloatArray) -> FloatArray:
@@ -204,7 +223,7 @@ def tracking(study: Study, theta: FloatArray, speed: float) -> tuple[FloatArray,
         speed: largest velocity, rad/s.
     """
     number = SPEEDS.index(speed)
-    waves = sines(study.mechanism, speed, study.rng(30 + number))
+    waves = sines(study.mechanism, speed, study.arm.torque_limit, study.rng(30 + number))
     log = study.record(waves, _TRACKED, theta, 40 + number)
     return np.array(log.stamps), np.rad2deg(waves.at(np.array(log.stamps))[0] - log.q)
 

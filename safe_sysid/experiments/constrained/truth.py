@@ -170,4 +170,4 @@ class TrueArm:
             k4 = self._acceleration(q + _STEP * v3, v4, torque)
             q = q + _STEP / 6.0 * (qd + 2.0 * v2 + 2.0 * v3 + v4)
             qd = qd + _STEP / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        return Measurements(_STEP * np.arange(steps), *log)
+        return Measurements(_STEP * np.arange(steps, dtype=np.float64), *log)

@@ -1,0 +1,96 @@
+"""``safe-sysid experiment constrained``: tables I to IV and figures 3 to 5 of [ConstrainedSysID], simulated."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from safe_sysid.commands.arguments import at_least, check_directory
+from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
+from safe_sysid.errors import SafeSysIdError
+
+__all__ = ["DESCRIPTION", "HELP", "configure", "run"]
+
+HELP = "system identification for constrained robots"
+DESCRIPTION = """A leg with three loops (motors and friction unknown) and an arm with four joints (all unknown):
+identified parameters against the manufacturer's, which are 5 to 30 % off. Table 1: torque on held-out motion;
+2: simulated segments; 3 and 4: tracking, mean and maximum. Exit status: 0 all trials ran to their end (whatever came
+out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--table", choices=("1", "2", "3", "4"), help="which table")
+    parser.add_argument(
+        "--figure", choices=("3", "4", "5"), help="draw it, too: 3 of table 1, 4 of 2, 5 of 3 and 4"
+    )
+    parser.add_argument("--seeds", type=at_least(1), default=10, metavar="K", help="true arms (default: 10)")
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="the first (default: 0)")
+    parser.add_argument(
+        "--limbs",
+        default="leg,four_joint_arm",
+        metavar="a,b",
+        help="also palletiser, four_bar (default: %(default)s)",
+    )
+    add_places(parser)
+    files = parser.add_argument_group("results")
+    files.add_argument("--json", type=Path, metavar="FILE", help="all rows, at the end")
+    files.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="results as they come, and pictures (default: experiment_constrained_<table>)",
+    )  # fmt: skip
+    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run, or go on with, a table; print and draw it."""
+    one_thread()
+    from rich.console import Console
+
+    from safe_sysid.campaign.results import write_summary
+    from safe_sysid.experiments.constrained import tables
+
+    which = options.table or tables.TABLE_OF_FIGURE.get(options.figure or "")
+    if which is None:
+        raise SafeSysIdError("expected --table or --figure")
+    if options.figure and tables.TABLE_OF_FIGURE[options.figure] != {"4": "3"}.get(which, which):
+        raise SafeSysIdError(
+            f"figure {options.figure} shows table {tables.TABLE_OF_FIGURE[options.figure]}: expected no --table {which}"
+        )
+    out = options.out or Path(f"experiment_constrained_{which}")
+    check_directory("--out", out)
+    check_outputs(**{"--json": options.json})
+    limbs = [name for name in options.limbs.split(",") if name]
+    campaign = tables.ConstrainedExperiment(
+        "constrained", options.seed, {"table": which, "limbs": limbs, "series": True}
+    )
+    campaign.function()
+    out.mkdir(parents=True, exist_ok=True)
+    total = options.seeds * len(limbs)
+    found, interrupted = collect(
+        campaign, total, out / "results.jsonl", tables.is_sound, options,
+        chunk=1, redo=lambda result: not tables.is_sound(result),
+    )  # fmt: skip
+    told = tables.summary(which, campaign.header(), found)
+    if options.json is not None:
+        write_summary(options.json, told)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    for error in dict.fromkeys(told["errors"]):
+        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
+    if told["rows"]:
+        show_table(console, tables.table(which, told))
+        lost = ", ".join(told["lost"])
+        console.print(
+            f"worse identified than the manufacturer's, in the median: {lost or 'none'}", soft_wrap=True
+        )
+    if interrupted:
+        console.print(
+            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})",
+            soft_wrap=True,
+        )
+        return 130
+    if options.figure:
+        for path in tables.draw(options.figure, found, out):
+            console.print(f"wrote {path}", soft_wrap=True)
+    return 1 if told["errors"] else 0
