@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from safe_sysid.dynamics.closed_chain.files import load_mechanism
-from safe_sysid.dynamics.closed_chain.mechanism import ClosureError, LoopClosure, Mechanism, Motion
+from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
+from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, Motion
 from safe_sysid.dynamics.closed_chain.uniqueness import Uniqueness, check_uniqueness
 
 __all__ = [

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid.core.layout import ParameterLayout
-from safe_sysid.dynamics.closed_chain.mechanism import LoopClosure, Mechanism
+from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
+from safe_sysid.dynamics.closed_chain.parts import LoopClosure
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.model import Kinematics

@@ -10,7 +10,8 @@ from scipy.integrate import solve_ivp
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain.kernels import close, derivatives
-from safe_sysid.dynamics.closed_chain.mechanism import ClosureError, Mechanism
+from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
+from safe_sysid.dynamics.closed_chain.parts import ClosureError
 from safe_sysid.errors import ParameterError
 
 __all__ = ["ForwardDynamics"]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.dynamics.closed_chain.kernels import close
-from safe_sysid.dynamics.closed_chain.mechanism import ClosureError, Mechanism
+from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
+from safe_sysid.dynamics.closed_chain.parts import ClosureError
 
 __all__ = ["Uniqueness", "check_uniqueness"]
 

@@ -1,0 +1,105 @@
+"""What a mechanism is made of and what comes out of it: closures, motions, and the error that a loop does not close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ModelError, SafeSysIdError
+from safe_sysid.robot.parameters import frozen_array
+
+__all__ = ["ClosureError", "LoopClosure", "Motion"]
+
+FloatArray = NDArray[np.float64]
+_BLOCK = 2048  # samples whose full regressors are held at once
+
+
+class ClosureError(SafeSysIdError):
+    """A loop does not close: a singular position, a lost branch, or a passive joint beyond its limits.
+
+    Attributes:
+        sample: number of the sample.
+        time: its stamp, s; None if there are no stamps.
+        joint: that the message names.
+    """
+
+    def __init__(self, message: str, sample: int, time: float | None, joint: str) -> None:
+        """Keep where it happened."""
+        self.sample, self.time, self.joint = sample, time, joint
+        super().__init__(message)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopClosure:
+    """A frame on one link that stays at a frame on another.
+
+    Attributes:
+        name: of the loop.
+        kind: "3D", the two origins coincide; or "6D", the two frames do.
+        joints: the two joints whose frames carry the ends; -1 the world.
+        rotations: (2, 3, 3) of the ends in those frames.
+        points: (2, 3) their origins, m.
+    """
+
+    name: str
+    kind: str
+    joints: tuple[int, int]
+    rotations: FloatArray
+    points: FloatArray
+
+    def __post_init__(self) -> None:
+        """Validate and freeze."""
+        if self.kind not in ("3D", "6D"):
+            raise ModelError(f"loop {self.name!r}: kind {self.kind!r}: expected 3D or 6D")
+        rotations = frozen_array(self.rotations, (2, 3, 3), f"loop {self.name!r}: rotations")
+        object.__setattr__(self, "rotations", rotations)
+        object.__setattr__(self, "points", frozen_array(self.points, (2, 3), f"loop {self.name!r}: points"))
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return 6 if self.kind == "6D" else 3
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """N states of all joints, loops closed.
+
+    Attributes:
+        q: (N, n) rad (m of sliding joints).
+        qd: (N, n) rad/s.
+        qdd: (N, n) rad/s^2.
+        transmission: (N, n, n_a), G: what the joints do per unit of the actuated ones.
+        passive_jacobian: (N, n_u, n_u), J_u, translations per length of their loop.
+        smallest_singular_value: (N,) of J_u; infinite without loops.
+    """
+
+    q: FloatArray
+    qd: FloatArray
+    qdd: FloatArray
+    transmission: FloatArray
+    passive_jacobian: FloatArray
+    smallest_singular_value: FloatArray
+
+    def __len__(self) -> int:
+        """Number of states."""
+        return len(self.q)
+
+    def blocks(self) -> Iterator[tuple[slice, Motion]]:
+        """The same in parts whose full regressors fit into memory."""
+        for begin in range(0, len(self), _BLOCK):
+            part = slice(begin, begin + _BLOCK)
+            yield (
+                part,
+                Motion(
+                    self.q[part],
+                    self.qd[part],
+                    self.qdd[part],
+                    self.transmission[part],
+                    self.passive_jacobian[part],
+                    self.smallest_singular_value[part],
+                ),
+            )
