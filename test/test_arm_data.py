@@ -215,7 +215,8 @@ def test_exciting_motions_keep_limits_and_beat_the_others(criterion: str) -> Non
         q, qd, qdd = waves.at(t)
         low, high = box_of_motions(m)
         assert np.all((q > low) & (q < high))
-        assert np.max(np.abs(qd)) < 3.01
+        # What is kept at samples is kept there.
+        assert np.max(np.abs(waves.at(np.linspace(0.0, 6.0, 400))[1])) < 3.0 + 1e-9
         np.testing.assert_allclose(np.gradient(q, t, axis=0)[2:-2], qd[2:-2], atol=0.01)
         np.testing.assert_allclose(np.gradient(qd, t, axis=0)[2:-2], qdd[2:-2], atol=0.2)
         rows = m.regressor(m.motion(q, qd, qdd))[:, :, columns].reshape(-1, len(columns))

@@ -254,3 +254,37 @@ def test_locked_joints_do_not_move(tmp_path: Path) -> None:
     assert m.theta_nominal[::10][:3].sum() == pytest.approx(
         mechanism("four_joint_arm").theta_nominal[::10][:4].sum()
     )
+
+
+def test_a_slider_crank_slides_as_its_formula_says(tmp_path: Path) -> None:
+    links = "".join(
+        f'<link name="{name}"><inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" '
+        f'izz="0.01"/></inertial></link>'
+        for name in ("frame", "crank", "rod", "slider")
+    )
+    joint = (
+        '<joint name="{0}" type="{1}"><parent link="{2}"/><child link="{0}"/><origin xyz="{3} 0 0"/><axis xyz="{4}"/>'
+        '<limit lower="-3" upper="3" effort="9" velocity="9"/></joint>'
+    )
+    (tmp_path / "engine.urdf").write_text(
+        f'<robot name="engine">{links}'
+        + joint.format("crank", "revolute", "frame", 0, "0 1 0")
+        + joint.format("rod", "revolute", "crank", 0.1, "0 1 0")
+        + joint.format("slider", "prismatic", "frame", 0, "1 0 0")
+        + "</robot>"
+    )
+    (tmp_path / "engine.yaml").write_text(
+        "urdf: engine.urdf\nactuated: [crank]\nstart: {slider: 0.4}\n"
+        "loops: [{name: piston, first: {link: slider}, second: {link: rod, xyz: [0.3, 0, 0]}}]\n"
+    )
+    m = load_mechanism(tmp_path / "engine.yaml")
+    angle = np.linspace(0.0, 2.5, 60)[:, None]
+    slides = m.joint_names.index("slider")
+    motion = m.motion(angle, np.full_like(angle, 2.0), np.zeros_like(angle))
+    sine, cosine = np.sin(angle[:, 0]), np.cos(angle[:, 0])
+    root = np.sqrt(0.09 - 0.01 * sine**2)
+    np.testing.assert_allclose(motion.q[:, slides], 0.1 * cosine + root, atol=1e-10)
+    slope = -0.1 * sine - 0.01 * sine * cosine / root
+    np.testing.assert_allclose(motion.qd[:, slides], 2.0 * slope, atol=1e-9)
+    curve = -0.1 * cosine - 0.01 * ((cosine**2 - sine**2) / root + 0.01 * (sine * cosine) ** 2 / root**3)
+    np.testing.assert_allclose(motion.qdd[:, slides], 4.0 * curve, atol=1e-8)
