@@ -10,7 +10,7 @@ log is cut into blocks, and it is the blocks' sums that are taken to be independ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from safe_sysid.identification.arm.consistent import Boxes, Fit, fit_consistent,
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
-__all__ = ["METHODS", "ArmEstimate", "Known", "estimate"]
+__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates"]
 
 FloatArray = NDArray[np.float64]
 #: ols: least squares; wls: rows weighted; log_cholesky: weighted, consistent by a change of variables; sdp: weighted,
@@ -111,6 +111,37 @@ def estimate(
     Raises:
         ParameterError: shapes, numbers that are not finite, an unknown method, or no consistent arm.
     """
+    pulls = [0.0 if known is None else known.regularisation]
+    return estimates(regressor, torque, layout, rows_per_sample, known, method, base, progress, pulls)[0]
+
+
+def estimates(
+    regressor: FloatArray,
+    torque: FloatArray,
+    layout: ParameterLayout,
+    rows_per_sample: int | None = None,
+    known: Known | None = None,
+    method: str = "sdp",
+    base: BaseParameters | None = None,
+    progress: Callable[[float], None] | None = None,
+    pulls: Sequence[float] = (0.0,),
+) -> list[ArmEstimate]:
+    """The same for several regularisations, which all need the same work on the samples.
+
+    Args:
+        regressor: as of :func:`estimate`, as all others are.
+        torque: likewise.
+        layout: likewise.
+        rows_per_sample: likewise.
+        known: likewise, but for its regularisation.
+        method: likewise.
+        base: likewise.
+        progress: likewise.
+        pulls: regularisations.
+
+    Raises:
+        ParameterError: as :func:`estimate`.
+    """
     known, channels = known or Known(), rows_per_sample or layout.n
     regressor, torque = np.asarray(regressor, float), np.asarray(torque, float)
     size = _check(regressor, torque, layout, channels, known, method)
@@ -127,24 +158,30 @@ def estimate(
     sigma, weights = _reweighted(columns, target, channels, start, method != "ols", progress)
     shares = weights / np.tile(sigma, len(target) // channels)
     factor, best = _best(columns, target, shares, start)
-    theta = _standard(method, Fit(factor, matrix, best), layout, nominal, fixed, known)
-    residual = target - columns @ (matrix @ np.where(fixed, 0.0, theta))
     covariance, errors = _covariance(columns, target - columns @ best, shares, channels, factor)
-    never = _never_negative(layout, known)
+    found = []
+    for pull in pulls:
+        given = replace(known, regularisation=pull)
+        theta = _standard(method, Fit(factor, matrix, best), layout, nominal, fixed, given)
+        values = matrix @ np.where(fixed, 0.0, theta)
+        residual = target - columns @ values
+        found.append(
+            ArmEstimate(
+                method=method,
+                theta=theta,
+                base=base,
+                values=values,
+                standard_errors=errors,
+                covariance=covariance,
+                sigma=sigma,
+                rms=np.sqrt(np.mean(residual.reshape(-1, channels) ** 2, axis=0)),
+                weights=weights**2,
+                consistent=is_consistent_arm(theta, layout, _never_negative(layout, known)),
+            )
+        )
     if progress is not None:
         progress(1.0)
-    return ArmEstimate(
-        method=method,
-        theta=theta,
-        base=base,
-        values=matrix @ np.where(fixed, 0.0, theta),
-        standard_errors=errors,
-        covariance=covariance,
-        sigma=sigma,
-        rms=np.sqrt(np.mean(residual.reshape(-1, channels) ** 2, axis=0)),
-        weights=weights**2,
-        consistent=is_consistent_arm(theta, layout, never),
-    )
+    return found
 
 
 def _check(

@@ -12,7 +12,7 @@ from safe_sysid.dynamics.closed_chain import Mechanism, Motion
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import parameter_words
 from safe_sysid.identification.arm.data import ArmData
-from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate
+from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates
 from safe_sysid.identification.arm.excitation import Unexcited, unexcited
 from safe_sysid.identification.arm.friction import Column, candidates, choose, columns_of
 from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals
@@ -250,9 +250,8 @@ def _pulled(
     if choices.method in ("ols", "wls"):
         pulls = pulls[:1]
     found: list[tuple[float, ArmEstimate, float]] = []
-    for pull in pulls:
-        given = Known(known.nominal, known.fixed, None, pull, known.never_negative)
-        result = estimate(regressor, torque, mechanism.layout, rows, given, choices.method)
+    results = estimates(regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls)
+    for pull, result in zip(pulls, results, strict=True):
         residual = (measured - other @ result.theta).reshape(-1, rows)
         score = float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / np.maximum(result.sigma, 1e-12)))
         found.append((score, result, pull))
