@@ -21,11 +21,9 @@ __all__ = [
     "TRIG_ERROR",
     "check_interval",
     "cos_interval",
-    "dot_bounds",
     "down",
     "iadd",
     "imul",
-    "intersect",
     "isub",
     "matvec_bounds",
     "mid_rad",
@@ -150,17 +148,3 @@ def matvec_bounds(matrix: FloatArray, vector: FloatArray) -> tuple[FloatArray, F
     return value - error * (1 + _EPS) - np.abs(value) * _EPS, value + error * (1 + _EPS) + np.abs(
         value
     ) * _EPS
-
-
-def dot_bounds(a: FloatArray, b: FloatArray) -> tuple[float, float]:
-    """Lower and upper bound of the exact inner product of two float vectors."""
-    lower, upper = matvec_bounds(np.atleast_2d(np.asarray(a, float)), np.asarray(b, float))
-    return float(lower[0]), float(upper[0])
-
-
-def intersect(
-    a_lower: FloatArray, a_upper: FloatArray, b_lower: FloatArray, b_upper: FloatArray
-) -> tuple[FloatArray, FloatArray, bool]:
-    """Intersect boxes; the flag is True when it is empty (then an assumption behind one of them is false)."""
-    lower, upper = np.maximum(a_lower, b_lower), np.minimum(a_upper, b_upper)
-    return lower, upper, bool(np.any(~(lower <= upper)))

@@ -196,11 +196,6 @@ class Plant:
         """Torque (n,) that was asked of the drives in the last period, N m; read only."""
         return self._in_force
 
-    @property
-    def noise_pattern(self) -> str:
-        """What the adversary does in this run, for reports."""
-        return self._noise.pattern if self._noise.mode == "adversarial" else self._noise.mode
-
     def step_residual_bound(self, acceleration: ArrayLike) -> FloatArray:
         """Bound (n,) of the integrator's error in the momentum balance over 0.1 s with one reversal per joint, N m s.
 

@@ -114,12 +114,12 @@ def candidates(
     for j in range(n):
         mine = (rows.joint == j).astype(float)
         yield _noise(j, noise * mine, model, errors)
-        yield _torque_abs(j, area * mine / (1.0 + errors.torque_rel[j]), model, errors)
+        yield _larger("torque_abs", j, area * mine / (1.0 + errors.torque_rel[j]), model, errors)
         inertia = float(box.upper[layout.rotor_inertia][j])
         if errors.torque_source != "link" and inertia > 0.0:
             # Both ends of a window: this much at least is added by a velocity error.
             share = np.where(rows.ramp > 0.0, 0.0, 2.0 * inertia / rows.slack) * mine
-            yield _velocity(j, share, model, errors)
+            yield _larger("velocity", j, share, model, errors)
     share = cause["quadrature"] + cause["momentum"] + cause["friction"]
     yield _acceleration(share, model, errors)
     reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
@@ -175,38 +175,22 @@ def _noise(joint: int | None, widen: FloatArray, model: RobotModel, e: Measureme
     return _make("noise", joint, widen, build, always=True)
 
 
-def _torque_abs(joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
-    name, unit, limit = model.joint_names[joint], model.torque_units[joint], float(model.limits.torque[joint])
+def _larger(kind: str, joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+    """A larger declared error of one joint: ``torque_abs``, or ``velocity``."""
+    if kind == "velocity":
+        key, unit, limit = "velocity_error", f"{model.position_units[joint]}/s", model.limits.velocity[joint]
+    else:
+        key, unit, limit = kind, model.torque_units[joint], model.limits.torque[joint]
+    declared = getattr(e, kind)
 
     def build(s: float, cost: float) -> Explanation:
-        a = e.torque_abs.copy()
-        a[joint] += s
-        text = f"torque_abs of {name} from {e.torque_abs[joint]:.3g} to {a[joint]:.3g} {unit}"
-        factor = a[joint] / (e.torque_abs[joint] + _SMALL * limit)
-        return Explanation(
-            "torque_abs", joint, text, cost, cost * _WEIGHT["torque_abs"], {"torque_abs": a}, factor=factor
-        )
+        new = declared.copy()
+        new[joint] += s
+        text = f"{key} of {model.joint_names[joint]} from {declared[joint]:.3g} to {new[joint]:.3g} {unit}"
+        factor = float(new[joint] / (declared[joint] + _SMALL * limit))
+        return Explanation(kind, joint, text, cost, cost * _WEIGHT[kind], {kind: new}, factor=factor)
 
-    return _make("torque_abs", joint, widen, build)
-
-
-def _velocity(joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
-    name, unit, limit = (
-        model.joint_names[joint],
-        model.position_units[joint],
-        float(model.limits.velocity[joint]),
-    )
-
-    def build(s: float, cost: float) -> Explanation:
-        v = e.velocity.copy()
-        v[joint] += s
-        text = f"velocity_error of {name} from {e.velocity[joint]:.3g} to {v[joint]:.3g} {unit}/s"
-        factor = v[joint] / (e.velocity[joint] + _SMALL * limit)
-        return Explanation(
-            "velocity", joint, text, cost, cost * _WEIGHT["velocity"], {"velocity": v}, factor=factor
-        )
-
-    return _make("velocity", joint, widen, build)
+    return _make(kind, joint, widen, build)
 
 
 def _acceleration(widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:

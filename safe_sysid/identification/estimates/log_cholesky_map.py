@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.robot.parameters import pseudo_inertia_to_theta
 
-__all__ = ["factor_derivatives", "log_cholesky_derivatives", "paper_map"]
+__all__ = ["factor_derivatives", "log_cholesky_derivatives"]
 
 FloatArray = NDArray[np.float64]
 # eta = [alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]: place of each of the last nine in U.
@@ -80,8 +80,3 @@ def log_cholesky_derivatives(
     jacobian = 2.0 * np.einsum("iab,kab->ik", _TO_THETA, j1)
     curvature = 2.0 * np.einsum("iab,klab->ikl", _TO_THETA, j2)
     return theta, jacobian, 0.5 * (curvature + curvature.swapaxes(1, 2))
-
-
-def paper_map(eta: ArrayLike) -> FloatArray:
-    """Parameters (10,) of PSO's equation 16 in this package's order of parameters."""
-    return log_cholesky_derivatives(eta, paper=True)[0]
