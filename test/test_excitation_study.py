@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from arm_factory import random_arm
 
-from safe_sysid.campaign.excitation.correlation import FourierDraw, condition_correlations
+from safe_sysid.campaign.excitation.correlation import Correlations, FourierDraw, motion_conditions
 from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
 from safe_sysid.campaign.excitation.tables import TABLE_FIVE, condition_rows, log_shrinkage, width_rows
 from safe_sysid.dynamics import dynamics_of
@@ -91,17 +91,16 @@ def test_senseless_observations_are_refused() -> None:
 
 def test_correlations_repeat_and_do_not_depend_on_how_many_motions_there_are() -> None:
     model = load_robot("kinova_gen3")
-    three = condition_correlations(model, 3, seed=5, horizons=(1, 50), draw=SHORT)
-    four = condition_correlations(model, 4, seed=5, horizons=(1, 50), draw=SHORT)
-    assert np.array_equal(three.torque, four.torque[:3])
-    assert np.array_equal(three.momentum, four.momentum[:3])
+    motions = [motion_conditions(model, 5, i, (1, 50), SHORT) for i in range(4)]
+    torque, *momentum = (np.array(part) for part in zip(*motions, strict=True))
+    again = motion_conditions(model, 5, 2, (1, 50), SHORT)
+    assert all(np.array_equal(a, b) for a, b in zip(again, motions[2], strict=True))
+    four = Correlations((1, 50), torque, *momentum)
     # A window of one sample is the torque regressor, nearly.
-    assert np.allclose(three.momentum[:, 0], three.torque, rtol=2e-2)
+    assert np.allclose(four.momentum[:, 0], four.torque, rtol=2e-2)
     expected = np.corrcoef(four.torque, four.momentum[:, 1])[0, 1]
     assert four.pearson()[1] == pytest.approx(expected)
     assert np.all(np.abs(four.spearman("trapezoid")) <= 1.0 + 1e-12)
-    with pytest.raises(PlanError, match="at least 3"):
-        condition_correlations(model, 2)
 
 
 def record(cost: str, seed: int, final: float, **changes: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from safe_sysid.campaign.excitation.correlation import DRAWS, TABLE_FOUR, condition_correlations
+from safe_sysid.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
 from safe_sysid.experiments import tables
 from safe_sysid.experiments.conditions import run_motion
 from safe_sysid.experiments.gallery import draw
@@ -204,7 +204,8 @@ def test_motion_by_motion_gives_the_correlations_of_all():
     model = load_robot("kinova_gen3")
     for name, draw_of in DRAWS.items():
         found = tables.correlations_of(results, name)
-        wanted = condition_correlations(model, 4, 5, draw=draw_of)
+        motions = [motion_conditions(model, 5, i, tuple(TABLE_FOUR), draw_of) for i in range(4)]
+        wanted = Correlations(tuple(TABLE_FOUR), *(np.array(part) for part in zip(*motions, strict=True)))
         assert np.allclose(found.pearson(), wanted.pearson())
         assert np.allclose(found.spearman(), wanted.spearman())
     text = shown(tables.correlation_table(results))

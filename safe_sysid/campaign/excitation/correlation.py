@@ -6,13 +6,12 @@ sampled for 10 s at 1 ms. The paper does not say how its coefficients are drawn;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.observation import (
     MomentumObservation,
     condition_number,
@@ -25,7 +24,6 @@ __all__ = [
     "TABLE_FOUR",
     "Correlations",
     "FourierDraw",
-    "condition_correlations",
     "motion_conditions",
 ]
 
@@ -136,35 +134,3 @@ def motion_conditions(
     euler = np.array([condition_number(observed.rows(h)) for h in horizons])
     trapezoid = np.array([condition_number(observed.rows(h, "trapezoid")) for h in horizons])
     return condition_number(torque_observation(kin, q, qd, qdd)), euler, trapezoid
-
-
-def condition_correlations(
-    model: RobotModel,
-    motions: int = 100,
-    seed: int = 0,
-    horizons: Sequence[int] = tuple(TABLE_FOUR),
-    draw: FourierDraw | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Correlations:
-    """Condition numbers of random motions about the arm's home.
-
-    Args:
-        model: the arm.
-        motions: how many, at least 3.
-        seed: of all of them; motion i does not depend on how many there are.
-        horizons: h, samples.
-        draw: how motions are drawn; None for the default.
-        progress: called with the number of motions done.
-
-    Raises:
-        PlanError: fewer than three motions.
-    """
-    if motions < 3:
-        raise PlanError(f"motions = {motions!r}: expected at least 3")
-    torque = np.empty(motions)
-    momentum = np.empty((2, motions, len(horizons)))
-    for i in range(motions):
-        torque[i], momentum[0, i], momentum[1, i] = motion_conditions(model, seed, i, horizons, draw)
-        if progress is not None:
-            progress(i + 1)
-    return Correlations(tuple(int(h) for h in horizons), torque, momentum[0], momentum[1])
