@@ -641,3 +641,23 @@ def test_a_check_leaves_room_for_the_feed_forward_of_the_robot_it_trusts(
     assert report.certificate is not None
     lost = np.min(without.margins["torque"], axis=0) - np.min(report.certificate.margins["torque"], axis=0)
     assert np.all(lost >= bound)
+
+
+def test_a_plan_for_one_law_is_none_for_another(
+    tmp_path: Path, model: RobotModel, scene: Scene, gains: ControllerGains, good: Path, checker: PlanChecker
+) -> None:
+    """The file says which, unless it is the robust one; a verdict says if the law does not prove tracking."""
+    assert "law" not in json.loads(good.read_text())["gains"]
+    assert not any("does not prove" in line for line in checker.check(good).assumed)
+    stiff, box = load_robot("kinova_gen3", **{"controller.law": "impedance"}), box_of(model)
+    plan = plan_from(model, at_rest(scene.start_for(model)), np.full(7, 0.02), box)
+    path = written(tmp_path / "stiff.json", plan, stiff, box, scene, gains)
+    report = PlanChecker(stiff, scene, lockstep=True).check(path)
+    assert report.passed, report.reason
+    assert any(line.endswith("though its law, impedance, does not prove that") for line in report.assumed)
+    assert "gains.law" not in outcome(PlanChecker(stiff, scene, lockstep=True), path)
+    assert "gains: other than" in outcome(checker, path)
+    assert "gains: other than" in outcome(PlanChecker(stiff, scene, lockstep=True), good)
+    other = {"controller.law": "impedance", "controller.laws.impedance.damping_ratio": 0.7}
+    softer = PlanChecker(load_robot("kinova_gen3", **other), scene, lockstep=True)
+    assert "law.settings.damping_ratio" in outcome(softer, path)
