@@ -87,9 +87,8 @@ def _gravity_cone(model: RobotModel, q: FloatArray, largest: FloatArray) -> Floa
 def _with_errors(model: RobotModel, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Actuator first, sensor next: each moves a torque by ``a + b |torque|`` at most."""
     m, a, n = model.settings.measurement, model.settings.actuator, model.n
-    sensor = per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
-    steps = ((per_joint(a.torque_abs, n), per_joint(a.torque_rel, n)), (sensor, per_joint(m.torque_rel, n)))
-    for absolute, relative in steps:
+    actuator = per_joint(a.torque_abs, n), per_joint(a.torque_rel, n)
+    for absolute, relative in (actuator, m.torque_error(n)):
         lower = lower - absolute - relative * np.abs(lower)
         upper = upper + absolute + relative * np.abs(upper)
     return lower, upper

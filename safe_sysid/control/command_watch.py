@@ -43,10 +43,7 @@ class CommandWatch:
     def __init__(self, model: RobotModel) -> None:
         """Errors are those that the model's settings declare."""
         m, a, n = model.settings.measurement, model.settings.actuator, model.n
-        sensor, actuator = per_joint(m.torque_rel, n), per_joint(a.torque_rel, n)
-        absolute = (
-            per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
-        )
+        (absolute, sensor), actuator = m.torque_error(n), per_joint(a.torque_rel, n)
         self._absolute = absolute + (1.0 + sensor) * per_joint(a.torque_abs, n) + 1e-9
         self._relative = sensor + actuator + sensor * actuator + 1e-9
         self._sees = m.torque_source != "link"

@@ -43,8 +43,8 @@ def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, e
     nu = float(np.sqrt(2.0 * gains.V_max))
     mu, k_max, k_min = float(np.max(a.inertia_upper / lam)), float(gains.K_r.max()), float(gains.K_r.min())
     m = model.settings.measurement
-    delta = per_joint(m.torque_abs, n) + per_joint(m.torque_drift, n) + np.abs(per_joint(m.torque_bias, n))
-    delta = delta + per_joint(m.torque_rel, n) * np.abs(effort) / (1.0 - per_joint(m.torque_rel, n))
+    delta, relative = m.torque_error(n)
+    delta = delta + relative * np.abs(effort) / (1.0 - relative)
     delta = delta + 2.0 * (a.actuator_abs + a.actuator_rel * np.abs(effort))  # at the start, and from then on
     # At rest Coulomb friction is anything in [-Fc, Fc]; a sensor on the link's side sees neither it nor the offset.
     delta = delta + 2.0 * box.upper[box.layout.coulomb]

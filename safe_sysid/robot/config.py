@@ -315,6 +315,11 @@ class MeasurementSettings(Section):
         "older measurements count as stale; above timing.hold_max_s", "s", "(0, 1]", default=0.02
     )
 
+    def torque_error(self, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """How far measured torques of n joints may be off: (n,) whatever they are, N m or N, and (n,) as a share."""
+        absolute = per_joint(self.torque_abs, n) + per_joint(self.torque_drift, n)
+        return absolute + np.abs(per_joint(self.torque_bias, n)), per_joint(self.torque_rel, n)
+
     @model_validator(mode="after")
     def _rules_that_are_sound(self) -> MeasurementSettings:
         if self.effort == "sampled" and self.torque_rate is None:

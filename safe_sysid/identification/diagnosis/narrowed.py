@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["not_narrowed", "shown_by_motion", "why_taught_nothing"]
@@ -73,8 +72,8 @@ def shown_by_motion(model: RobotModel) -> NDArray[np.bool_]:
     )
     own = np.ones(box.size, bool)
     own[last] = False
-    error = per_joint(m.torque_abs, n) + np.abs(per_joint(m.torque_bias, n)) + per_joint(m.torque_drift, n)
-    error = error + per_joint(m.torque_rel, n) * np.abs(w @ box.mid) + np.abs(w[:, :, own]) @ box.rad[own]
+    error, relative = m.torque_error(n)
+    error = error + relative * np.abs(w @ box.mid) + np.abs(w[:, :, own]) @ box.rad[own]
     rows = (w[:, :, last] * box.rad[last] / np.maximum(error, 1e-12)[:, :, None]).reshape(-1, 10)
     left = np.linalg.inv(rows.T @ rows * (_SEEN / _POSTURES) + np.eye(10))
     return np.asarray(np.sqrt(np.diag(left)) < _LEFT)
