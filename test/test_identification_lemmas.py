@@ -7,7 +7,7 @@ import pytest
 from identification_plant import random_arm, random_consistent_box
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.momentum_columns import fields, momentum_columns
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
@@ -135,7 +135,7 @@ def test_columns_and_derivatives(n):
     for k in range(3):
         q, qd = states[0][k], states[1][k]
         momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
-        momentum_columns(kin, fields(n), kin.gravity, q, qd, 1.0, momentum, rate)
+        momentum_columns(kin, kin.gravity, q, qd, 1.0, momentum, rate)
         assert np.allclose(momentum, dynamics.momentum_regressor(q, qd)[:, inertial], rtol=0, atol=1e-12)
         assert np.allclose(rate, dynamics.momentum_rate_regressor(q, qd)[:, inertial], rtol=0, atol=1e-11)
         for j in range(n):

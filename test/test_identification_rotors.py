@@ -7,7 +7,7 @@ from identification_events import Attack, SmoothAttack
 from identification_plant import geared
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.momentum_columns import fields, momentum_columns
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
@@ -44,7 +44,7 @@ def test_columns_and_their_derivatives(n, slides):
         for k in range(2):
             q, qd = states[0][k], states[1][k]
             momentum, rate = np.zeros((n, size)), np.zeros((n, size))
-            momentum_columns(kin, fields(n), kin.gravity, q, qd, own, momentum, rate)
+            momentum_columns(kin, kin.gravity, q, qd, own, momentum, rate)
             for found, f in ((momentum, "momentum_regressor"), (rate, "momentum_rate_regressor")):
                 np.testing.assert_allclose(found, coupled((f, q, qd), kin, own > 0.0), rtol=0, atol=1e-11)
             for j in range(n):

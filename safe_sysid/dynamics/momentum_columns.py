@@ -13,8 +13,6 @@ position.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -24,41 +22,9 @@ from safe_sysid.dynamics.spatial import add_velocity_product, to_child
 from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["Fields", "fields", "momentum_columns"]
+__all__ = ["momentum_columns"]
 
 FloatArray = NDArray[np.float64]
-
-
-class Fields(NamedTuple):
-    """Work space of :func:`momentum_columns`, made by :func:`fields` in compiled code. Row 0 of three is the base's.
-
-    Attributes:
-        rotation: (3, 3) of one joint's frame in its parent's.
-        origin: (3,) its origin there, m.
-        s, t: (n + 1, n, 6) fields of a link for each joint before it, in the link's frame.
-        v: (n + 1, 6) motions of links.
-        gravity: (n + 1, 3) in the links' frames.
-    """
-
-    rotation: FloatArray
-    origin: FloatArray
-    s: FloatArray
-    t: FloatArray
-    v: FloatArray
-    gravity: FloatArray
-
-
-@njit(cache=True)
-def fields(n: int) -> Fields:
-    """Work space for n joints."""
-    return Fields(
-        np.empty((3, 3)),
-        np.empty(3),
-        np.empty((n + 1, n, 6)),
-        np.empty((n + 1, n, 6)),
-        np.zeros((n + 1, 6)),
-        np.empty((n + 1, 3)),
-    )
 
 
 @njit(cache=True, inline="always")
@@ -81,13 +47,12 @@ def _product(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
 @njit(cache=True)
 def momentum_columns(
     kin: Kinematics,
-    work: Fields,
     gravity: FloatArray,
     q: FloatArray,
     qd: FloatArray,
     own: float,
-    momentum: FloatArray,
-    rate: FloatArray,
+    momentum: FloatArray | None,
+    rate: FloatArray | None,
 ) -> None:
     """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.dynamics.protocol` says what these are.
 
@@ -96,32 +61,33 @@ def momentum_columns(
 
     Args:
         kin: of the arm.
-        work: space.
         gravity: (3,) m/s^2, in place of the arm's.
         q: (n,) rad.
         qd: (n,) rad/s.
         own: 1.0 if the row of a joint holds what its own rotor does, 0.0 if it is seen from behind the gear.
-        momentum: (n, >= K) result, or (0, 0) if it is not wanted.
-        rate: (n, >= K) result, or (0, 0).
+        momentum: (n, >= K) result, or None if it is not wanted: compiled without it.
+        rate: (n, >= K) result, or None.
     """
     axis, parent, motors = kin.axis, kin.parent, kin.motors
-    n, wants_momentum, wants_rate = axis.shape[0], momentum.shape[0] > 0, rate.shape[0] > 0
-    r, p = work.rotation, work.origin
-    for i in range(3):
-        work.gravity[0, i] = gravity[i]
+    n = axis.shape[0]
+    r, p = np.empty((3, 3)), np.empty(3)
+    # Of every link in its frame: fields of the joints before it, motion, gravity; row 0 is the base's.
+    fields, slopes = np.empty((n + 1, n, 6)), np.empty((n + 1, n, 6))
+    motions, weights = np.empty((n + 1, 6)), np.empty((n + 1, 3))
+    motions[0], weights[0] = 0.0, gravity
     for link in range(n):
         sliding = np.isfinite(kin.travel[link, 0])
         joint_placement(kin.rotation[link], kin.translation[link], axis[link], sliding, q[link], r, p)
         before, here = parent[link] + 1, link + 1
-        s, t, v, g, down = work.s[here], work.t[here], work.v[here], work.gravity[here], work.gravity[before]
-        to_child(r, p, work.v[before], v)
+        s, t, v, g, down = fields[here], slopes[here], motions[here], weights[here], weights[before]
+        to_child(r, p, motions[before], v)
         for i in range(3):
             g[i] = r[0, i] * down[0] + r[1, i] * down[1] + r[2, i] * down[2]
         j = parent[link]
         while j >= 0:
-            to_child(r, p, work.s[before, j], s[j])
-            if wants_rate:
-                to_child(r, p, work.t[before, j], t[j])
+            to_child(r, p, fields[before, j], s[j])
+            if rate is not None:
+                to_child(r, p, slopes[before, j], t[j])
             j = parent[j]
         o = 0 if sliding else 3
         for i in range(6):
@@ -133,9 +99,9 @@ def momentum_columns(
         columns = slice(PER_LINK * link, PER_LINK * here)
         j = link
         while j >= 0:
-            if wants_momentum:
+            if momentum is not None:
                 _product(s[j], v, momentum[j, columns])
-            if wants_rate:
+            if rate is not None:
                 out = rate[j, columns]
                 _product(t[j], v, out)
                 out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
@@ -145,13 +111,13 @@ def momentum_columns(
             j = parent[j]
     for m in range(motors.joint.shape[0]):
         driven, carrier, gear, z = motors.joint[m], motors.carrier[m], motors.gear[m], motors.axis[m]
-        s, t, v, c = work.s[carrier + 1], work.t[carrier + 1], work.v[carrier + 1], PER_LINK * n + m
+        s, t, v, c = fields[carrier + 1], slopes[carrier + 1], motions[carrier + 1], PER_LINK * n + m
         j = carrier
         while j >= 0:
-            if wants_momentum:
+            if momentum is not None:
                 momentum[j, c] = gear * qd[driven] * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
-            if wants_rate:
+            if rate is not None:
                 rate[j, c] = gear * qd[driven] * (z[0] * t[j, 3] + z[1] * t[j, 4] + z[2] * t[j, 5])
             j = parent[j]
-        if wants_momentum:
+        if momentum is not None:
             momentum[driven, c] = own * gear * (z[0] * v[3] + z[1] * v[4] + z[2] * v[5])

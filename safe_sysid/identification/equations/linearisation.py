@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.momentum_columns import fields, momentum_columns
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["DERIVATIVES", "Anchors", "derivative_bounds"]
@@ -88,7 +88,7 @@ def derivative_bounds(
     """
     n = anchors.q.shape[1]
     q, qd, gravity = anchors.q, anchors.qd, kin.gravity.copy()
-    shape, work, unwanted = (n, mid.size), fields(n), np.empty((0, 0))
+    shape = (n, mid.size)
     m1, m0, r1, r0 = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     dm, dr = np.zeros(shape), np.zeros(shape)
     unit, zero, x, v = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
@@ -104,29 +104,29 @@ def derivative_bounds(
                 if sliding:
                     alpha, weight = 1.0, 0.5
                 x[j] = q[k, j] + alpha
-                momentum_columns(kin, work, gravity, x, v, own, m1, r1)
+                momentum_columns(kin, gravity, x, v, own, m1, r1)
                 x[j] = q[k, j] - alpha
-                momentum_columns(kin, work, gravity, x, v, own, m0, r0)
+                momentum_columns(kin, gravity, x, v, own, m0, r0)
                 x[j] = q[k, j]
                 _add(weight, m1, m0, dm)
                 _add(weight, r1, r0, dr)
             _enclose(dm, mid, rad, out, 0, j)
             _enclose(dr, mid, rad, out, 2, j)
             unit[j] = 1.0
-            momentum_columns(kin, work, gravity, x, unit, own, dm, unwanted)
+            momentum_columns(kin, gravity, x, unit, own, dm, None)
             unit[j] = 0.0
             _enclose(dm, mid, rad, out, 1, j)
             v[j] = qd[k, j] + 1.0
-            momentum_columns(kin, work, gravity, x, v, own, unwanted, r1)
+            momentum_columns(kin, gravity, x, v, own, None, r1)
             v[j] = qd[k, j] - 1.0
-            momentum_columns(kin, work, gravity, x, v, own, unwanted, r0)
+            momentum_columns(kin, gravity, x, v, own, None, r0)
             v[j] = qd[k, j]
             _add(0.5, r1, r0, dr)
             _enclose(dr, mid, rad, out, 3, j)
         if with_gravity:
             for c in range(3):
                 gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
-                momentum_columns(kin, work, gravity, x, zero, own, unwanted, dr)
+                momentum_columns(kin, gravity, x, zero, own, None, dr)
                 _enclose(dr, mid, rad, out, 4, c)
             for c in range(3):
                 gravity[c] = kin.gravity[c]

@@ -51,7 +51,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.momentum_columns import fields, momentum_columns
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.identification.equations.linearisation import Anchors
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
@@ -204,11 +204,11 @@ def _samples(
     n = dq.size
     now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
     dx, du, top, speed, fastest = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    work, gravity, unwanted = fields(n), kin.gravity.copy(), np.empty((0, 0))
+    gravity = kin.gravity.copy()
     erring = np.any(dq > 0.0) or np.any(dv > 0.0)
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
-        momentum_columns(kin, work, gravity, q, qd, limits.friction, columns, unwanted)
+        momentum_columns(kin, gravity, q, qd, limits.friction, columns, None)
         a = anchors.which[k]
         bounds = anchors.bounds[a]
         for j in range(n):
@@ -292,11 +292,10 @@ def step_kernel(
     now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
     dx, du, top, speed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    work, unwanted = fields(n), np.empty((0, 0))
     moved = np.any(dq > 0.0)
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
-        momentum_columns(kin, work, gravity, centre, mean, own, unwanted, out.rate_columns[k])
+        momentum_columns(kin, gravity, centre, mean, own, None, out.rate_columns[k])
         a = anchors.which[k]
         bounds = anchors.bounds[a]
         longest = steps.h[k] + 2.0 * steps.sigma[k]
@@ -327,7 +326,7 @@ def step_kernel(
         if ramps:
             for j in range(n):
                 w[j] = steps.delta[k, j] / steps.h[k]
-            momentum_columns(kin, work, gravity, centre, w, own, out.momentum_columns[k], unwanted)
+            momentum_columns(kin, gravity, centre, w, own, out.momentum_columns[k], None)
             for i in range(n):
                 out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
             motion_bounds(size, speed, big_v, acc, one, one, now)
