@@ -39,7 +39,7 @@ SHORTER = (
     Shorter(r"campaign \w+ .*--trials \d+", r"--trials \d+", "--trials 2", "two trials instead of thousands"),
     Shorter(r"campaign reachability(?!.* --trial)", "", "--trials 2", "two trials instead of thousands"),
     Shorter(r"campaign (?!.* --jobs)(?!.* --trial \d)", "", "--jobs 1", "one core"),
-    Shorter(r"experiment .*--table 3(?!.* --trials)", "", "--trials 1", "one repeat"),
+    Shorter(r"experiment pso .*--table 3(?!.* --trials)", "", "--trials 1", "one repeat"),
     Shorter(
         r"experiment .*--table 3.*--methods ours,",
         r"ours,wrong,grav-pid",
@@ -49,13 +49,25 @@ SHORTER = (
     Shorter(
         r"experiment .*--table 3.*--methods ours ", "ours", "wrong", "nothing to learn, nothing to search"
     ),
-    Shorter(r"experiment .*--table 3(?!.* --methods)", "", "--methods conservative", "one method of eleven"),
-    Shorter(r"experiment .*--table 3(?!.* --experiments)", "", "--experiments a", "one work cell of three"),
-    Shorter(r"experiment .*--table 3(?!.* --payloads)", "", "--payloads 4lb", "one dumbbell of five"),
+    Shorter(
+        r"experiment pso .*--table 3(?!.* --methods)", "", "--methods conservative", "one method of eleven"
+    ),
+    Shorter(
+        r"experiment pso .*--table 3(?!.* --experiments)", "", "--experiments a", "one work cell of three"
+    ),
+    Shorter(r"experiment pso .*--table 3(?!.* --payloads)", "", "--payloads 4lb", "one dumbbell of five"),
     Shorter(r"experiment .*--payloads 7lb,8lb", "7lb,8lb", "8lb", "one dumbbell of two"),
-    Shorter(r"experiment .*--table 4(?!.* --trials)", "", "--trials 3", "three motions instead of a hundred"),
-    Shorter(r"experiment .*--table 5(?!.* --trials)", "", "--trials 1 --payloads 4lb", "one run of 25"),
+    Shorter(
+        r"experiment pso .*--table 4(?!.* --trials)", "", "--trials 3", "three motions instead of a hundred"
+    ),
+    Shorter(r"experiment pso .*--table 5(?!.* --trials)", "", "--trials 1 --payloads 4lb", "one run of 25"),
     Shorter(r"experiment .*--table fig(5|11|12)", "", "--payloads 4lb", "one dumbbell of five"),
+    Shorter(
+        r"experiment constrained .*--table \d",
+        r"constrained (.*?)( --seeds \d+)?(?= --json| --resume| --figure|$)",
+        r"constrained \1 --seeds 1 --limbs four_joint_arm",
+        "one arm of twenty",
+    ),
     Shorter(r"experiment (?!.* --jobs)", "", "--jobs 1", "one core"),
     Shorter(r"realtime.py (run|drives)", "", "--seconds 2 --load idle --scheduling normal", "one row of 2 s"),
     Shorter(r"realtime.py drives", "", "--drives thread", "one way to drive the loop of five"),
