@@ -46,6 +46,7 @@ COSTS: Final[dict[str, str]] = {
 DYNAMICS: Final[dict[str, str]] = {
     "recursion": "safe_sysid.dynamics.recursion:RecursiveDynamics",
     "pinocchio": "safe_sysid.dynamics.pinocchio_backend:PinocchioDynamics",
+    "generated": "safe_sysid.dynamics.generated.backend:GeneratedDynamics",
 }
 
 

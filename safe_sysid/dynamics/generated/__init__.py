@@ -1,1 +1,1 @@
-"""Dynamics that are derived once for an arm: pseudo-symbolic models in base parameters [PSDM]."""
+"""Dynamics that are derived once for an arm: pseudo-symbolic models, and code in C."""

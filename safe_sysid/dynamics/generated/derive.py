@@ -31,7 +31,7 @@ from safe_sysid.dynamics.generated.polynomials import (
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["base_columns", "derive"]
+__all__ = ["base_columns", "derive", "parameter_order"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -114,6 +114,12 @@ def _potential(chain: Chain, transforms: list[tuple[Matrices, Matrices, Matrices
         turned = Rows(rows.code, rows.row[:, [3, 0, 1, 2]], rows.size[:, [3, 0, 1, 2]])
         parts.append((PER_LINK * k, turned))
     return _placed(parts, 11 * chain.n)
+
+
+def parameter_order(n: int) -> IntArray:
+    """(11 n,) order in which parameters are taken for base parameters: links from the base on, then rotors."""
+    links = [PER_LINK * j + np.array(_ORDER) for j in range(n)]
+    return np.concatenate([*links, np.arange(PER_LINK * n, 11 * n)])
 
 
 def base_columns(rows: FloatArray, order: IntArray) -> tuple[IntArray, FloatArray]:
@@ -236,11 +242,7 @@ def derive(
         weight.append(join @ potential_rows)
         weight_keys.append((GRAVITY * n + j) * span + distinct)
     everything = np.vstack([*blocks, *weight])
-    if zero is None:
-        order = np.concatenate([10 * j + np.array(_ORDER) for j in range(n)])
-        order = np.concatenate([order, np.arange(10 * n, free.shape[1])])
-    else:
-        order = np.arange(free.shape[1])
+    order = parameter_order(n)[: free.shape[1]] if zero is None else np.arange(free.shape[1])
     selected, base = base_columns(_distinct(everything), order)
     stacked = csr_matrix(np.vstack(blocks)[:, selected])
     table = accelerations(n)

@@ -1,0 +1,127 @@
+"""Straight-line C99 of traced functions: no heap, no libraries, nothing but arithmetic; sines and cosines included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from safe_sysid.dynamics.generated.graph import Graph, Value
+
+__all__ = ["Source", "write_c"]
+
+#: Cody and Waite's reduction by quarter turns, then the kernels of fdlibm; below 1e6 rad to some 2e-16.
+_SINES = """\
+static void sines(const double *q, double *s, double *c)
+{
+    for (int j = 0; j < N; ++j) {
+        union { double d; unsigned long long u; } t;
+        t.d = q[j] * 0.63661977236758134308 + 6755399441055744.0;
+        const double n = t.d - 6755399441055744.0;
+        const double r = ((q[j] - n * 1.57079632673412561417e+00) - n * 6.07710050630396597660e-11)
+                         - n * 2.02226624879595063154e-21;
+        const double z = r * r;
+        const double a = r + r * z * (-1.66666666666666324348e-01 + z * (8.33333333332248946124e-03
+            + z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06
+            + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
+        const double b = 1.0 - 0.5 * z + z * z * (4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03
+            + z * (2.48015872894767294178e-05 + z * (-2.75573143513906633035e-07
+            + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))));
+        const double x = (t.u & 1) ? b : a, y = (t.u & 1) ? a : b;
+        s[j] = (t.u & 2) ? -x : x;
+        c[j] = ((t.u + 1) & 2) ? -y : y;
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Code of an arm.
+
+    Attributes:
+        text: C99.
+        functions: names, each ``void arm_NAME(long count, const double *k, const double *q, const double *qd, const
+            double *x, double *out)`` over rows of states; x is qdd, or tau of forward dynamics.
+        prepared: numbers that ``void arm_prepare(const double *b, double *k)`` makes of base parameters.
+    """
+
+    text: str
+    functions: tuple[str, ...]
+    prepared: int
+
+
+def _number(x: float) -> str:
+    return repr(float(x))
+
+
+def _statements(graph: Graph, wanted: Sequence[int], names: dict[int, str]) -> list[str]:
+    """Declarations of nodes, in order; ``names`` gets theirs."""
+    lines = []
+    for index in wanted:
+        if index in names:
+            continue
+        key = graph.nodes[index]
+        if key[0] == "v":
+            names[index] = str(key[1])
+        elif key[0] == "k":
+            names[index] = _number(key[1])
+        else:
+            names[index] = f"t{index}"
+            lines.append(f"    const double t{index} = {names[key[1]]} {key[0]} {names[key[2]]};")
+    return lines
+
+
+def write_c(graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | float]]) -> Source:
+    """The code.
+
+    Args:
+        graph: of all functions.
+        joints: n.
+        functions: by name, the entries of each result.
+    """
+    roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
+    stored: dict[int, str] = {}
+    for indices in roots.values():
+        used = graph.needed(indices)
+        direct = {
+            i for k in used if not graph.fixed[k] for i in graph.nodes[k][1:] if graph.nodes[k][0] in "+-*/"
+        }
+        for index in sorted(direct | set(indices)):
+            if graph.fixed[index] and graph.nodes[index][0] != "k" and index not in stored:
+                stored[index] = f"k[{len(stored)}]"
+    lines = [f"#define N {joints}", "", _SINES if joints else ""]
+    lines += ["void arm_prepare(const double *b, double *k)", "{"]
+    names: dict[int, str] = {}
+    lines += _statements(graph, graph.needed(list(stored)), names)
+    lines += [f"    {place} = {names[index]};" for index, place in stored.items()]
+    lines += ["}", ""]
+    for name, values in functions.items():
+        names = dict(stored)
+        body = [i for i in graph.needed(roots[name]) if not graph.fixed[i] or graph.nodes[i][0] == "k"]
+        lines += [
+            f"static void one_{name}(const double *k, const double *q, const double *qd, const double *qdd,",
+            "    const double *tau, double *out)",
+            "{",
+            "    double s[N], c[N];",
+            "    sines(q, s, c);",
+            *_statements(graph, body, names),
+        ]
+        for place, value in enumerate(values):
+            if isinstance(value, Value):
+                sign = "-" if value.sign < 0 else ""
+                lines.append(f"    out[{place}] = {sign}{names[value.index]};")
+            else:
+                lines.append(f"    out[{place}] = {_number(value)};")
+        lines += [
+            "    (void)k; (void)q; (void)qd; (void)qdd; (void)tau; (void)s; (void)c;",
+            "}",
+            "",
+            f"void arm_{name}(long count, const double *k, const double *q, const double *qd, const double *x,",
+            "    double *out)",
+            "{",
+            "    for (long i = 0; i < count; ++i)",
+            f"        one_{name}(k, q + N * i, qd + N * i, x + N * i, x + N * i, out + {len(values)} * i);",
+            "}",
+            "",
+        ]
+    return Source("\n".join(lines), tuple(functions), len(stored))
