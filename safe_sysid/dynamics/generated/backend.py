@@ -180,7 +180,8 @@ class GeneratedDynamics(RecursiveDynamics):
         theta = as_parameters(self.kin, theta)
         if self.source is None:
             rest = torque - super().inverse_dynamics(theta, q, qd, np.zeros_like(q), transition)
-            out: FloatArray = np.linalg.solve(self.mass_matrix(theta, q), rest[..., None])[..., 0]
+            solved = np.linalg.solve(self.mass_matrix(theta, q), rest[..., None])[..., 0]
+            out = np.asarray(solved, dtype=np.float64)
         else:
             free = torque - self._friction(theta, qd, transition)
             out = self._call("forward", self._n, theta, q, qd, free)
