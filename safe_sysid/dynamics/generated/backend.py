@@ -38,7 +38,7 @@ class GeneratedDynamics(RecursiveDynamics):
     Attributes:
         kin: of the arm.
         source: the C code; None without a compiler.
-        base: (l, 14 n): base parameters are ``base theta``.
+        base: (l, P): base parameters are ``base theta``.
     """
 
     def __init__(self, kin: Kinematics) -> None:
@@ -52,7 +52,7 @@ class GeneratedDynamics(RecursiveDynamics):
         """
         super().__init__(kin)
         n, chain, rng = self._n, chain_of(kin), np.random.default_rng(5)
-        links = np.zeros((11 * n, 14 * n))
+        links = np.zeros((11 * n, ParameterLayout(n).size))
         links[: 10 * n, : 10 * n] = chain.link_parameters()
         links[10 * n :, ROTOR * n : (ROTOR + 1) * n] = np.eye(n)
         # About the chain's frames: W theta = (W L^-1) (L theta).
