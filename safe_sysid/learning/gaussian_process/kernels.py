@@ -73,8 +73,10 @@ class LagrangianPart:
         return 2 * self.n * (self.n + 1) + 3 * self.n
 
     def start(self, x: Motions) -> FloatArray:
-        """All weights one."""
-        return np.zeros(self.count)
+        """Velocities have weight one, positions a half, so that every ``p(q, q)`` of a joint that turns is one."""
+        return np.concatenate([np.zeros(self.n * (self.n + 1) // 2), np.full(self.count, np.log(0.5))])[
+            : self.count
+        ]
 
     def unpack(self, log: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights (n, n), position (n, n, 3), potential (n, 3) of :func:`.lagrangian_kernel.torque_block`.
@@ -92,13 +94,11 @@ class LagrangianPart:
     def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
         """See :class:`Part`."""
         parameters, other = self.unpack(log), x if y is None else y
-        own = np.zeros(out.shape)
 
         def share(first: int, step: int) -> None:
-            fill_torques(first, step, y is None, x.rows, other.columns, *parameters, own)
+            fill_torques(first, step, y is None, x.rows, other.columns, *parameters, out)
 
         in_threads(share, len(x) * len(other))
-        out += own
 
     def energies(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
         """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.

@@ -306,7 +306,7 @@ def fill_torques(
     potential: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Fill a share of a kernel matrix of torques: every ``step``-th group of LANES columns.
+    """Add a share of a kernel matrix of torques: every ``step``-th group of LANES columns.
 
     Args:
         first: group of the share, 0..step - 1.
@@ -317,7 +317,7 @@ def fill_torques(
         weights: (n, n), see :func:`torque_block`.
         position: (n, n, 3).
         potential: (n, 3).
-        out: (N * n, M * n), written.
+        out: (N * n, M * n), added to.
     """
     n = potential.shape[0]
     w = np.empty(workspace_size(n))
@@ -329,7 +329,7 @@ def fill_torques(
             for a in range(n):
                 for j in range(many):
                     for b in range(n):
-                        out[r * n + a, (start + j) * n + b] = w[k + (a * n + b) * LANES + j]
+                        out[r * n + a, (start + j) * n + b] += w[k + (a * n + b) * LANES + j]
 
 
 @njit(cache=True, nogil=True)

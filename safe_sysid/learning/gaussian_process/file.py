@@ -1,0 +1,188 @@
+"""A learned process as one file: a ``.npz`` with its data, its parameters, joints and origin. Never unpickles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
+from safe_sysid.learning.gaussian_process.kernels import (
+    LagrangianPart,
+    LinearPart,
+    Part,
+    SquaredExponentialPart,
+    SumKernel,
+    friction_features,
+)
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
+from safe_sysid.whole_files import replacing
+
+__all__ = ["SCHEMA", "LearnedModel", "ModelFileError", "read_model", "write_model"]
+
+#: Version of the file format.
+SCHEMA = "safe_sysid gaussian process 1"
+_MAKERS: Mapping[str, Callable[[int], Part]] = {
+    "lagrangian": LagrangianPart,
+    "friction": lambda n: LinearPart(friction_features, 2 * n),
+    "squared_exponential": SquaredExponentialPart,
+}
+_ARRAYS = {  # kind of numpy, dimensions
+    "schema": ("U", 0),
+    "parts": ("U", 1),
+    "joint_names": ("U", 1),
+    "slides": ("b", 1),
+    "provenance": ("U", 2),
+    "units": ("f", 1),
+    "log": ("f", 1),
+    "log_noise": ("f", 1),
+    "q": ("f", 2),
+    "qd": ("f", 2),
+    "qdd": ("f", 2),
+    "torque": ("f", 2),
+}
+
+
+class ModelFileError(SafeSysIdError):
+    """The file of a learned model cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class LearnedModel:
+    """A process, and what it is of.
+
+    Attributes:
+        process: of torques.
+        joint_names: (n,) in the order of its columns.
+        provenance: where it is from, in words by key.
+    """
+
+    process: TorqueProcess
+    joint_names: tuple[str, ...]
+    provenance: Mapping[str, str]
+
+    def check_joints(self, names: Sequence[str], slides: Sequence[bool]) -> None:
+        """Refuse an arm with other joints.
+
+        Args:
+            names: (n,) of the arm, in its order.
+            slides: (n,) whether a joint of the arm slides.
+
+        Raises:
+            ModelFileError: another number, name, order or kind of joints.
+        """
+        if tuple(names) != self.joint_names:
+            raise ModelFileError(
+                f"joints of the model are {', '.join(self.joint_names)}: expected those of the arm, {', '.join(names)}"
+            )
+        for name, ours, theirs in zip(names, self.process.x.slides, slides, strict=True):
+            if ours != theirs:
+                raise ModelFileError(
+                    f"joint {name} {'slides' if ours else 'turns'} in the model, not in the arm"
+                )
+
+
+def _name(part: Part) -> str:
+    match part:
+        case LagrangianPart():
+            return "lagrangian"
+        case SquaredExponentialPart():
+            return "squared_exponential"
+        case LinearPart(features=features) if features is friction_features:
+            return "friction"
+    raise ModelFileError(
+        f"a kernel with {type(part).__name__} of its own features cannot be written to a file"
+    )
+
+
+def write_model(path: str | Path, model: LearnedModel) -> None:
+    """Write a model, whole or not at all.
+
+    Args:
+        path: of the file; ``.npz`` is not appended.
+        model: to write.
+
+    Raises:
+        ModelFileError: its kernel has a part that a file cannot name, or the file cannot be written.
+    """
+    p = model.process
+    arrays: dict[str, Any] = {
+        "schema": np.array(SCHEMA),
+        "parts": np.array([_name(part) for part in p.kernel.parts]),
+        "joint_names": np.array(model.joint_names, dtype=np.str_),
+        "slides": np.array(p.x.slides, bool),
+        "provenance": np.array(list(model.provenance.items()), dtype=np.str_).reshape(-1, 2),
+        "units": np.array([p.units.torque, p.units.time]),
+        "log": p.log,
+        "log_noise": p.log_noise,
+        **{"q": p.x.q, "qd": p.x.qd, "qdd": p.x.qdd, "torque": p.torque},
+    }
+    try:
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def read_model(path: str | Path) -> LearnedModel:
+    """Read a model that :func:`write_model` wrote; its covariance is factored anew.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ModelFileError: no such file, no such format, an array missing or of another type or shape, or numbers that make
+            no process.
+    """
+    try:
+        arrays = read_arrays(path)
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: no such file") from None
+    except ARRAY_ERRORS as error:
+        raise ModelFileError(f"{path}: cannot be read as a learned model: {error}") from None
+    for name, (kind, dimensions) in _ARRAYS.items():
+        if name not in arrays:
+            raise ModelFileError(f"{path}: no array {name!r}: expected {', '.join(_ARRAYS)}")
+        a = arrays[name]
+        if a.dtype.kind != kind or a.ndim != dimensions:
+            raise ModelFileError(
+                f"{path}: {name} has type {a.dtype} and shape {a.shape}: expected {dimensions} dimensions of {kind!r}"
+            )
+    if str(arrays["schema"]) != SCHEMA:
+        raise ModelFileError(f"{path}: schema = {str(arrays['schema'])[:80]!r}: expected {SCHEMA!r}")
+    try:
+        return _model(arrays)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    except SafeSysIdError as error:
+        raise ModelFileError(f"{path}: no process can be made of it: {error}") from None
+
+
+def _model(arrays: Mapping[str, NDArray[Any]]) -> LearnedModel:
+    names = tuple(map(str, arrays["joint_names"]))
+    slides = [bool(s) for s in arrays["slides"]]
+    units = arrays["units"]
+    parts = [str(part) for part in arrays["parts"]]
+    unknown = [part for part in parts if part not in _MAKERS]
+    if unknown or not parts:
+        raise ModelFileError(f"parts = {parts}: expected one or more of {', '.join(_MAKERS)}")
+    if len(names) != len(slides) or len(set(names)) != len(names) or not names:
+        raise ModelFileError(
+            f"{len(names)} joint_names, {len(slides)} slides: expected one of each for every joint"
+        )
+    if units.shape != (2,) or not np.all(np.isfinite(units)) or np.any(units <= 0.0):
+        raise ModelFileError(f"units = {units[:4].tolist()}: expected two positive numbers")
+    if arrays["provenance"].shape[1] != 2:
+        raise ModelFileError(f"provenance has shape {arrays['provenance'].shape}: expected (K, 2)")
+    kernel = SumKernel(tuple(_MAKERS[part](len(names)) for part in parts))
+    x = Motions(arrays["q"], arrays["qd"], arrays["qdd"], slides)
+    process = TorqueProcess(
+        kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units))
+    )
+    return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]})

@@ -1,0 +1,346 @@
+"""Regression: torques, energies, mass matrix and gravity of an arm from measured torques, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process import factor as factors
+from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, SumKernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+
+__all__ = ["Energies", "TorqueProcess", "Units", "informative", "likelihood", "likelihood_gradient"]
+
+FloatArray = NDArray[np.float64]
+
+_CHUNK = 64  # samples that are predicted at once
+
+
+@dataclass(frozen=True)
+class Units:
+    """What one is inside of a process. Lagrange's equations hold in any units of torque and time, not in one by joint.
+
+    Attributes:
+        torque: N m (of joints that turn; N of those that slide).
+        time: s.
+    """
+
+    torque: float = 1.0
+    time: float = 1.0
+
+    @classmethod
+    def of(cls, x: Motions, torque: FloatArray) -> Units:
+        """Torques and velocities have a mean square of one; one where all are zero.
+
+        Args:
+            x: N samples.
+            torque: (N, n).
+        """
+        sizes = [float(np.sqrt(np.mean(a**2))) for a in (torque, x.qd)]
+        return cls(sizes[0] or 1.0, 1.0 / (sizes[1] or 1.0))
+
+    def inside(self, x: Motions) -> Motions:
+        """Samples in these units.
+
+        Args:
+            x: N samples in SI units.
+        """
+        return Motions(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides)
+
+
+@dataclass(frozen=True)
+class Energies:
+    """Kinetic and potential energy at N samples, J. The potential's origin is not known from torques.
+
+    Attributes:
+        mean: (2, N).
+        deviation: (2, N).
+    """
+
+    mean: FloatArray
+    deviation: FloatArray
+
+
+def _covariance(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions) -> FloatArray:
+    c = kernel.matrix(log, x)
+    np.einsum("ii->i", c)[:] += np.tile(np.exp(log_noise), len(x))
+    return c
+
+
+def likelihood(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray) -> float:
+    """Negative logarithm of the marginal likelihood, without its constant; arguments as `likelihood_gradient`."""
+    c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
+    flat = y.ravel()
+    return float(0.5 * flat @ factors.solve(c, flat) + np.sum(np.log(np.diag(c))))
+
+
+def likelihood_gradient(
+    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """Negative logarithm of the marginal likelihood ``(log det C + y^T C^-1 y) / 2`` and its derivatives.
+
+    Args:
+        kernel: of torques.
+        log: (count,) logarithms of its parameters.
+        log_noise: (n,) logarithms of the variances of the noise.
+        x: N samples.
+        y: (N, n) torques.
+
+    Returns:
+        value, derivatives by `log` and by `log_noise`.
+
+    Raises:
+        NotPositiveDefiniteError: the covariance has no factor.
+    """
+    c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
+    flat = np.ascontiguousarray(y).ravel()
+    dual = factors.solve(c, flat)
+    value = float(0.5 * flat @ dual + np.sum(np.log(np.diag(c))))
+    inverse = factors.invert(c)
+    by_diagonal = 0.5 * (np.diag(inverse) - dual**2).reshape(len(x), x.n)
+    return value, kernel.pull(log, x, inverse, dual), np.exp(log_noise) * by_diagonal.sum(0)
+
+
+class TorqueProcess:
+    """A Gaussian process of torques with its data; everything that goes in and comes out is in SI units."""
+
+    def __init__(
+        self,
+        kernel: SumKernel,
+        log: ArrayLike,
+        log_noise: ArrayLike,
+        x: Motions,
+        torque: ArrayLike,
+        units: Units | None = None,
+        _factor: FloatArray | None = None,
+    ) -> None:
+        """Condition the process on data.
+
+        Args:
+            kernel: of torques.
+            log: (count,) logarithms of its parameters, in `units`.
+            log_noise: (n,) logarithms of the variances of the noise, in `units`.
+            x: N samples.
+            torque: (N, n) N m or N.
+            units: of the parameters; None: SI.
+
+        Raises:
+            ParameterError: shapes that do not fit, no sample, or numbers that are not finite.
+            NotPositiveDefiniteError: the covariance has no factor.
+        """
+        units = Units() if units is None else units
+        log, log_noise, torque = (np.array(a, float) for a in (log, log_noise, torque))
+        for name, a, shape in (
+            ("parameters", log, (kernel.count,)),
+            ("noise", log_noise, (x.n,)),
+            ("torque", torque, (len(x), x.n)),
+        ):
+            if a.shape != shape:
+                raise ParameterError(f"{name}: shape {a.shape}, expected {shape}")
+            if not np.all(np.isfinite(a)):
+                where = tuple(int(k) for k in np.argwhere(~np.isfinite(a))[0])
+                raise ParameterError(f"{name}{list(where)} = {a[where]}: expected a finite number")
+        if not len(x):
+            raise ParameterError("no sample: expected at least one")
+        self.kernel, self.log, self.log_noise, self.units = kernel, log, log_noise, units
+        self.x, self.torque = x, torque
+        self._inside = units.inside(x)
+        #: Added to the diagonal of the covariance, as a share of the square of `units.torque`.
+        self.jitter = 0.0
+        if _factor is None:
+            _factor, self.jitter = factors.cholesky(lambda: _covariance(kernel, log, log_noise, self._inside))
+        self._factor = _factor
+        self.dual = factors.solve(_factor, torque.ravel() / units.torque)
+
+    @property
+    def noise(self) -> FloatArray:
+        """(n,) deviation of the noise that was found, N m or N."""
+        return self.units.torque * np.exp(0.5 * self.log_noise)
+
+    def predict(self, x: Motions) -> FloatArray:
+        """Torque (M, n) that is expected.
+
+        Args:
+            x: M samples.
+        """
+        inside, out = self.units.inside(x), np.empty((len(x), x.n))
+        for start in range(0, len(x), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            out[part] = (self.kernel.matrix(self.log, inside[part], self._inside) @ self.dual).reshape(
+                -1, x.n
+            )
+        return self.units.torque * out
+
+    def covariance(self, x: Motions) -> FloatArray:
+        """Covariance (M, n, n) of the torque at each sample, noise not included.
+
+        Args:
+            x: M samples.
+        """
+        inside, out, n = self.units.inside(x), np.empty((len(x), x.n, x.n)), x.n
+        for start in range(0, len(x), _CHUNK):
+            some = inside[start : start + _CHUNK]
+            cross = self.kernel.matrix(self.log, self._inside, some)
+            v = solve_triangular(self._factor, cross, lower=True, check_finite=False).reshape(
+                -1, len(some), n
+            )
+            for k in range(0, len(some), 8):
+                few = some[k : k + 8]
+                prior = np.tril(self.kernel.matrix(self.log, few))
+                prior = (prior + np.tril(prior, -1).T).reshape(len(few), n, len(few), n)
+                explained = np.einsum("mra,mrb->rab", v[:, k : k + 8], v[:, k : k + 8])
+                out[start + k : start + k + len(few)] = np.einsum("rarb->rab", prior) - explained
+        return self.units.torque**2 * out
+
+    @cached_property
+    def _lagrangian(self) -> tuple[LagrangianPart, FloatArray]:
+        for part, own in zip(self.kernel.parts, self.kernel.split(self.log), strict=True):
+            if isinstance(part, LagrangianPart):
+                return part, own
+        raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
+
+    def energies(self, x: Motions) -> Energies:
+        """Kinetic and potential energy, eqs. (28) and (29) of [LIP], without labels for them.
+
+        Args:
+            x: M samples; accelerations do not matter.
+
+        Raises:
+            ParameterError: the kernel knows no energies.
+        """
+        part, own = self._lagrangian
+        inside = self.units.inside(x)
+        mean, variance = np.empty((2, len(x))), np.empty((2, len(x)))
+        for start in range(0, len(x), _CHUNK):
+            some = inside[start : start + _CHUNK]
+            here = slice(start, start + len(some))
+            cross = part.energies(own, some, self._inside)
+            mean[:, here] = cross @ self.dual
+            prior = np.einsum("err->er", part.energy_kernels(own, some, some))
+            for e in range(2):
+                v = solve_triangular(self._factor, cross[e].T, lower=True, check_finite=False)
+                variance[e, here] = prior[e] - np.sum(v * v, axis=0)
+        scale = self.units.torque
+        return Energies(scale * mean, scale * np.sqrt(np.maximum(variance, 0.0)))
+
+    def _lagrangian_torque(self, x: Motions) -> FloatArray:
+        """(M, n) of the Lagrangian part alone: neither friction nor residual."""
+        part, own = self._lagrangian
+        inside, torque = self.units.inside(x), np.zeros((len(x) * x.n, len(self.dual)))
+        part.add(own, inside, self._inside, torque)
+        return self.units.torque * (torque @ self.dual).reshape(-1, x.n)
+
+    def gravity(self, q: ArrayLike) -> FloatArray:
+        """Gravity's torque (M, n) at positions.
+
+        Args:
+            q: (M, n) rad or m.
+        """
+        q = np.atleast_2d(np.asarray(q, float))
+        still = np.zeros(q.shape)
+        return self._lagrangian_torque(Motions(q, still, still, self.x.slides))
+
+    def mass_matrix(self, q: ArrayLike) -> FloatArray:
+        """Mass matrix (n, n) at a position. It is symmetric, but nothing makes it positive definite: test before use.
+
+        Args:
+            q: (n,) rad or m.
+        """
+        n = self.x.n
+        accelerations = np.vstack([np.zeros(n), np.eye(n)]) / self.units.time**2
+        x = Motions(
+            np.tile(np.asarray(q, float), (n + 1, 1)), np.zeros((n + 1, n)), accelerations, self.x.slides
+        )
+        torque = self._lagrangian_torque(x)
+        mass = (torque[1:] - torque[0]) * self.units.time**2
+        return 0.5 * (mass + mass.T)
+
+    def added(self, x: Motions, torque: ArrayLike) -> TorqueProcess:
+        """The process with further samples; the factor grows, nothing is factorised anew.
+
+        Args:
+            x: M samples.
+            torque: (M, n) N m or N.
+
+        Raises:
+            NotPositiveDefiniteError: the samples follow from what was there.
+        """
+        inside = self.units.inside(x)
+        cross = self.kernel.matrix(self.log, inside, self._inside)
+        own = _covariance(self.kernel, self.log, self.log_noise, inside)
+        grown = factors.append(self._factor, cross, own)
+        q, qd, qdd = (np.vstack(pair) for pair in ((self.x.q, x.q), (self.x.qd, x.qd), (self.x.qdd, x.qdd)))
+        every = Motions(q, qd, qdd, x.slides)
+        return self._with(every, np.vstack([self.torque, np.atleast_2d(torque)]), grown)
+
+    def without(self, sample: int) -> TorqueProcess:
+        """The process without one of its samples.
+
+        Args:
+            sample: 0..N - 1.
+
+        Raises:
+            ParameterError: no such sample, or the last one.
+        """
+        if not 0 <= sample < len(self.x) or len(self.x) == 1:
+            raise ParameterError(
+                f"sample {sample} of {len(self.x)}: expected one of them, and one that stays"
+            )
+        n, kept = self.x.n, np.r_[0:sample, sample + 1 : len(self.x)]
+        smaller = factors.remove(self._factor, n * sample, n * sample + n)
+        return self._with(self.x[kept], self.torque[kept], smaller)
+
+    def _with(self, x: Motions, torque: FloatArray, factor: FloatArray) -> TorqueProcess:
+        made = TorqueProcess(self.kernel, self.log, self.log_noise, x, torque, self.units, factor)
+        made.jitter = self.jitter
+        return made
+
+
+def informative(
+    kernel: SumKernel,
+    log: FloatArray,
+    log_noise: FloatArray,
+    x: Motions,
+    most: int,
+    units: Units | None = None,
+) -> NDArray[np.int64]:
+    """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
+
+    Args:
+        kernel: of torques.
+        log: (count,) logarithms of its parameters, in `units`.
+        log_noise: (n,) logarithms of the variances of the noise; what is not known counts relative to it.
+        x: N samples.
+        most: samples to keep.
+        units: of the parameters; None: SI.
+
+    Returns:
+        (min(most, N),) indices, the most informative first.
+    """
+    inside, n = (Units() if units is None else units).inside(x), x.n
+    scale = np.exp(-0.5 * log_noise)
+    chosen: list[int] = []
+    known = np.empty((len(x), n, 0))
+    left = np.concatenate(
+        [
+            np.diag(kernel.matrix(log, inside[k : k + 16])).reshape(-1, n) * scale**2
+            for k in range(0, len(x), 16)
+        ]
+    )
+    while len(chosen) < min(most, len(x)):
+        score = left.sum(1)
+        score[chosen] = -np.inf
+        best = int(np.argmax(score))
+        cross = kernel.matrix(log, inside, inside[[best]]).reshape(len(x), n, n) * np.outer(scale, scale)
+        cross -= np.einsum("rak,bk->rab", known, known[best])
+        own = cross[best] + np.eye(n)
+        step = np.linalg.solve(np.linalg.cholesky(own), cross.transpose(0, 2, 1)).transpose(0, 2, 1)
+        left -= np.sum(step**2, axis=2)
+        known = np.concatenate([known, step], axis=2)
+        chosen.append(best)
+    return np.array(chosen, np.int64)

@@ -1,0 +1,122 @@
+"""Training: hyperparameters of the largest marginal likelihood, by Adam over batches as in [LIP], or by L-BFGS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process.kernels import SumKernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, likelihood_gradient
+
+__all__ = ["Training", "train"]
+
+FloatArray = NDArray[np.float64]
+
+_FARTHEST = 25.0  # logarithms stay within +- this
+
+
+@dataclass(frozen=True)
+class Training:
+    """How hyperparameters are looked for.
+
+    Attributes:
+        method: "adam" or "lbfgs".
+        epochs: passes over the data of Adam; iterations of L-BFGS.
+        batch: samples of a step of Adam; L-BFGS takes all.
+        rate: step of Adam, in logarithms.
+        seed: of the batches.
+    """
+
+    method: str = "adam"
+    epochs: int = 1001
+    batch: int = 100
+    rate: float = 0.01
+    seed: int = 0
+
+
+def _adam(
+    gradient: Callable[[FloatArray, NDArray[np.int64]], tuple[float, FloatArray]],
+    start: FloatArray,
+    samples: int,
+    how: Training,
+    progress: Callable[[int, float], None],
+) -> FloatArray:
+    z, m, v, steps = start.copy(), np.zeros(start.shape), np.zeros(start.shape), 0
+    rng, batch = np.random.default_rng(how.seed), min(how.batch, samples)
+    for epoch in range(how.epochs):
+        order, values = rng.permutation(samples), []
+        for k in range(0, samples - batch + 1, batch):  # what is left over waits for another epoch
+            value, g = gradient(z, np.sort(order[k : k + batch]))
+            steps += 1
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g * g
+            z = z - how.rate * (m / (1.0 - 0.9**steps)) / (np.sqrt(v / (1.0 - 0.999**steps)) + 1e-8)
+            z = np.clip(z, -_FARTHEST, _FARTHEST)
+            values.append(value)
+        progress(epoch, float(np.mean(values)))
+    return z
+
+
+def train(
+    kernel: SumKernel,
+    x: Motions,
+    torque: ArrayLike,
+    how: Training | None = None,
+    progress: Callable[[int, float], None] | None = None,
+    units: Units | None = None,
+) -> TorqueProcess:
+    """Find hyperparameters from data, and condition the process on it.
+
+    Args:
+        kernel: of torques.
+        x: N samples.
+        torque: (N, n) N m or N.
+        how: None: as [LIP].
+        progress: called with epoch (iteration) and negative log likelihood (of a batch).
+        units: of the parameters; None: torques and velocities of the data have a mean square of one.
+
+    Raises:
+        ParameterError: shapes that do not fit, numbers that are not finite, or an unknown method.
+        NotPositiveDefiniteError: a covariance has no factor.
+    """
+    how = how or Training()
+    torque = np.atleast_2d(np.asarray(torque, float))
+    if torque.shape != (len(x), x.n) or not len(x):
+        raise ParameterError(
+            f"torque: shape {torque.shape}, expected {(len(x), x.n)}, and at least one sample"
+        )
+    if not np.all(np.isfinite(torque)):
+        r, j = np.argwhere(~np.isfinite(torque))[0]
+        raise ParameterError(f"torque[{r}, {j}] = {torque[r, j]}: expected a finite number")
+    units = Units.of(x, torque) if units is None else units
+    inside, y, tell = units.inside(x), torque / units.torque, progress or (lambda k, value: None)
+    noise = np.full(x.n, 2.0 * np.log(max(0.1 * np.max(np.std(y, axis=0)), 1e-3)))
+    start = np.concatenate([kernel.start(inside), noise])
+
+    def gradient(z: FloatArray, some: NDArray[np.int64]) -> tuple[float, FloatArray]:
+        value, *by = likelihood_gradient(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
+        return value, np.concatenate(by)
+
+    if how.method == "adam":
+        z = _adam(gradient, start, len(x), how, tell)
+    elif how.method == "lbfgs":
+        every, steps = np.arange(len(x)), iter(range(how.epochs + 1))
+        z = minimize(
+            gradient,
+            start,
+            args=(every,),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
+            options={"maxiter": how.epochs},
+            callback=lambda intermediate_result: tell(next(steps), float(intermediate_result.fun)),
+        ).x
+    else:
+        raise ParameterError(f"method = {how.method!r}: expected adam or lbfgs")
+    return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)

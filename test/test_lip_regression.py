@@ -1,0 +1,272 @@
+"""Regression with the LIP kernel: an arm's torques, energies, mass matrix and gravity, against Pinocchio's."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from arm_factory import random_arm
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process import factor as factors
+from safe_sysid.learning.gaussian_process.kernels import LinearPart, SumKernel, friction_features, lip_kernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import (
+    TorqueProcess,
+    Units,
+    informative,
+    likelihood,
+    likelihood_gradient,
+)
+from safe_sysid.learning.gaussian_process.training import Training, train
+
+
+def drawn(rng, samples, slides):
+    q = rng.uniform(-2.0, 2.0, (samples, len(slides))) * np.where(slides, 0.3, 1.0)
+    return Motions(q, *rng.uniform(-2.0, 2.0, (2, samples, len(slides))), slides)
+
+
+@cache
+def arm(seed=5, n=3):
+    """A chain with random axes, one of them sliding, its torques by Pinocchio, without rotors and friction."""
+    while True:
+        _, model, _ = random_arm(n, np.random.default_rng(seed), 0.4)
+        slides = [joint.shortname().startswith("JointModelP") for joint in model.joints[1:]]
+        if any(slides) and not all(slides):
+            model.armature[:] = 0.0
+            return model, slides
+        seed += 1
+
+
+def torque_of(model, x):
+    data = model.createData()
+    return np.array([pin.rnea(model, data, *at) for at in zip(x.q, x.qd, x.qdd, strict=True)])
+
+
+@cache
+def learned(samples=90):
+    rng = np.random.default_rng(0)
+    model, slides = arm()
+    x = drawn(rng, samples, slides)
+    torque = torque_of(model, x) + 1e-3 * rng.normal(size=(samples, model.nv))
+    how = Training(epochs=60, batch=45, rate=0.05)
+    return model, slides, x, torque, train(lip_kernel(model.nv), x, torque, how)
+
+
+def test_torques_of_an_arm_are_learned_where_no_sample_was():
+    model, slides, _, _, process = learned()
+    far = drawn(np.random.default_rng(1), 200, slides)
+    want = torque_of(model, far)
+    error = process.predict(far) - want
+    assert np.all(np.mean(error**2, axis=0) < 1e-3 * np.var(want, axis=0))
+
+
+def test_deviations_are_those_of_the_errors():
+    model, slides, _, _, process = learned()
+    far = drawn(np.random.default_rng(2), 300, slides)
+    error = process.predict(far) - torque_of(model, far)
+    covariance = process.covariance(far)
+    assert np.allclose(covariance, np.swapaxes(covariance, 1, 2), atol=1e-12 * np.max(covariance))
+    assert np.min(np.linalg.eigvalsh(covariance)) > -1e-9 * np.max(covariance)
+    inside = np.abs(error) <= 1.96 * np.sqrt(np.einsum("rjj->rj", covariance))
+    assert 0.85 < np.mean(inside) <= 1.0
+
+
+def test_energies_mass_matrix_and_gravity_need_no_labels():
+    model, slides, _, _, process = learned()
+    data, x = model.createData(), drawn(np.random.default_rng(3), 60, slides)
+    energies = process.energies(x)
+    kinetic = np.array([pin.computeKineticEnergy(model, data, q, v) for q, v in zip(x.q, x.qd, strict=True)])
+    place = np.array([pin.computePotentialEnergy(model, data, q) for q in x.q])
+    offset = np.mean(energies.mean[1] - place)  # torques do not tell the origin of the potential
+    assert np.std(energies.mean[0] - kinetic) < 0.02 * np.std(kinetic)
+    assert np.std(energies.mean[1] - place - offset) < 0.02 * np.std(place)
+    assert np.all(energies.deviation[0] < 0.2 * np.std(kinetic))
+    mass = pin.crba(model, data, x.q[0])
+    mass = np.triu(mass) + np.triu(mass, 1).T
+    assert np.allclose(process.mass_matrix(x.q[0]), mass, atol=0.02 * np.max(mass))
+    gravity = pin.computeGeneralizedGravity(model, data, x.q[0])
+    assert np.allclose(process.gravity(x.q[:1])[0], gravity, atol=0.02 * np.max(np.abs(gravity)))
+
+
+def test_prediction_and_covariance_are_the_textbooks():
+    rng = np.random.default_rng(4)
+    slides = [False, True]
+    kernel, x, far = (
+        lip_kernel(2, friction=True, residual=True),
+        drawn(rng, 8, slides),
+        drawn(rng, 70, slides),
+    )
+    log, noise, torque = 0.3 * rng.normal(size=kernel.count), np.log([0.3, 0.2]), rng.normal(size=(8, 2))
+    process = TorqueProcess(kernel, log, noise, x, torque)
+    c = kernel.matrix(log, x, x) + np.diag(np.tile(np.exp(noise), 8))
+    cross = kernel.matrix(log, far, x)
+    assert np.allclose(process.predict(far).ravel(), cross @ np.linalg.solve(c, torque.ravel()))
+    want = kernel.matrix(log, far, far) - cross @ np.linalg.solve(c, cross.T)
+    assert np.allclose(process.covariance(far), np.einsum("rarb->rab", want.reshape(70, 2, 70, 2)), atol=1e-8)
+    assert np.allclose(process.noise, np.sqrt([0.3, 0.2]))
+
+
+def test_units_change_nothing_but_the_numbers_inside():
+    rng = np.random.default_rng(5)
+    x, far, n = drawn(rng, 10, [False, False]), drawn(rng, 5, [False, False]), 2
+    kernel, torque, units = lip_kernel(n), rng.normal(size=(10, n)), Units(3.0, 0.5)
+    log, noise = 0.2 * rng.normal(size=kernel.count), np.log([0.1, 0.2])
+    # tau = torque_unit * tau'; T and V scale with the torque, velocities with 1 / time_unit.
+    same = log.copy()
+    same[:3] += np.log(units.torque * units.time**2)
+    same[-6:-3] += 2.0 * np.log(units.torque)  # one joint's p carries the scale of the whole potential
+    inside = TorqueProcess(kernel, log, noise, x, torque, units)
+    outside = TorqueProcess(kernel, same, noise + 2.0 * np.log(units.torque), x, torque)
+    assert np.allclose(inside.predict(far), outside.predict(far))
+    assert np.allclose(inside.covariance(far), outside.covariance(far))
+    assert np.allclose(inside.mass_matrix(far.q[0]), outside.mass_matrix(far.q[0]))
+    assert np.allclose(inside.energies(far).mean, outside.energies(far).mean)
+    assert np.allclose(inside.energies(far).deviation, outside.energies(far).deviation)
+
+
+def test_likelihood_has_the_derivatives_of_differences():
+    rng = np.random.default_rng(6)
+    x, y = drawn(rng, 9, [False, True]), rng.normal(size=(9, 2))
+    kernel = lip_kernel(2, friction=True)
+    z = 0.3 * rng.normal(size=kernel.count + 2)
+
+    def at(z):
+        return kernel, z[: kernel.count], z[kernel.count :], x, y
+
+    value, *by = likelihood_gradient(*at(z))
+    assert value == pytest.approx(likelihood(*at(z)))
+    want = [(likelihood(*at(z + e)) - likelihood(*at(z - e))) / 2e-5 for e in 1e-5 * np.eye(len(z))]
+    assert np.allclose(np.concatenate(by), want, rtol=1e-6, atol=1e-6)
+
+
+def test_both_searches_raise_the_likelihood():
+    rng = np.random.default_rng(7)
+    model, slides = arm()
+    x = drawn(rng, 30, slides)
+    torque, kernel = torque_of(model, x), lip_kernel(3)
+    units = Units.of(x, torque)
+
+    def score(process):
+        return likelihood(kernel, process.log, process.log_noise, units.inside(x), torque / units.torque)
+
+    told = []
+    first = train(kernel, x, torque, Training(epochs=1, rate=1e-6))
+    found = train(kernel, x, torque, Training("lbfgs", epochs=15), lambda k, value: told.append(value))
+    assert score(found) < score(first) - 10.0
+    assert told[-1] == pytest.approx(score(found))
+    assert told == sorted(told, reverse=True)
+    assert score(train(kernel, x, torque, Training(epochs=20, rate=0.05))) < score(first) - 10.0
+    with pytest.raises(ParameterError, match="adam or lbfgs"):
+        train(kernel, x, torque, Training("sgd"))
+
+
+def test_friction_is_told_apart_from_the_arm():
+    rng = np.random.default_rng(8)
+    model, slides = arm()
+    x = drawn(rng, 80, slides)
+    viscous, coulomb = np.array([0.7, 0.2, 0.4]), np.array([0.5, 1.0, 0.3])
+    torque = torque_of(model, x) + viscous * x.qd + coulomb * np.sign(x.qd) + 1e-3 * rng.normal(size=(80, 3))
+    process = train(lip_kernel(3, friction=True), x, torque, Training(epochs=150, batch=80, rate=0.05))
+    friction = LinearPart(friction_features, 6)
+    own = process.kernel.split(process.log)[1]
+    found = np.exp(own) * (friction_features(process.units.inside(x)).T @ process.dual)
+    assert np.allclose(found[0::2] * process.units.time * process.units.torque, viscous, atol=0.02)
+    assert np.allclose(found[1::2] * process.units.torque, coulomb, atol=0.02)
+    assert friction.count == 6
+
+
+def test_samples_are_added_and_removed_without_a_new_factor():
+    rng = np.random.default_rng(9)
+    x = drawn(rng, 12, [False, True])
+    kernel, torque = lip_kernel(2), rng.normal(size=(12, 2))
+    log, noise = 0.2 * rng.normal(size=kernel.count), np.log([0.1, 0.2])
+    far = drawn(rng, 4, [False, True])
+    process = TorqueProcess(kernel, log, noise, x[:9], torque[:9]).added(x[9:], torque[9:])
+    whole = TorqueProcess(kernel, log, noise, x, torque)
+    assert np.allclose(process.predict(far), whole.predict(far))
+    assert np.allclose(process.covariance(far), whole.covariance(far))
+    kept = [k for k in range(12) if k not in (0, 5, 11)]
+    for gone in (11, 5, 0):
+        process = process.without(gone)
+    fresh = TorqueProcess(kernel, log, noise, x[kept], torque[kept])
+    assert np.allclose(process.predict(far), fresh.predict(far))
+    assert np.allclose(process.covariance(far), fresh.covariance(far))
+    with pytest.raises(ParameterError, match="sample 12 of 9"):
+        process.without(12)
+
+
+def test_covariances_without_a_factor_get_jitter_or_are_refused():
+    v = np.random.default_rng(10).normal(size=(6, 3))
+    singular = v @ v.T
+    factor, jitter = factors.cholesky(singular.copy)
+    lower = np.tril(factor)
+    assert 0.0 < jitter <= 1e-6 * np.mean(np.diag(singular))
+    assert np.allclose(lower @ lower.T, singular + jitter * np.eye(6), atol=1e-12)
+    with pytest.raises(factors.NotPositiveDefiniteError, match="not positive definite"):
+        factors.cholesky(lambda: singular - np.eye(6))
+    with pytest.raises(factors.NotPositiveDefiniteError, match="not finite"):
+        factors.cholesky(lambda: singular * np.nan)
+
+
+def test_duplicate_samples_and_constant_columns_are_no_obstacle():
+    model, slides, x, torque, _ = learned()
+    twice = x[np.r_[0:20, 0:20]]
+    process = train(
+        lip_kernel(3, residual=True), twice, torque[np.r_[0:20, 0:20]], Training(epochs=3, batch=40)
+    )
+    assert np.all(np.isfinite(process.predict(x)))
+    still = Motions(x.q[:20], np.zeros((20, 3)), np.zeros((20, 3)), slides)
+    process = train(
+        lip_kernel(3, friction=True, residual=True), still, torque_of(model, still), Training(epochs=3)
+    )
+    assert np.all(np.isfinite(process.covariance(still)))
+
+
+def test_an_informative_subset_says_nearly_what_all_say():
+    _, slides, x, torque, process = learned()
+    few = informative(process.kernel, process.log, process.log_noise, x, 45, process.units)
+    assert len(set(few.tolist())) == 45
+    far = drawn(np.random.default_rng(11), 50, slides)
+
+    def spread(some):
+        made = TorqueProcess(
+            process.kernel, process.log, process.log_noise, x[some], torque[some], process.units
+        )
+        return np.mean(np.einsum("rjj->rj", made.covariance(far)))
+
+    assert spread(few) < spread(np.arange(45))
+    full = np.mean(np.einsum("rjj->rj", process.covariance(far)))
+    assert full <= spread(few) * (1.0 + 1e-9)  # data never makes less certain
+
+
+def test_a_subset_is_chosen_by_what_is_left_unknown():
+    rng = np.random.default_rng(12)
+    x, kernel = drawn(rng, 7, [False]), lip_kernel(1)
+    log, noise = 0.3 * rng.normal(size=kernel.count), np.log([0.01])
+    order = informative(kernel, log, noise, x, 7)
+    assert sorted(order.tolist()) == list(range(7))
+    for k in range(1, 3):
+        process = TorqueProcess(kernel, log, noise, x[order[:k]], np.zeros((k, 1)))
+        left = process.covariance(x).ravel()
+        left[order[:k]] = -1.0
+        assert left[order[k]] == pytest.approx(np.max(left))
+
+
+def test_what_does_not_fit_is_refused():
+    kernel, x = lip_kernel(1), Motions([[0.0], [1.0]], [[0.0], [1.0]], [[0.0], [1.0]], [False])
+    log = np.zeros(kernel.count)
+    with pytest.raises(ParameterError, match="torque"):
+        TorqueProcess(kernel, log, [0.0], x, [[1.0]])
+    with pytest.raises(ParameterError, match=r"torque\[1, 0\] = nan"):
+        TorqueProcess(kernel, log, [0.0], x, [[1.0], [np.nan]])
+    with pytest.raises(ParameterError, match=r"torque\[0, 0\] = inf"):
+        train(kernel, x, [[np.inf], [0.0]])
+    with pytest.raises(ParameterError, match="no sample"):
+        TorqueProcess(kernel, log, [0.0], x[:0], np.zeros((0, 1)))
+    with pytest.raises(ParameterError, match="no energies"):
+        TorqueProcess(
+            SumKernel((LinearPart(friction_features, 2),)), [0.0, 0.0], [0.0], x, [[1.0], [2.0]]
+        ).energies(x)
