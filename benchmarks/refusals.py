@@ -3,9 +3,11 @@
 Tasks are those of random scenes (3 to 10 obstacles, boxes only or all kinds; start and goal that may be rested at),
 with the whole prior of the payload or, every second time, a twentieth of it, as after an identification. Each is given
 to :class:`safe_sysid.planning.task.TaskPlanner`. Where that refuses, a *witness* is looked for by code that shares
-nothing with its searches: two plain random trees (RRT-connect) whose poses each pass ``start_check``, and one
-``verify_plan`` for every motion from rest to rest along what they find, halved where it fails. A chain of certified
-plans from start to goal is a witness: the refusal is a defect. No witness proves nothing.
+nothing with its searches: the straight line first, then two plain random trees (RRT-connect) whose poses may each be
+rested at, and one ``verify_plan`` for every motion from rest to rest along them, halved where it fails. A chain of
+certified plans from start to goal is a witness: the refusal is a defect. No witness proves nothing; but no chain can
+end at a goal where staying is not certified, and the table tells these tasks apart, as well as those whose refusal
+names an angle that parts start and goal.
 
 One JSON line per task as it ends; an interrupted run goes on where it stopped. Exit status 1 with a defect.
 
@@ -32,7 +34,7 @@ from rich.table import Table
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.certificate import start_check, verify_plan
+from safe_sysid.planning.certificate import Certificate, may_rest, verify_plan
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.robot.loading import load_robot
@@ -46,6 +48,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 FloatArray = NDArray[np.float64]
 ROBOTS = ("kinova_gen3", "ur5e", "franka_panda", "three_joint", "three_joint_wall")
 VERSION = 2  # of what is drawn
+_PARTED = " must pass "  # as refusals name an angle that parts start and goal
 KNOWN = 0.05  # share of the prior's widths that is left where the payload is known
 _STRIDE, _RESOLUTION = (
     0.4,
@@ -82,15 +85,16 @@ class Witness:
         self.box = box
         self.scene, self.rng = scene, np.random.default_rng([seed, 7])
         self.end = time.perf_counter() + seconds
-        self.poses, self.certificates, self.found, self.way = 0, 0, 0, np.zeros((0, self.model.n))
+        self.poses, self.found, self.way = 0, 0, np.zeros((0, self.model.n))
         limits = self.model.limits
         self.lower = np.where(self.model.continuous, -np.pi, limits.position_lower)
         self.upper = np.where(self.model.continuous, np.pi, limits.position_upper)
 
     def search(self) -> bool:
         """Whether there is one; ``way`` then holds its rests (m, n)."""
+        straight: list[FloatArray] | None = [self.scene.start, self.scene.goal]
         while time.perf_counter() < self.end:
-            way = self._connect()
+            way, straight = straight or self._connect(), None
             if way is not None:
                 self.found += 1
                 rests = self._certified(way)
@@ -99,22 +103,23 @@ class Witness:
                     return True
         return False
 
-    def _free(self, q: FloatArray) -> bool:
-        self.poses += 1
-        return not start_check(self.model, self.box, self.scene, self.gains, q)
+    def staying(self) -> str:
+        """Why staying at the goal is not certified; empty if it is."""
+        found = self._certificate(self.scene.goal, self.scene.goal)
+        return "" if found.ok else found.status
 
     def _towards(self, a: FloatArray, b: FloatArray) -> tuple[FloatArray, bool]:
         """The last free pose on the line from a, at most a stride long; whether it is b."""
         gap = float(np.abs(b - a).max())
         end = b if gap <= _STRIDE else a + (b - a) * (_STRIDE / gap)
         count = max(int(np.ceil(min(gap, _STRIDE) / _RESOLUTION)), 1)
-        last = a
-        for i in range(1, count + 1):
-            q = a + (end - a) * (i / count)
-            if not self._free(q):
-                return last, False
-            last = q
-        return last, gap <= _STRIDE
+        poses = a + np.linspace(0.0, 1.0, count + 1)[1:, None] * (end - a)
+        self.poses += count
+        free, _ = may_rest(self.model, self.box, self.scene, self.gains, poses)
+        if free.all():
+            return end, gap <= _STRIDE
+        reached = int(np.argmin(free))
+        return (poses[reached - 1] if reached else a), False
 
     def _connect(self) -> list[FloatArray] | None:
         trees = [[self.scene.start], [self.scene.goal]]
@@ -190,14 +195,16 @@ class Witness:
         settings = self.model.settings.planner
         if np.any(np.abs(b - a) > settings.k_range):
             return False
-        self.certificates += 1
+        return self._certificate(a, b).ok
+
+    def _certificate(self, a: FloatArray, b: FloatArray) -> Certificate:
+        settings = self.model.settings.planner
         rest = np.stack([a, 0.0 * a, 0.0 * a])
         plan = Plan(
             QuinticTrajectory.to_rest(rest, b, settings.t_f), 0.0, settings.t_p,
             self.box.identity, 0, (b - a) / settings.k_range,
         )  # fmt: skip
-        found = verify_plan(plan, self.model, self.box, self.scene, self.gains, threads=1)
-        return found.ok
+        return verify_plan(plan, self.model, self.box, self.scene, self.gains, threads=1)
 
 
 def run_one(job: tuple[str, int, int, float]) -> dict[str, Any]:
@@ -227,7 +234,8 @@ def run_one(job: tuple[str, int, int, float]) -> dict[str, Any]:
     if task.status is TaskStatus.REFUSED:
         began = time.perf_counter()
         witness = Witness(robot, scene, box, number, seconds)
-        record["witness"] = witness.search()
+        record["goal_not_certified"] = witness.staying()
+        record["witness"] = not record["goal_not_certified"] and witness.search()
         record["witness_s"] = time.perf_counter() - began
         record["witness_plans"] = max(len(witness.way) - 1, 0)
         record["witness_poses"], record["ways_not_certified"] = witness.poses, witness.found
@@ -259,6 +267,12 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             ),
             "refused": count("refused"),
             "refused with a witness": sum(bool(r.get("witness")) for r in some),
+            "refused, staying at the goal is not certified": sum(
+                bool(r.get("goal_not_certified")) for r in some
+            ),
+            "refused, an angle parts start and goal": sum(
+                r["status"] == "refused" and any(_PARTED in reason for reason in r["reasons"]) for r in some
+            ),
             "errors": len(some) - count("arrived") - count("refused"),
             "s to arrive, median, 95 %": _quantiles(seconds),
             "s to refuse, median, 95 %": _quantiles(slow),

@@ -50,17 +50,17 @@ def test_no_pose_is_nearer_and_some_pose_is_as_near(robot: str) -> None:
 
 def test_a_body_beside_the_axis_is_not_taken_for_one_on_it(ur5e: RobotModel) -> None:
     bodies = {body.name: body for body in ur5e.bodies}
-    base, arm = bodies["base_link"], bodies["upper_arm_link:1"]
+    base, arm = bodies["base_link:0"], bodies["upper_arm_link:1"]
     assert joint_between(ur5e.kinematics, base, arm) == (1, pytest.approx(0.0, abs=1e-9))
     beside = Body(base.name, base.joint, base.points + np.array([1e-6, 0.0, 0.0]), base.radius, base.kind)
     assert joint_between(ur5e.kinematics, beside, arm) is None
     moved = tuple(beside if body is base else body for body in ur5e.bodies)
-    assert ("base_link", "upper_arm_link:1") not in bounds_at_every_pose(replace(ur5e, bodies=moved))
+    assert ("base_link:0", "upper_arm_link:1") not in bounds_at_every_pose(replace(ur5e, bodies=moved))
 
 
 def test_a_thicker_body_is_nearer(ur5e: RobotModel) -> None:
     """No bound is remembered for another model."""
-    pair = ("base_link", "upper_arm_link:1")
+    pair = ("base_link:0", "upper_arm_link:1")
     thicker = tuple(
         Body(b.name, b.joint, b.points, b.radius + 0.001, b.kind) if b.name == pair[0] else b
         for b in ur5e.bodies
@@ -70,12 +70,12 @@ def test_a_thicker_body_is_nearer(ur5e: RobotModel) -> None:
 
 
 def test_what_no_pose_can_do_refuses_none(ur5e: RobotModel) -> None:
-    """At its nearest the upper arm is 5.5 mm from the base; errors in following take more than half a millimetre."""
+    """The wrists are always 5.65 mm apart; errors in following take a tenth of a millimetre."""
     gains = design_gains(ur5e, lockstep=True)
     q = np.array([0.0, 1.4, 1.2, 0.3, 0.4, 0.0])
     cells = time_cells(QuinticTrajectory.hold(q), 1)
     found = enclose_clearance(ur5e, Scene("open"), cells, TrackingSet.of(gains, ur5e.n))
-    at = found.pairs.index(("base_link", "upper_arm_link:1"))
-    assert found.bounds[0, at] < 0.005 < bounds_at_every_pose(ur5e)[found.pairs[at]]
-    reasons = start_check(ur5e, ur5e.arm_prior, Scene("open"), gains, q)
-    assert not any("upper_arm_link:1" in reason for reason in reasons)
+    at = found.pairs.index(("wrist_1_link:1", "wrist_3_link"))
+    assert found.bounds[0, at] < 0.0056 < bounds_at_every_pose(ur5e)[found.pairs[at]]
+    reasons = start_check(ur5e, ur5e.arm_prior, Scene("open"), gains, q, 0.0056)
+    assert not any("wrist_3_link" in reason for reason in reasons)

@@ -22,6 +22,7 @@ from safe_sysid.planning.roadmap import Roadmap
 from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task_step import StepRequest, StepSearch
 from safe_sysid.planning.ways import WaySearch
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.parameters import ParameterBox
@@ -266,7 +267,8 @@ def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch:
     """First the quick one, then the last resort."""
     nothing = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.ways._pose_test", nothing)
-    refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), ["clearance of post - hand"] * len(args[4]))  # noqa: E731
+    post = Margin("clearance", "post", "hand", -0.01, 0.0)
+    refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), [post] * len(args[4]))  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.last_resort.may_rest", refused)
     monkeypatch.setattr("safe_sysid.planning.task._LOOKS_PER_CALL", 2000)
     scene, start = planner.scene, planner.scene.start_for(planner.model)
@@ -281,6 +283,7 @@ def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch:
     assert last[-1].status is PlanStatus.NO_CERTIFIED_PLAN
     assert task.status is TaskStatus.REFUSED
     assert "in the way most often: clearance of post - hand (100 %)" in task.reasons[0]
+    assert any("must pass" in reason and "none of 400 poses" in reason for reason in task.reasons)
 
 
 def test_a_deadline_pauses_a_search(planner: Planner) -> None:

@@ -186,12 +186,12 @@ def may_rest(
     gains: ControllerGains,
     poses: ArrayLike,
     clearance_margin: float | None = None,
-) -> tuple[NDArray[np.bool_], list[str]]:
+) -> tuple[NDArray[np.bool_], list[Margin | None]]:
     """Which of many poses (N, n) rad the arm may rest at: what :func:`start_check` says, in a fifth of its time.
 
     Returns:
-        (N,) whether it may, and for each pose the first constraint that speaks against it, as ``clearance of box -
-        payload``; empty where it may.
+        (N,) whether it may, and for each pose the smallest margin of the first family that speaks against it; None
+        where it may.
     """
     margin = model.settings.planner.clearance_margin if clearance_margin is None else clearance_margin
     poses = np.atleast_2d(np.asarray(poses, float))
@@ -200,11 +200,11 @@ def may_rest(
     times = np.repeat((1.0 + _PAUSE) * np.arange(len(poses)), 2) + np.tile([0.0, 1.0], len(poses))
     find = _finder(QuinticTrajectory(times, knots), model, box, scene, gains, margin, 1)
     cells = find(times.reshape(-1, 2))
-    free, against = ~cells.failing(), [""] * len(poses)
+    free = ~cells.failing()
+    against: list[Margin | None] = [None] * len(poses)
     for i in np.flatnonzero(~free):
         family = next(name for name in FAMILIES if not np.all(cells.values[name][i] >= 0.0))
-        worst = Margin.smallest(family, find.labels[family], cells.values[family][i : i + 1], times)
-        against[i] = f"{family.replace('_', ' ')} of {worst.culprit}"
+        against[i] = Margin.smallest(family, find.labels[family], cells.values[family][i : i + 1], times)
     return free, against
 
 

@@ -3,7 +3,8 @@
 Slow to find and slow to drive, but nothing is guessed: a pose is free if :func:`may_rest` has nothing against it, the
 certificate's own word on standing still, so no reserve is kept for quick margins that may be wrong. Between two
 neighbouring poses of such a way a motion that is short enough asks hardly more than standing still does. What comes
-out is a plan like any other; what does not come out is told with the constraint that most often was in the way.
+out is a plan like any other; what does not come out is told with the angles that part start and goal, if some do, and
+with the constraint that most often was in the way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from safe_sysid.planning.motion_margins import MotionMargins
 from safe_sysid.planning.polyline import polyline_length, rest_of_polyline
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.roadmap import Roadmap, goals_of_other_turns, room_to_search
+from safe_sysid.planning.separations import Separation, separations
 from safe_sysid.planning.task_step import StepRequest
+from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
@@ -40,6 +43,7 @@ class LastResort:
         looked: poses looked at.
         paused: the last call ended for lack of poses or time; the next one goes on there.
         reasons: why there is no way; empty while there may be one.
+        parted: angles that part start and goal, looked for once no way was found.
     """
 
     def __init__(self, margins: MotionMargins, seed: int, per_call: int, most: int) -> None:
@@ -56,6 +60,7 @@ class LastResort:
         self.way = np.zeros((0, self._planner.model.n))
         self.looked, self.paused = 0, False
         self.reasons: tuple[str, ...] = ()
+        self.parted: tuple[Separation, ...] = ()
         self._ways, self._reach = 0, np.inf
         self._against: Counter[str] = Counter()
         self._running: tuple[str, Generator[int, None, FloatArray | None]] | None = None
@@ -106,9 +111,6 @@ class LastResort:
                     self.way, self._reach = end.value, np.inf
                     self._ways += 1
                 return
-            if self.looked >= self._most:
-                self._running, self.reasons = None, self._no_way()
-                return
             enough = asked.budget.deadline is None and self.looked - before >= self._per_call
             if enough or asked.budget.stopped():
                 self.paused = True
@@ -121,25 +123,35 @@ class LastResort:
         goals = goals_of_other_turns(planner.model, start, goal)
         lower, upper = room_to_search(planner.model, start, goals)
 
-        def test(q: FloatArray) -> FloatArray:
-            free, against = may_rest(
+        def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[Margin | None]]:
+            return may_rest(
                 planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin
             )
-            first = next((name for name in against if name), "")
-            if first:
-                self._against[first] += 1
+
+        def test(q: FloatArray) -> FloatArray:
+            free, against = rests(q)
+            first = next((margin for margin in against if margin is not None), None)
+            if first is not None:
+                self._against[f"{first.family.replace('_', ' ')} of {first.culprit}"] += 1
             return np.where(free, 1.0, -1.0)
 
         seed = self._seed + 7919 * (self._ways + 1)
-        return Roadmap(test, lower, upper, seed, self._most, _SHORTCUTS).steps(start, goals)
+        looks = max(self._most - self.looked, 1)
+        way = yield from Roadmap(test, lower, upper, seed, looks, _SHORTCUTS).steps(start, goals)
+        if way is None:
+            turning = planner.model.continuous
+            self.parted = yield from separations(rests, start, goals[0], lower, upper, turning, seed)
+        return way
 
     def _no_way(self) -> tuple[str, ...]:
         total = max(sum(self._against.values()), 1)
         named = ", ".join(
             f"{name} ({100 * times / total:.0f} %)" for name, times in self._against.most_common(_NAMED)
         )
+        names = self._planner.model.joint_names
         return (
             f"no way of poses that may be rested at was found, {self.looked} looked at; in the way most often: {named}",
+            *(separation.text(names[separation.joint]) for separation in self.parted),
         )
 
     # -- along it ---------------------------------------------------------------------------------------------------
