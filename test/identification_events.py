@@ -86,7 +86,7 @@ class Attack:
     def errors(self, **changes):
         declared = {
             "torque_source": "motor", "torque_abs": 1e-9, "torque_rel": 0.0, "position": 0.0, "velocity": 0.0,
-            "acceleration": 1.05 * self.acceleration, "transition": self.v_c, "stamp": 0.0, "linearise_every": 8,
+            "acceleration": 1.05 * self.acceleration, "transition": self.v_c, "stamp": 0.0,
             "torque_delay": abs(self.delay), "torque_jitter": self.switch_jitter,
             "gravity_angle": self.gravity[0], "gravity_relative": abs(self.gravity[1]),
         }  # fmt: skip
@@ -124,7 +124,7 @@ class Attack:
 
     def ratios(self, e, signs, windows, ramp):
         """Error / slack (W, n) of windows."""
-        run = Run(self.measure(e, signs), False, 3, 3)
+        run = Run(self.measure(e, signs), False, 3)
         rows = RowSource(self.kin, self.box, e, run, ramp > 0.0).rows(windows, ramp)
         assert len(rows) == self.n * len(windows), (rows.rejected_acceleration, rows.rejected_delay)
         return ((rows.matrix @ self.truth(e) - rows.target) / rows.slack).reshape(-1, self.n)

@@ -90,7 +90,7 @@ class Leibniz:
         ])  # fmt: skip
 
 
-class Anchor:
+class Derivatives:
     """Bounds of derivatives at one state; derivatives by trigonometric interpolation."""
 
     def __init__(self, kin, box, q, qd):
@@ -129,15 +129,12 @@ class Anchor:
         ]
         self.f_g = np.linalg.norm(gravity, axis=0)
 
-    def first(self, leibniz, which, q, v, x, y):
-        """``Df`` or ``Dp`` at (q, v) along (x, y)."""
-        dq, dv = np.abs(q - self.q), np.abs(v - self.qd)
-        top = np.maximum(np.abs(v), np.abs(self.qd))
+    def first(self, leibniz, which, x, y):
+        """``Df`` or ``Dp`` along (x, y)."""
+        v = np.abs(self.qd)
         if which == "f":
-            here = self.f_q @ x + self.f_qd @ y + leibniz.f2(top, dq, dv, x, y)
-            return np.minimum(leibniz.f1(np.abs(v), x, y), here)
-        here = self.p_q @ x + self.p_qd @ y + leibniz.p2(top, dq, dv, x, y)
-        return np.minimum(leibniz.p1(np.abs(v), x, y), here)
+            return np.minimum(leibniz.f1(v, x, y), self.f_q @ x + self.f_qd @ y)
+        return np.minimum(leibniz.p1(v, x, y), self.p_q @ x + self.p_qd @ y)
 
 
 def torque_interval(measured, e):
@@ -155,8 +152,8 @@ def torque_interval(measured, e):
     return 0.5 * (lower + upper), 0.5 * (upper - lower)
 
 
-def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
-    """Matrix (n, 14 n), target (n,), parts (n, 10) of one window; ``offset``: log index of the first sample."""
+def reference_row(kin, box, e, data, first, last, ramp):
+    """Matrix (n, 14 n), target (n,), parts (n, 10) of one window."""
     n = box.n
     inertial = slice(0, 10 * n)
     mid, rad = box.mid[inertial], box.rad[inertial]
@@ -174,14 +171,6 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
     dq, dv, zero = e.position, e.velocity, np.zeros(n)
     t, q, qd = data.stamps, data.q, data.qd
     middle, half = torque_interval(data.effort, e)
-    anchors: dict[int, Anchor] = {}
-
-    def anchor(k):
-        log = k + offset
-        a = max(log - log % e.linearise_every, run) - offset
-        if a not in anchors:
-            anchors[a] = Anchor(kin, box, q[a], qd[a])
-        return anchors[a]
 
     def phi(k):
         if ramp <= 0:
@@ -222,17 +211,17 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
         if e.effort == "sampled":
             tau, noise = 0.5 * (middle[k] + middle[k + 1]), 0.5 * (half[k] + half[k + 1])
             loose = noise + e.torque_rate * (longest / 4 + e.torque_delay + e.torque_jitter)
-        at = anchor(k)
+        at = Derivatives(kin, box, c, u)
         f = dynamics_of(kin).momentum_rate_regressor(c, u)[:, inertial]
         far_f, far_p = leibniz.f2(v, x, w, x, w), leibniz.p2(v, x, w, x, w)
         s.update(h=h, delta=delta, c=c, by_q=by_q, sign=sign, tau=tau, noise=noise, loose=loose, f=f, acc=acc)
         s["p"] = dynamics_of(kin).momentum_regressor(c, by_q)[:, inertial]
-        s["rate"] = at.first(leibniz, "f", c, u, x1, rho) + 0.5 * far_f
-        s["slope"] = longest**2 / 12 * at.first(leibniz, "f", c, u, v, acc) + longest / 8 * far_f
-        s["ramp"] = at.first(leibniz, "p", c, u, x1, zero) + 0.5 * far_p
-        s["shift"] = at.first(leibniz, "p", c, u, zero, dq) + ia * dq
-        b1 = leibniz.f1(zero, np.abs(c - at.q) + x, zero) / leibniz.g
-        s["gravity"] = gamma * np.minimum(leibniz.f0(zero) / leibniz.g, at.f_g + b1)
+        s["rate"] = at.first(leibniz, "f", x1, rho) + 0.5 * far_f
+        s["slope"] = longest**2 / 12 * at.first(leibniz, "f", v, acc) + longest / 8 * far_f
+        s["ramp"] = at.first(leibniz, "p", x1, zero) + 0.5 * far_p
+        s["shift"] = at.first(leibniz, "p", zero, dq) + ia * dq
+        turned = leibniz.f1(zero, x1, zero) + 0.5 * leibniz.f2(zero, x, zero, x, zero)
+        s["gravity"] = gamma * np.minimum(leibniz.f0(zero) / leibniz.g, at.f_g + turned / leibniz.g)
         s["x_mid"] = tau + f @ mid - beta_mid - sign * fc_mid
         unknown = np.where(sign == 0, fc, fc_rad)
         s["size"] = np.abs(s["x_mid"]) + np.abs(f) @ rad + loose + beta_rad + unknown
@@ -240,7 +229,7 @@ def reference_row(kin, box, e, data, first, last, ramp, offset=0, run=0):
         return s
 
     def end(k):
-        value = anchor(k).first(leibniz, "p", q[k], qd[k], dq, dv)
+        value = Derivatives(kin, box, q[k], qd[k]).first(leibniz, "p", dq, dv)
         value = value + 0.5 * leibniz.p2(np.abs(qd[k]) + dv, dq, dv, dq, dv) + ia * dv
         p = dynamics_of(kin).momentum_regressor(q[k], qd[k])[:, inertial]
         momentum = np.abs(p @ mid) + np.abs(p) @ rad + ia * np.abs(qd[k]) + value

@@ -87,6 +87,21 @@ def test_nothing_of_a_contradiction_passes(way: str) -> None:
     assert any(trial["before"] for trial in empty), "certificates had been written"
 
 
+@pytest.mark.parametrize("index", [39, 320, 843, 1452, 1903, 2091, 2762, 3701, 3843, 3896, 4032])
+def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: int) -> None:
+    """The campaign's logs whose bounds crossed with the checker's narrower rows only: m >= 6.97 and <= 3.90 kg."""
+    trial = contradict(20261123, index, {})
+    assert (trial["empty"], trial["certificates"], trial["answer"]) == (True, 0, "FAIL")
+    assert trial["resurrected"] != "PASS"
+    unseen = trial | {"empty": False, "certificates": 2, "resurrected": "-"}
+    assert summary.is_sound(unseen)
+    unseen["words"] = (
+        "FAIL: certificate 0:2: what is assumed contradicts the logs, and a contradiction proves nothing"
+    )
+    assert not summary.is_sound(unseen)
+    assert summary.summarise([trial, unseen])["missed"] == 1
+
+
 def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
     """The attack is not refused for being touched: what a run only tells may be anything."""
     run = honest_run(0, 0)

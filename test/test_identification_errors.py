@@ -22,7 +22,7 @@ from safe_sysid.robot import load_robot
 def errors_of(n, **changes):
     declared = {
         "torque_source": "motor", "torque_abs": 0.02, "torque_rel": 0.03, "position": 0.0, "velocity": 0.0,
-        "acceleration": 20.0, "transition": 0.02, "stamp": 0.0, "linearise_every": 4,
+        "acceleration": 20.0, "transition": 0.02, "stamp": 0.0,
     }  # fmt: skip
     return MeasurementErrors(n, **(declared | changes))
 
@@ -54,7 +54,7 @@ def test_rows_and_slacks_are_what_the_formulas_say(name):
         q, qd = Wave(rng, n).state(t[:, None])[:2]
         effort = rng.normal(0, 3, (30, n))
         data = Measurements(t, q, qd, effort)
-        source = RowSource(kin, box, e, Run(data, False, 107, 107), ramps=name != "link")
+        source = RowSource(kin, box, e, Run(data, False, 107), ramps=name != "link")
         for ramp in (0.0,) if name == "link" else (0.0, 4e-3):
             windows = np.array([[3, 4], [2, 14], [5, 7], [9, 25]])
             rows = source.rows(windows, ramp)
@@ -62,7 +62,7 @@ def test_rows_and_slacks_are_what_the_formulas_say(name):
             assert len(rows) == n * len(kept)
             for k, (first, last) in enumerate(kept):
                 part = slice(k * n, (k + 1) * n)
-                matrix, target, parts = reference_row(kin, box, e, data, first, last, ramp, 107, 107)
+                matrix, target, parts = reference_row(kin, box, e, data, first, last, ramp)
                 slack = parts.sum(axis=1)
                 assert np.allclose(rows.matrix[part], matrix, rtol=1e-11, atol=1e-12 * np.abs(matrix).max())
                 assert np.allclose(rows.target[part], target, rtol=1e-12, atol=1e-14)
@@ -165,7 +165,7 @@ def test_truth_satisfies_rows_of_sampled_torque(link, period):
                 largest = max(largest, np.abs(attack.ratios(e, signs, windows, ramp)).max())
             slow = attack.errors(torque_rate=0.02 * errors.torque_rate)
             without = max(without, np.abs(attack.ratios(slow, signs, windows, ramp)).max())
-        run = Run(attack.measure(errors, signs), False, 0, 0)
+        run = Run(attack.measure(errors, signs), False, 0)
         slack, sharp = (
             RowSource(attack.kin, attack.box, e, run, False).rows(WINDOWS, 0.0).slack for e in (errors, jerk)
         )
@@ -297,7 +297,7 @@ def test_sensor_prior_holds_offset_and_bias_and_nothing_else_changes():
 
 
 def test_rows_do_not_depend_on_how_the_log_is_fed():
-    """Windows, matrices and slacks, with margins for the delay and linearisation at fixed samples of the log."""
+    """Windows, matrices and slacks, with margins for the delay."""
     model = load_robot("kinova_gen3")
     rng = np.random.default_rng(0)
     t = np.arange(400) * 1e-3
@@ -321,7 +321,6 @@ def test_rows_do_not_depend_on_how_the_log_is_fed():
         return joined.take(np.lexsort((joined.joint, joined.last, joined.first)))
 
     whole = rows([0, 400])
-    assert set(whole.run) == {0, 231}
     assert len(whole) > 1000
     pieces = rows([0, 1, 2, 35, 36, 150, 231, 240, 399, 400])
     for name in (
@@ -336,20 +335,20 @@ def test_rows_do_not_depend_on_how_the_log_is_fed():
         "first",
         "last",
         "ramp",
-        "run",
     ):
         assert np.array_equal(getattr(whole, name), getattr(pieces, name)), name
     assert np.array_equal(whole.start, t[whole.first])
     assert np.array_equal(whole.end, t[whole.last])
     assert not np.any((whole.first <= 230) & (whole.last >= 230))
     # Torque beside a window must be known for a delay of two periods.
-    assert np.all(whole.first - whole.run >= 3)
+    assert whole.first.min() >= 3
+    assert not np.any((whole.first > 230) & (whole.first < 234))
 
 
 def test_windows_without_the_torque_beside_them_are_left_out():
     attack = Attack(0, 2, delay=1.5e-3)
     errors = attack.errors()
-    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0, 0)
+    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
     source = RowSource(attack.kin, attack.box, errors, run, False)
     assert source.rows(np.array([[0, 5]]), 0.0).rejected_delay == 1
     assert source.rows(np.array([[1, 5]]), 0.0).rejected_delay == 1
@@ -369,7 +368,6 @@ def test_windows_without_the_torque_beside_them_are_left_out():
         ({"gravity_angle": np.nan}, "gravity_angle"),
         ({"torque_bias": [0.1, 0.2, 0.3]}, "torque_bias"),
         ({"torque_drift": -0.1}, "torque_drift"),
-        ({"linearise_every": 0}, "linearise_every"),
     ],
 )
 def test_declarations_that_no_rule_is_sound_for_are_refused(wrong, named):
@@ -419,7 +417,7 @@ def test_mean_torque_of_a_link_side_sensor_has_no_slopes():
     """What a ramp weights within a step is not known of a mean; only a torque that is held is its mean everywhere."""
     attack = Attack(0, 2)
     errors = attack.errors(torque_source="link")
-    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0, 0)
+    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
     with pytest.raises(ParameterError, match="ramp"):
         RowSource(attack.kin, attack.box, errors, run, True).rows(WINDOWS[1:], 4e-3)
     assert default_ramp(0.1, dataclasses.replace(errors, velocity=np.full(2, 0.1))) == 0.0

@@ -8,7 +8,7 @@ from identification_plant import random_arm, random_consistent_box
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.momentum_columns import momentum_columns
-from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource, _limits
@@ -68,7 +68,7 @@ def test_what_a_step_leaves_of_its_integrals():
         (q0, v0), (q1, v1) = motion.state(0.0), motion.state(h)
         data = Measurements([0.0, h], np.array([q0, q1]), np.array([v0, v1]), np.zeros((2, n)))
         e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0)
-        source = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)
+        source = RowSource(kin, box, e, Run(data, False, 0), ramps=True)
         errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
         at_mid = dynamics_of(kin).momentum_rate_regressor(c, u) @ theta
 
@@ -97,7 +97,7 @@ def test_position_errors_on_slopes_by_abel_summation():
         q = rng.uniform(-3, 3, n) + 0.02 * np.cumsum(rng.normal(size=(m + 1, n)), axis=0)
         data = Measurements(1e-3 * np.arange(m + 1), q, np.zeros_like(q), np.zeros_like(q))
         e = MeasurementErrors(n, "link", 0.0, 0.0, dq, 100.0, 1.0, stamp=0.0)
-        errors = RowSource(kin, box, e, Run(data, False, 0, 0), ramps=True)._errors
+        errors = RowSource(kin, box, e, Run(data, False, 0), ramps=True)._errors
         centre = 0.5 * (q[1:] + q[:-1])
         inertia = [
             np.stack([dynamics_of(kin).momentum_regressor(c, x) @ theta for x in np.eye(n)], axis=1)
@@ -126,14 +126,14 @@ def test_columns_and_derivatives(n):
     rng, kin, _, box = arm(100 + n, n)
     inertial = slice(0, 10 * n)
     states = rng.uniform(-3, 3, (3, n)), rng.uniform(-2, 2, (3, n))
-    anchors = Anchors(np.arange(3), *states, np.zeros((3, len(DERIVATIVES), n, max(n, 3))))
     e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, 1.0)
     limits = _limits(kin, box, e)
-    derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, anchors)
     step = 1e-5
     dynamics = dynamics_of(kin, "pinocchio")
     for k in range(3):
         q, qd = states[0][k], states[1][k]
+        bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
+        derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, True, q, qd, bounds)
         momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
         momentum_columns(kin, kin.gravity, q, qd, 1.0, momentum, rate)
         assert np.allclose(momentum, dynamics.momentum_regressor(q, qd)[:, inertial], rtol=0, atol=1e-12)
@@ -147,10 +147,10 @@ def test_columns_and_derivatives(n):
             ]
             for kind, slope in enumerate(slopes):
                 most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
-                assert np.allclose(anchors.bounds[k, kind, :, j], most, rtol=1e-6, atol=1e-6)
+                assert np.allclose(bounds[kind, :n, j], most, rtol=1e-6, atol=1e-6)
         for c in range(3):
             pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[
                 :, inertial
             ]
             most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad
-            assert np.allclose(anchors.bounds[k, 4, :, c], most, rtol=1e-9, atol=1e-12)
+            assert np.allclose(bounds[4, :n, c], most, rtol=1e-9, atol=1e-12)

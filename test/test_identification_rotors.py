@@ -8,7 +8,7 @@ from identification_plant import geared
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.momentum_columns import momentum_columns
-from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
@@ -38,11 +38,11 @@ def test_columns_and_their_derivatives(n, slides):
     high = np.where(kin.sliding, kin.travel[:, 1], 3.0)
     states = rng.uniform(low, high, (2, n)), rng.uniform(-2, 2, (2, n))
     for own in (1.0, 0.0):
-        anchors = Anchors(np.arange(2), *states, np.zeros((2, len(DERIVATIVES), n, max(n, 3))))
-        derivative_bounds(kin, mid, rad, own, False, anchors)
         step = 1e-5
         for k in range(2):
             q, qd = states[0][k], states[1][k]
+            bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
+            derivative_bounds(kin, mid, rad, own, True, False, q, qd, bounds)
             momentum, rate = np.zeros((n, size)), np.zeros((n, size))
             momentum_columns(kin, kin.gravity, q, qd, own, momentum, rate)
             for found, f in ((momentum, "momentum_regressor"), (rate, "momentum_rate_regressor")):
@@ -57,7 +57,7 @@ def test_columns_and_their_derivatives(n, slides):
                     ]
                     slope = (ends[0] - ends[1]) / (2 * step)
                     most = np.abs(slope @ mid) + np.abs(slope) @ rad
-                    np.testing.assert_allclose(anchors.bounds[k, kind, :, j], most, rtol=1e-5, atol=1e-5)
+                    np.testing.assert_allclose(bounds[kind, :, j], most, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("own", [True, False])

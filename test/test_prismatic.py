@@ -33,7 +33,7 @@ from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
 from safe_sysid.identification.diagnosis.explanations import candidates
 from safe_sysid.identification.diagnosis.log import rows_of_log
 from safe_sysid.identification.diagnosis.problem import scaled_problem
-from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
@@ -212,15 +212,15 @@ def test_inertia_share_near_a_pose():
             assert np.linalg.eigvalsh(h / np.sqrt(spare)[:, None] / np.sqrt(spare))[-1] <= share
 
 
-def test_exact_first_derivatives_at_an_anchor():
+def test_exact_first_derivatives():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         n = 1 + seed % 5
         kin, _, theta = random_arm(n, rng, 0.6)
         mid, rad = theta[: 10 * n], np.zeros(10 * n)
         q, qd = positions(kin, rng, 1), rng.uniform(-1, 1, (1, n))
-        anchors = Anchors(np.zeros(2, np.int64), q, qd, np.zeros((1, len(DERIVATIVES), n, max(n, 3))))
-        derivative_bounds(kin, mid, rad, 1.0, False, anchors)
+        bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
+        derivative_bounds(kin, mid, rad, 1.0, True, False, q[0], qd[0], bounds)
         dynamics = dynamics_of(kin)
         for row, function, of_q in (
             (0, dynamics.momentum_regressor, True), (1, dynamics.momentum_regressor, False),
@@ -230,7 +230,7 @@ def test_exact_first_derivatives_at_an_anchor():
                 d = 1e-5 * np.eye(n)[j]
                 a, b = (function(q[0] + s * d * of_q, qd[0] + s * d * (not of_q)) for s in (1.0, -1.0))
                 slope = np.abs((a - b)[:, : 10 * n] @ mid) / 2e-5
-                np.testing.assert_allclose(anchors.bounds[0, row, :, j][:n], slope, atol=1e-6)
+                np.testing.assert_allclose(bounds[row, :, j], slope, atol=1e-6)
 
 
 # --- what leaves the travel makes no equation ---
@@ -264,14 +264,14 @@ def test_windows_beyond_the_travel_are_left_out_and_counted():
     assert np.array_equal(np.flatnonzero(states.outside), np.arange(56, 59))
 
 
-def test_an_anchor_beyond_the_travel_takes_its_steps_along():
+def test_a_sample_beyond_the_travel_costs_only_the_windows_that_it_is_in():
     kin, box, data, errors = outside_case()
     q = data.q.copy()
-    q[0, 0] = 0.3  # the only sample outside is the one that the first 32 steps are linearised at
+    q[0, 0] = 0.3
     spoilt = Measurements(data.stamps, q, data.qd, data.effort)
-    rows = momentum_rows(kin, box, errors, spoilt, [(5, 10), (35, 40)])
-    assert rows.rejected_travel == 1
-    assert rows.first.tolist() == [35, 35]
+    rows = momentum_rows(kin, box, errors, spoilt, [(0, 5), (1, 6), (5, 10)])
+    assert rows.rejected_travel + rows.rejected_acceleration == 1  # it is impossible, too
+    assert rows.first.tolist() == [1, 1, 5, 5]
 
 
 def test_the_checker_says_so_too():

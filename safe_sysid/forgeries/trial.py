@@ -16,7 +16,7 @@ from safe_sysid.forgeries.edits import EDITS, Scene
 from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.report.verification import Answer
 
-__all__ = ["PER_ARM", "contradict", "forge"]
+__all__ = ["PER_ARM", "contradict", "forge", "is_missed", "passes"]
 
 #: Forgeries of one arm's run.
 PER_ARM = 100
@@ -113,6 +113,11 @@ def _half(log: Any) -> Any:
     from dataclasses import replace
 
     return replace(log, measurements=log.measurements[: len(log) // 2])
+
+
+def is_missed(trial: dict[str, Any]) -> bool:
+    """Whether only the checker saw a contradiction: the identifier published bounds of a set that is proved empty."""
+    return not trial.get("empty", True) and "a contradiction proves nothing" in trial["words"]
 
 
 def passes(trial: dict[str, Any]) -> bool:

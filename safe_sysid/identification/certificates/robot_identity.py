@@ -105,8 +105,6 @@ def errors_from_json(stated: Any) -> MeasurementErrors:
         raise SafeSysIdError(f"errors: {error}: expected what the robot's configuration declares") from None
 
 
-#: Fields that say how the identifier computes, not what is assumed.
-_NO_ERRORS = ("linearise_every",)
 _KINDS = {"str": "a text", "int": f"a whole number from 1 to {_MOST}", "float": "a number"}
 
 
@@ -134,7 +132,7 @@ def smaller_errors(stated: MeasurementErrors, declared: MeasurementErrors) -> li
     """
     lines = []
     for field in dataclasses.fields(MeasurementErrors):
-        if not field.init or field.name in _NO_ERRORS:
+        if not field.init:
             continue
         a, b = getattr(stated, field.name), getattr(declared, field.name)
         if a is None or b is None or isinstance(b, str) or field.name == "n":

@@ -33,7 +33,6 @@ FloatArray = NDArray[np.float64]
 
 TORQUE_SOURCES = ("command", "motor", "link")
 EFFORT_KINDS = ("held", "sampled")
-_LINEARISATION_S = 0.032  # time over which one linearisation serves: the state moves little in it
 
 
 def _zero() -> FloatArray:
@@ -60,7 +59,6 @@ class MeasurementErrors:
         effort: "held" or "sampled".
         torque_rate: bound of the torque's rate, N m/s; for sampled effort, and only for it.
         jerk: bound of |qddd|, rad/s^3, or None; for sampled effort only.
-        linearise_every: samples that share one linearisation of the dynamics.
     """
 
     n: int
@@ -81,7 +79,6 @@ class MeasurementErrors:
     effort: str = "held"
     torque_rate: FloatArray | None = None
     jerk: FloatArray | None = None
-    linearise_every: int = 32
 
     def __post_init__(self) -> None:
         """Broadcast and validate.
@@ -110,8 +107,6 @@ class MeasurementErrors:
         ):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise ParameterError(f"{name} = {getattr(self, name)!r}: expected a finite number >= 0")
-        if self.linearise_every < 1:
-            raise ParameterError(f"linearise_every = {self.linearise_every!r}: expected a number >= 1")
         if self.effort == "sampled" and self.torque_rate is None:
             raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
         if (
@@ -160,7 +155,6 @@ class MeasurementErrors:
             effort=m.effort,
             torque_rate=None if m.torque_rate is None else per_joint(m.torque_rate, model.n),
             jerk=None if m.jerk is None else per_joint(m.jerk, model.n),
-            linearise_every=max(1, round(_LINEARISATION_S * m.rate_hz)),
         )
 
     def margin(self, period: float) -> int:

@@ -121,13 +121,11 @@ class Run(NamedTuple):
         samples: positions unwrapped.
         continues: whether they go on where the run returned before ended.
         first: index of the first sample in the log: every sample pushed counts, rejected ones too.
-        start: index in the log of the first sample of the whole run, of which these may be a later part.
     """
 
     samples: Measurements
     continues: bool
     first: int
-    start: int
 
 
 class Screen:
@@ -151,7 +149,6 @@ class Screen:
         self._q = np.zeros(self._continuous.size)
         self._turns = np.zeros(self._continuous.size)
         self._broken = True
-        self._start = 0
         self._count = 0
         self._first: Measurements | None = (
             None  # samples that wait until there are enough to tell the usual step
@@ -206,13 +203,11 @@ class Screen:
         out = []
         for a, b in itertools.pairwise(edges):
             first = base + int(index[a])
-            if broken[a]:
-                self._start = first
             part = slice(int(index[a]), int(index[b - 1]) + 1)  # no sample between them is missing
             samples = Measurements(
                 stamps[a:b], unwrapped[a:b], measurements.qd[part], measurements.effort[part]
             )
-            out.append(Run(samples, not broken[a], first, self._start))
+            out.append(Run(samples, not broken[a], first))
         return out
 
     def _gaps(self, stamps: FloatArray, last: FloatArray) -> NDArray[np.bool_]:

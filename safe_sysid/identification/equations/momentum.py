@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import (
     MeasurementErrors,
     sensor_prior,
@@ -34,7 +33,6 @@ from safe_sysid.identification.equations.step_errors import Limits, StepErrors, 
 from safe_sysid.identification.equations.step_states import (
     StepStates,
     coulomb_sign,
-    outside_travel,
     step_states,
 )
 from safe_sysid.intervals import mid_rad
@@ -66,8 +64,6 @@ class MomentumRows:
         ramp: (M,) rise time of the test function, s.
         box_seq: (M,) sequence number of the box whose magnitudes sized the remainders.
         log: (M,) which log: 0 this run's, 1 the tare's.
-        run: (M,) index in the log of the first sample of the run of good samples that the window lies in: with it,
-            every step's linearisation is known (:meth:`RowSource.anchors`).
         rejected_delay: windows left out because the torque beside them is not known.
         rejected_travel: windows left out because a prismatic joint may have left its travel.
     """
@@ -86,7 +82,6 @@ class MomentumRows:
     ramp: FloatArray = field(default_factory=lambda: np.empty(0))
     box_seq: IntArray = field(default_factory=_no_indices)
     log: IntArray = field(default_factory=_no_indices)
-    run: IntArray = field(default_factory=_no_indices)
     rejected_delay: int = 0
     rejected_travel: int = 0
 
@@ -99,7 +94,6 @@ class MomentumRows:
             ("ramp", 0),
             ("box_seq", 0),
             ("log", 0),
-            ("run", -1),
         ):
             value = getattr(self, name)
             if len(value) != m:
@@ -139,7 +133,7 @@ class MomentumRows:
 
 _ROW_FIELDS = (
     "matrix", "target", "slack", "sigma", "parts", "start", "end", "joint",
-    "first", "last", "ramp", "box_seq", "log", "run",
+    "first", "last", "ramp", "box_seq", "log",
 )  # fmt: skip
 
 
@@ -165,7 +159,7 @@ def momentum_rows(
     Returns:
         n rows per window; windows that contradict the declared acceleration bound are left out and counted.
     """
-    return RowSource(kin, box, errors, Run(data, False, 0, 0), ramp > 0.0).rows(np.asarray(windows), ramp)
+    return RowSource(kin, box, errors, Run(data, False, 0), ramp > 0.0).rows(np.asarray(windows), ramp)
 
 
 _PER_STEP = ("rate", "slope", "ramp", "shift", "twist", "gravity", "size", "change", "torques")
@@ -190,7 +184,7 @@ class RowSource:
             kin: of the arm.
             box: holds the true, physically consistent parameters.
             errors: declared bounds.
-            run: at least two samples of one run; its first one must be the run's or one to linearise at.
+            run: at least two samples of one run.
             ramps: whether windows will have slopes.
             log: which log this is, for :attr:`MomentumRows.log`.
         """
@@ -214,12 +208,7 @@ class RowSource:
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
         m, n = states.delta.shape
-        at, which = self.anchors(run, errors.linearise_every)
-        # Derivatives are carried from the anchor to the step: it must be inside the travel, too.
-        outside = states.outside | outside_travel(data.q[at], errors.position, kin.travel)[which[:-1]]
-        self._outside_before = np.concatenate([[0], np.cumsum(outside)])
-        anchors = Anchors(which, data.q[at], data.qd[at], np.zeros((len(at), len(DERIVATIVES), n, max(n, 3))))
-        derivative_bounds(kin, limits.mid, limits.rad, limits.friction, limits.gravity > 0.0, anchors)
+        self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
         size = magnitudes(kin, box, own=limits.friction > 0.0)
         columns, per_step, per_sample = (n, limits.mid.size), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
         self._errors = StepErrors(
@@ -229,19 +218,7 @@ class RowSource:
             **dict(zip(_PER_STEP, per_step, strict=True)),
             **dict(zip(_PER_SAMPLE, per_sample, strict=True)),
         )
-        step_kernel(kin, size, limits, self._steps, anchors, ramps, self._errors)
-
-    @staticmethod
-    def anchors(run: Run, every: int) -> tuple[IntArray, IntArray]:
-        """Samples whose measured state steps are linearised at, and which of them belongs to each sample.
-
-        That of log index k (and of the step after it) is the last index up to k that is a multiple of ``every``, or
-        the first of the run if that comes later.
-        """
-        index = run.first + np.arange(len(run.samples))
-        at = np.maximum(index - index % every, run.start) - run.first
-        states, which = np.unique(at, return_inverse=True)
-        return states, which.astype(np.int64)
+        step_kernel(kin, size, limits, self._steps, ramps, self._errors)
 
     def rows(self, windows: IntArray, ramp: float) -> MomentumRows:
         """Equations of windows (W, 2), first and last sample of the run given; see :func:`momentum_rows`.
@@ -299,7 +276,6 @@ class RowSource:
             ramp=np.full(m, float(ramp)),
             box_seq=np.full(m, self._box_seq, np.int64),
             log=np.full(m, self._log, np.int64),
-            run=np.full(m, self._run.start, np.int64),
             rejected_travel=beyond,
         )
         if np.all(out.valid):

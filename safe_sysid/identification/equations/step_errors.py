@@ -1,16 +1,16 @@
 r"""What one step, and one sample, contributes to the errors of every row that it is in: rates, proved here.
 
 Notation: ``h, sigma, c, u, rho, A`` of :class:`~safe_sysid.identification.equations.step_states.StepStates`;
-``H = h + 2 sigma``; dq, dv the errors of position and velocity; ``(q_a, qd_a)`` the measured state of the sample that
-the step is linearised at (its *anchor*). On the step, for all t,
+``H = h + 2 sigma``; dq, dv the errors of position and velocity. On the step, for all t,
 
 - ``|qd(t) - u| <= w = A H/2 + rho``, ``|qd(t)| <= V = |u| + w``, ``|q(t) - c| <= x = V H/2 + dq``;
 - ``|int (q - c) dt| <= h x1``, ``x1 = A H^2/12 + dq``: trapezoid rule for a function with a Lipschitz derivative.
 
 *First derivatives* at an evaluated state ``(c, u)`` along ``z = (x, y)``: the smaller, joint by joint, of the Leibniz
-bound ``f1(z)`` at ``|qd| <= |u|`` and ``F_q x + F_qd y + f2(Delta, z)``: the bounds at the anchor plus their change
-on the way, ``Delta = (|c - q_a|, |u - qd_a|)``, f2 at ``|qd| <= max(|u|, |qd_a|)``. This is ``Df(z)``; ``Dp(z)`` is
-the same for p.
+bound ``f1(z)`` at ``|qd| <= |u|`` (it alone knows that links are physically consistent) and ``F_q x + F_qd y``, the
+bounds of :mod:`~safe_sysid.identification.equations.linearisation` at this very state. This is ``Df(z)``; ``Dp(z)`` is
+the same for p. They are those that the certificates' checker sizes rows by: what is carried over from another state
+is larger, and then logs may contradict the checker's rows that do not contradict these.
 
 *Rate* (weight ``phi h``): ``int phi f dt`` is evaluated as ``phi_k h f(c, u)``. Taylor: the linear term integrates to
 ``f_q int (q - c) dt + f_qd h (mean - u)``, at most ``h Df(x1, rho)``; the second-order one to at most ``h f2(x,
@@ -33,9 +33,9 @@ rotor's term is the same with a constant Ia) and ``twist = p1`` of ``(|c_k - c_{
 *Ends* (weight phi there): a momentum evaluated at a sample is off by
 ``end = Dp(dq, dv) + p2((dq, dv), (dq, dv))/2 + Ia dv``, p2 at ``|qd| + dv``.
 
-*Gravity*: off by at most ``gamma = |g| (relative + (1 + relative) angle)``; ``df/dg = int d_i x dm``, on the whole step
-at most ``|F_g| + b1(Delta_q + x)`` in norm. ``gravity = gamma (|F_g| + b1)`` or ``gamma b0`` if smaller; ``|g| b0``,
-``|g| b1`` are f0 and f1 at rest.
+*Gravity*: off by at most ``gamma = |g| (relative + (1 + relative) angle)``; ``df/dg = int d_i x dm`` is, by Taylor, in
+the mean over the step at most ``|F_g| + b1(x1) + b2(x, x)/2`` in norm. ``gravity = gamma`` times that or ``gamma b0``
+if smaller; ``|g| b0``, ``|g| b1``, ``|g| b2`` are f0, f1, f2 at rest.
 
 *Stamps*: the torque less what f, Coulomb friction and offset make of it, ``X = tau + f(c, u) - Fc sign - beta`` (and
 each further term as Fc, ``unit`` in place of sign), is multiplied by the duration; ``|X| <= size`` and
@@ -52,13 +52,14 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.momentum_columns import momentum_columns
-from safe_sysid.identification.equations.linearisation import Anchors
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["Limits", "StepErrors", "Steps", "step_kernel"]
 
 FloatArray = NDArray[np.float64]
+_KINDS = len(DERIVATIVES)
 
 
 class Limits(NamedTuple):
@@ -182,48 +183,27 @@ def _interval(row: FloatArray, mid: FloatArray, rad: FloatArray, start: int) -> 
 
 
 @njit(cache=True)
-def _distance(value: FloatArray, anchor: FloatArray, out: FloatArray) -> None:
-    """``out = |value - anchor|``."""
-    for j in range(out.size):
-        out[j] = abs(value[j] - anchor[j])
-
-
-@njit(cache=True)
-def _larger(value: FloatArray, anchor: FloatArray, out: FloatArray) -> None:
-    """``out = max(|value|, |anchor|)``."""
-    for j in range(out.size):
-        out[j] = max(abs(value[j]), abs(anchor[j]))
-
-
-@njit(cache=True)
-def _samples(
-    kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, anchors: Anchors, out: StepErrors
-) -> None:
+def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, out: StepErrors) -> None:
     """What belongs to samples: momentum columns, their errors and sizes."""
     dq, dv, rotor = limits.position, limits.velocity, limits.rotor
     n = dq.size
-    now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
-    dx, du, top, speed, fastest = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    now, far, bounds = np.empty((6, n)), np.empty((6, n)), np.empty((_KINDS, n, max(n, 3)))
+    speed, fastest = np.empty(n), np.empty(n)
     gravity = kin.gravity.copy()
     erring = np.any(dq > 0.0) or np.any(dv > 0.0)
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
         momentum_columns(kin, gravity, q, qd, limits.friction, columns, None)
-        a = anchors.which[k]
-        bounds = anchors.bounds[a]
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
         motion_bounds(size, fastest, dq, dv, dq, dv, far)
         if erring:
-            _distance(q, anchors.q[a], dx)
-            _distance(qd, anchors.qd[a], du)
-            _larger(qd, anchors.qd[a], top)
+            derivative_bounds(kin, limits.mid, limits.rad, limits.friction, False, False, q, qd, bounds)
             motion_bounds(size, speed, dq, dv, dq, dv, now)
-            motion_bounds(size, top, dx, du, dq, dv, way)
         for i in range(n):
             if erring:
-                first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i) + way[2, i]
+                first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i)
                 out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i]
             value, spread = _interval(columns[i], limits.mid, limits.rad, PER_LINK * i)
             out.momentum[k, i] = abs(value) + spread + rotor[i] * speed[i] + out.end[k, i]
@@ -269,7 +249,6 @@ def step_kernel(
     size: Magnitudes,
     limits: Limits,
     steps: Steps,
-    anchors: Anchors,
     ramps: bool,
     out: StepErrors,
 ) -> None:
@@ -280,28 +259,23 @@ def step_kernel(
         size: magnitudes over the box.
         limits: of parameters and errors.
         steps: of the run.
-        anchors: with their bounds.
         ramps: whether any window has slopes; if not, what only they need stays zero.
         out: results; ``momentum_columns`` may be of length 0 without ramps.
     """
-    _samples(kin, size, limits, steps, anchors, out)
+    _samples(kin, size, limits, steps, out)
     dq, n = limits.position, limits.position.size
     gravity, own = kin.gravity.copy(), limits.friction
     unit = Magnitudes(size.s_a, size.s_b, 1.0, size.motors, size.kappa, size.shares, size.own)
     one, zero = np.ones(n), np.zeros(n)
-    now, far, way = np.empty((6, n)), np.empty((6, n)), np.empty((6, n))
-    dx, du, top, speed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    now, far, bounds = np.empty((6, n)), np.empty((6, n)), np.empty((_KINDS, n, max(n, 3)))
+    speed, jump = np.empty(n), np.empty(n)
     big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     moved = np.any(dq > 0.0)
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
         momentum_columns(kin, gravity, centre, mean, own, None, out.rate_columns[k])
-        a = anchors.which[k]
-        bounds = anchors.bounds[a]
+        derivative_bounds(kin, limits.mid, limits.rad, own, True, limits.gravity > 0.0, centre, mean, bounds)
         longest = steps.h[k] + 2.0 * steps.sigma[k]
-        _distance(centre, anchors.q[a], dx)
-        _distance(mean, anchors.qd[a], du)
-        _larger(mean, anchors.qd[a], top)
         for j in range(n):
             rho[j], acc[j], speed[j] = steps.rho[k, j], steps.acceleration[k, j], abs(mean[j])
             w[j] = 0.5 * acc[j] * longest + rho[j]
@@ -309,10 +283,9 @@ def step_kernel(
             x[j] = 0.5 * big_v[j] * longest + dq[j]
             x1[j] = acc[j] * longest * longest / 12.0 + dq[j]
         motion_bounds(size, speed, x1, rho, x1, rho, now)
-        motion_bounds(size, top, dx, du, x1, rho, way)
         motion_bounds(size, big_v, x, w, x, w, far)
         for i in range(n):
-            first = _apply(bounds[2], x1, i) + _apply(bounds[3], rho, i) + way[5, i]
+            first = _apply(bounds[2], x1, i) + _apply(bounds[3], rho, i)
             out.rate[k, i] = min(now[4, i], first) + 0.5 * far[5, i]
             out.torques[k, i] = (
                 abs(steps.torque[k, i]) + steps.loose[k, i] + far[3, i] + limits.coulomb[i]
@@ -330,30 +303,27 @@ def step_kernel(
             for i in range(n):
                 out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
             motion_bounds(size, speed, big_v, acc, one, one, now)
-            motion_bounds(size, top, dx, du, big_v, acc, way)
             for i in range(n):
-                first = _apply(bounds[2], big_v, i) + _apply(bounds[3], acc, i) + way[5, i]
+                first = _apply(bounds[2], big_v, i) + _apply(bounds[3], acc, i)
                 out.slope[k, i] += longest * longest / 12.0 * min(now[4, i], first)
             motion_bounds(size, speed, x1, zero, x1, zero, now)
-            motion_bounds(size, top, dx, du, x1, zero, way)
             for i in range(n):
-                out.ramp[k, i] += min(now[1, i], _apply(bounds[0], x1, i) + way[2, i])
+                out.ramp[k, i] += min(now[1, i], _apply(bounds[0], x1, i))
         if ramps and moved:
             motion_bounds(size, speed, zero, dq, zero, dq, now)
-            motion_bounds(size, top, dx, du, zero, dq, way)
             for i in range(n):
-                first = min(now[1, i], _apply(bounds[1], dq, i) + way[2, i])
+                first = min(now[1, i], _apply(bounds[1], dq, i))
                 out.shift[k, i] = first + limits.rotor[i] * dq[i]
             if k > 0:
-                _distance(centre, steps.centre[k - 1], du)
-                motion_bounds(size, dq, du, zero, du, zero, now)
+                for j in range(n):
+                    jump[j] = abs(centre[j] - steps.centre[k - 1, j])
+                motion_bounds(size, dq, jump, zero, jump, zero, now)
                 for i in range(n):
                     out.twist[k, i] = now[1, i]
         if limits.gravity > 0.0:
-            for j in range(n):
-                x1[j] = dx[j] + x[j]
-            motion_bounds(unit, zero, x1, zero, x1, zero, now)
+            motion_bounds(unit, zero, x1, zero, x, zero, now)
+            motion_bounds(unit, zero, x, zero, x, zero, far)
             for i in range(n):
                 square = bounds[4, i, 0] ** 2 + bounds[4, i, 1] ** 2 + bounds[4, i, 2] ** 2
-                most = min(now[3, i], np.sqrt(square) + now[4, i])
+                most = min(now[3, i], np.sqrt(square) + now[4, i] + 0.5 * far[5, i])
                 out.gravity[k, i] = limits.gravity * most * (1.0 + 1e-11)

@@ -74,9 +74,7 @@ class MomentumStream:
         self._kin, self._errors, self._log = model.kinematics, errors, log
         period = 1.0 / model.settings.measurement.rate_hz
         self._screen = Screen(model.continuous, period)
-        self._cutter = WindowCutter(
-            windows, period, stride, margin=errors.margin(period), align=errors.linearise_every
-        )
+        self._cutter = WindowCutter(windows, period, stride, errors.margin(period))
         self._ramps = (
             ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
         )
@@ -106,11 +104,10 @@ class MomentumStream:
         found = [(w, ramp) for w, ramp in zip(cut.windows, self._ramps, strict=True) if len(w)]
         if not found:
             return []
-        margin, every = self._cutter.margin, self._errors.linearise_every
-        low = cut.tail.first + min(int(w[0, 0]) for w, _ in found) - margin
-        low = max(low - low % every, cut.tail.first) - cut.tail.first
+        margin = self._cutter.margin
+        low = max(min(int(w[0, 0]) for w, _ in found) - margin, 0)
         high = max(int(w[-1, 1]) for w, _ in found) + margin
-        tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low, cut.tail.start)
+        tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
         source = RowSource(
             self._kin, box, self._errors, tail, any(ramp > 0.0 for _, ramp in found), self._log
         )

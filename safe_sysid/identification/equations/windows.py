@@ -59,7 +59,6 @@ class WindowCutter:
         period: float,
         stride: float = 1.0,
         margin: int = 0,
-        align: int = 1,
     ) -> None:
         """Start with an empty tail.
 
@@ -68,7 +67,6 @@ class WindowCutter:
             period: nominal time between samples, s: a window ends at the sample nearest to its length.
             stride: start of the next window after that of the last, in lengths: 1 is back to back.
             margin: samples that must be known on both sides of a window.
-            align: tails begin with the run or with a sample whose index in the log is a multiple of this.
         """
         if not lengths or not all(length > 0.0 for length in lengths) or not 0.0 < stride <= 1.0:
             raise ParameterError(
@@ -77,7 +75,7 @@ class WindowCutter:
         if not period > 0.0:
             raise ParameterError(f"period {period!r} s: expected a positive time")
         self._lengths, self._stride, self._half = lengths, stride, 0.5 * period
-        self.margin, self._align = margin, align
+        self.margin = margin
         self._next = [margin] * len(lengths)
         self._tail: Run | None = None
 
@@ -88,7 +86,7 @@ class WindowCutter:
             self._next = [self.margin] * len(self._lengths)
         else:
             joined = Measurements.concatenate([self._tail.samples, run.samples])
-            tail = Run(joined, True, self._tail.first, run.start)
+            tail = Run(joined, True, self._tail.first)
         stamps = tail.samples.stamps
         windows = []
         for i, length in enumerate(self._lengths):
@@ -97,9 +95,7 @@ class WindowCutter:
             )
             windows.append(found[:count])
         keep = max(min(min(self._next), len(stamps)) - self.margin, 0)
-        index = tail.first + keep
-        keep = max(index - index % self._align, tail.first) - tail.first
-        self._tail = Run(tail.samples[keep:], True, tail.first + keep, tail.start)
+        self._tail = Run(tail.samples[keep:], True, tail.first + keep)
         self._next = [start - keep for start in self._next]
         return Cut(tail, tuple(windows))
 
