@@ -2,7 +2,7 @@
 
     taskset -c 0 python benchmarks/learned_torque.py --joints 7 --samples 500 --batch 100
 
-Times are of the processor that this thread had, so that what else the machine does counts little; set
+Times are of the processor, all threads together, so that what else the machine does counts little; set
 OMP_NUM_THREADS=1.
 """
 
@@ -26,9 +26,9 @@ def seconds(work: Callable[[], object], repeats: int) -> dict[str, float]:
     work()
     taken = []
     for _ in range(repeats):
-        start = time.thread_time()
+        start = time.process_time()
         work()
-        taken.append(time.thread_time() - start)
+        taken.append(time.process_time() - start)
     return {"median_s": float(np.median(taken)), "p99_s": float(np.quantile(taken, 0.99))}
 
 
