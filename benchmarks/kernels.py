@@ -26,7 +26,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws import make_law
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
-from safe_sysid.identification.equations.linearisation import DERIVATIVES, Anchors, derivative_bounds
+from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.planning.certificate import verify_plan
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.reachability.cells import TrackingSet, time_cells
@@ -126,9 +126,12 @@ def main() -> None:
     weight = rng.normal(size=(SAMPLES, n, model.layout.size))
     box, dynamics, steps = model.arm_prior, dynamics_of(kin), 500
     centre, spread = box.mid[model.layout.links], box.rad[model.layout.links]
-    anchors = Anchors(
-        np.arange(steps), q[:steps], qd[:steps], np.zeros((steps, len(DERIVATIVES), n, max(n, 3)))
-    )
+    bounds, kin_alone = np.zeros((len(DERIVATIVES), n, max(n, 3))), kin._replace(motors=NO_MOTORS)
+
+    def derivatives() -> None:
+        for k in range(steps):
+            derivative_bounds(kin_alone, centre, spread, 1.0, True, True, q[k], qd[k], bounds)
+
     regressors: dict[str, Callable[[], object]] = {
         "W_s": lambda: dynamics.slotine_li_regressor(q, qd, qd_a, qdd),
         "W": lambda: dynamics.torque_regressor(q, qd, qdd),
@@ -136,9 +139,7 @@ def main() -> None:
         "W_c": lambda: dynamics.momentum_rate_regressor(q, qd),
         "gradient of W": lambda: regressor_gradient(kin, q, qd, qdd, weight),
         "forward kinematics": lambda: forward_kinematics(kin, q),
-        f"derivatives of momentum columns at {steps} states": lambda: derivative_bounds(
-            kin._replace(motors=NO_MOTORS), centre, spread, 1.0, True, anchors
-        ),
+        f"derivatives of momentum columns at {steps} states": derivatives,
     }
 
     def theirs() -> None:
