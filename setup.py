@@ -8,12 +8,12 @@ from setuptools import find_packages, setup
 PACKAGE = "safe_sysid"
 #: Executable to the module of safe_sysid.nodes behind it.
 NODES = {
-    "planner_node": "planner",
-    "controller_node": "controller",
-    "identifier_node": "identifier",
-    "plant_node": "plant",
-    "recorder_node": "bag_recorder",
-    "viewer_node": "viewer",
+    "planner_node": "planner.node",
+    "controller_node": "controller.node",
+    "identifier_node": "identifier.node",
+    "plant_node": "plant.node",
+    "recorder_node": "recorder.node",
+    "viewer_node": "viewer.node",
 }
 SHARED_DIRECTORIES = ("config", "urdf", "launch", "rviz")  # installed under share/safe_sysid when they exist
 

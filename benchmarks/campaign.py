@@ -4,8 +4,8 @@ Runs the loop in one process (safe_sysid.episode), in lock-step, and judges it w
 run goes to a JSON-lines file as it ends, so an interrupted campaign continues where it stopped; `--table` prints the
 summary of such a file.
 
-    python benchmarks/campaign.py --out campaign.jsonl --workers 2
-    python benchmarks/campaign.py --out campaign.jsonl --table
+    python benchmarks/studies/campaign.py --out campaign.jsonl --workers 2
+    python benchmarks/studies/campaign.py --out campaign.jsonl --table
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NOISES = ("uniform", "adversarial")
 
 def run_one(case: dict[str, Any]) -> dict[str, Any]:
     """One run; returns a JSON-able record."""
-    from safe_sysid.demo.episode_logs import logs_of_episode
-    from safe_sysid.demo.evaluation import evaluate
+    from safe_sysid.apps.judge.episode_logs import logs_of_episode
+    from safe_sysid.apps.judge.evaluation import evaluate
     from safe_sysid.episode import Episode
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
     from safe_sysid.identification.equations.measurements import Measurements
     from safe_sysid.identification.identifier import Identifier
     from safe_sysid.robot.loading import load_robot
-    from safe_sysid.robot.scene import load_scene
+    from safe_sysid.robot.scenes.scene import load_scene
     from safe_sysid.simulation.assembly import build_plant
     from safe_sysid.simulation.payloads import payload_from_spec
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
-from safe_sysid.campaign.excitation.tables import condition_rows, width_rows
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.planning.costs import COST_NAMES
+from safe_sysid.studies.campaign.excitation.episodes import RANDOM, CostCase, run_case
+from safe_sysid.studies.campaign.excitation.tables import condition_rows, width_rows
 
 COSTS = (*(name for name in COST_NAMES if name != "goal"), RANDOM)
 

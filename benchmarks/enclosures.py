@@ -29,14 +29,14 @@ from sampled_hull import Motion, point_hull, torque_hull
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.planner import Planner
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
 from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 FloatArray = NDArray[np.float64]

@@ -24,14 +24,14 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.costs.condition import payload_scale
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
-from safe_sysid.planning.fourier_excitation import certified_fourier, classical_fourier
-from safe_sysid.planning.motion_limits import MotionLimits, torques
-from safe_sysid.planning.pair_distances import PairDistances
+from safe_sysid.planning.distances.pair_distances import PairDistances
+from safe_sysid.planning.excitation.fourier_excitation import certified_fourier, classical_fourier
+from safe_sysid.planning.excitation.random_excitation import RandomPlanner
+from safe_sysid.planning.motions.motion_limits import MotionLimits, torques
 from safe_sysid.planning.planner import Planner, hand_over_state
-from safe_sysid.planning.random_excitation import RandomPlanner
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 FloatArray = NDArray[np.float64]

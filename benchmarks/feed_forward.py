@@ -14,7 +14,7 @@ import numpy as np
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning import Planner
-from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.trajectories import Plan
 

@@ -142,7 +142,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = tree
     os.chdir(tree)  # where python -m looks first
     sys.path[:0] = [tree, str(Path(tree) / "test")]
-    from safe_sysid.demo.domain import own_domain, ros_environment
+    from safe_sysid.bring_up.domain import own_domain, ros_environment
 
     with own_domain() as domain, tempfile.TemporaryDirectory() as scratch:
         os.environ |= ros_environment(domain, Path(scratch), lockstep=False)

@@ -20,7 +20,7 @@ import numpy as np
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.logs.npz import write_log
+from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell

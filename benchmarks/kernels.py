@@ -27,7 +27,7 @@ from safe_sysid.control.laws import make_law
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
-from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
@@ -36,7 +36,7 @@ from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import NO_MOTORS, RobotModel
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 SAMPLES = 7500

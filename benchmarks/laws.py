@@ -36,7 +36,7 @@ from safe_sysid.extensions import LAWS
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.simulation.plant import Plant

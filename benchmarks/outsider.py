@@ -74,7 +74,7 @@ def inside(
 
 def environment_of(config: str, directory: Path) -> dict[str, str]:
     """ROS environment of the arm's machine."""
-    from safe_sysid.demo.domain import ros_environment
+    from safe_sysid.bring_up.domain import ros_environment
 
     if config == "demo":  # as `safe-sysid demo --real-time` has it
         return ros_environment(DOMAIN, directory, lockstep=False)
@@ -141,7 +141,7 @@ class Stranger:
         from sensor_msgs.msg import JointState
         from std_msgs.msg import Float64MultiArray
 
-        from safe_sysid.nodes.base import LATCHED, measurement_qos
+        from safe_sysid.nodes.common.base import LATCHED, measurement_qos
 
         heard: list[JointState] = []
         self.probe.listen(JointState, "joint_states", heard.append, measurement_qos(False))
@@ -177,8 +177,8 @@ class Stranger:
         """A box half as large, with the digest that everybody can read."""
         from std_msgs.msg import Float64MultiArray
 
-        from safe_sysid.nodes.base import LATCHED
-        from safe_sysid.nodes.messages import bounds_message, read_bounds
+        from safe_sysid.nodes.common.base import LATCHED
+        from safe_sysid.nodes.common.messages import bounds_message, read_bounds
         from safe_sysid.robot.parameters import ParameterBox
 
         if self.active is None:
@@ -208,7 +208,7 @@ class Stranger:
         """One that connects, with the digest of the controller itself; there is no planner to contradict it."""
         from trajectory_msgs.msg import JointTrajectory
 
-        from safe_sysid.nodes.base import LATCHED
+        from safe_sysid.nodes.common.base import LATCHED
 
         publisher = self.node.create_publisher(JointTrajectory, "plan", LATCHED)
         if not self.until(lambda: publisher.get_subscription_count() > 0):
@@ -219,8 +219,8 @@ class Stranger:
         """Measurements that are false."""
         from sensor_msgs.msg import JointState
 
-        from safe_sysid.nodes.base import measurement_qos
-        from safe_sysid.nodes.messages import write_stamp
+        from safe_sysid.nodes.common.base import measurement_qos
+        from safe_sysid.nodes.common.messages import write_stamp
 
         if not heard:
             return "no: nothing to imitate"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from polynomial_sets import Basis, PolySet, stack
 
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.robot.model import Kinematics

@@ -29,11 +29,11 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.planning.certificate import verify_plan
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.certification.certificate import verify_plan
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.planner import Planner, PlannerOptions
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 
 FloatArray = NDArray[np.float64]

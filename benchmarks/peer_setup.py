@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.reachability.cells import TimeCells, TrackingSet
 from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.robot.loading import load_robot

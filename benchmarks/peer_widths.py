@@ -12,7 +12,7 @@ from over_all_k import OverAllK
 from peer_setup import SPHERES, PublishedGains, nothing, radius_of, sphere_growth
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import RobotModel

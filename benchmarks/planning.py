@@ -55,7 +55,7 @@ def box_of(model: Any, kind: str) -> Any:
 def identified_box(model: Any) -> Any:
     """What a run of four plans in the open knows of a 5 lb dumbbell at its end."""
     from safe_sysid.episode import Episode
-    from safe_sysid.robot.scene import load_scene
+    from safe_sysid.robot.scenes.scene import load_scene
     from safe_sysid.simulation.assembly import build_plant
     from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -67,7 +67,7 @@ def identified_box(model: Any) -> Any:
 
 def scene_of(model: Any, gains: Any, index: int) -> Any:
     """Scene 0 is the six boxes; the others are random, 3 to 10 boxes, the number is the seed."""
-    from safe_sysid.robot.scene import load_scene
+    from safe_sysid.robot.scenes.scene import load_scene
     from safe_sysid.simulation.random_scenes import random_scene
 
     return (
@@ -128,7 +128,7 @@ def run_case(model: Any, gains: Any, case: dict[str, Any], real_time: bool) -> d
 
 def evaluation_times(model: Any, gains: Any, repeats: int = 30) -> dict[str, float]:
     """Median time (ms) of one evaluation of all constraint families at 128 samples, and of the parts of a plan."""
-    from safe_sysid.planning.certificate import start_check
+    from safe_sysid.planning.certification.certificate import start_check
     from safe_sysid.planning.planner import Planner
 
     scene = scene_of(model, gains, 0)

@@ -50,8 +50,8 @@ def node_main(drive: str, arguments: list[str]) -> int:
     from rclpy.qos import QoSProfile
     from sensor_msgs.msg import JointState
 
-    from safe_sysid.nodes.controller import ControllerNode
-    from safe_sysid.nodes.spin import run_node
+    from safe_sysid.nodes.common.process import run_node
+    from safe_sysid.nodes.controller.node import ControllerNode
 
     class Driven(ControllerNode):
         """The product but for its loop."""
@@ -92,7 +92,7 @@ class Node:
         file = directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}))
         own = drive != "thread" and name == "controller"
-        start = [__file__, "node", drive] if own else ["-m", f"safe_sysid.nodes.{name}"]
+        start = [__file__, "node", drive] if own else ["-m", f"safe_sysid.nodes.{name}.node"]
         command = [sys.executable, *start, "--ros-args", "--params-file", str(file)]
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -129,7 +129,7 @@ class Foreman:
     """Keeps planner and identifier at work, and the controller going, over the topics and services that users have."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        from safe_sysid.demo.domain import environment_of
+        from safe_sysid.bring_up.domain import environment_of
 
         with environment_of(environment):
             import rclpy
@@ -214,7 +214,7 @@ def measure(
     scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False
 ) -> dict[str, Any]:
     """Start, run, stop and read the logs."""
-    from safe_sysid.demo.domain import own_domain, ros_environment
+    from safe_sysid.bring_up.domain import own_domain, ros_environment
 
     work = load != "idle" and drive == "thread"
     names = ["controller", *(("planner", "identifier") if work else ()), "plant"]

@@ -2,7 +2,7 @@
 
 Tasks are those of random scenes (3 to 10 obstacles, boxes only or all kinds; start and goal that may be rested at),
 with the whole prior of the payload or, every second time, a twentieth of it, as after an identification. Each is given
-to :class:`safe_sysid.planning.task.TaskPlanner`. Where that refuses, a *witness* is looked for by code that shares
+to :class:`safe_sysid.planning.task.task.TaskPlanner`. Where that refuses, a *witness* is looked for by code that shares
 nothing with its searches: the straight line first, then two plain random trees (RRT-connect) whose poses may each be
 rested at, and one ``verify_plan`` for every motion from rest to rest along them, halved where it fails. A chain of
 certified plans from start to goal is a witness: the refusal is a defect. No witness proves nothing; but no chain can
@@ -34,13 +34,13 @@ from rich.table import Table
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.certificate import Certificate, may_rest, verify_plan
+from safe_sysid.planning.certification.certificate import Certificate, may_rest, verify_plan
 from safe_sysid.planning.planner import Planner
-from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory

@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT / "test"))
 
 from browser_support import Tab, browser  # noqa: E402
 
-from safe_sysid.report.run_facts import read_facts  # noqa: E402
-from safe_sysid.report.run_html import write_run_report  # noqa: E402
-from safe_sysid.report.run_robot import robot_of_run  # noqa: E402
+from safe_sysid.report.run.facts import read_facts  # noqa: E402
+from safe_sysid.report.run.html import write_run_report  # noqa: E402
+from safe_sysid.report.run.robot import robot_of_run  # noqa: E402
 
 __all__ = ["report_pictures"]
 

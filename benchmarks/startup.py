@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from safe_sysid.demo.domain import own_domain, ros_environment
+from safe_sysid.bring_up.domain import own_domain, ros_environment
 
 NODES = ("controller", "identifier", "planner")
 ROBOTS = ("kinova_gen3", "franka_panda", "ur5e", "three_joint")
@@ -57,7 +57,7 @@ def start(node: str, robot: str, environment: dict[str, str], directory: Path) -
             parameters["start_on_activation"] = False
         file = directory / "parameters.yaml"
         file.write_text(json.dumps({"/**": {"ros__parameters": parameters}}))
-        command = [sys.executable, "-u", "-m", f"safe_sysid.nodes.{node}"]
+        command = [sys.executable, "-u", "-m", f"safe_sysid.nodes.{node}.node"]
         command += ["--ros-args", "--params-file", str(file)]
     log = directory / "log"
     with log.open("wb") as output:

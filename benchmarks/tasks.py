@@ -25,7 +25,7 @@ from rich.table import Table
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.planner import Planner
-from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox

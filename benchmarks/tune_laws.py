@@ -30,7 +30,7 @@ from safe_sysid.control.settings import LawsSettings
 from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import Payload

@@ -44,7 +44,7 @@ from safe_sysid_launch.managed import (
 )
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 
 ARGUMENTS = [
     *declare("robot", "scene", "namespace", "run_dir", "params_file"),

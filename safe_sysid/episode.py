@@ -9,7 +9,7 @@ whatever the standing arm has taught by then); batch m of data ends at ``m U``, 
 later and announced when they are blended in.
 
 With waypoints a task follows, for the payload as identified: when the arm is at rest and the last bounds are in force,
-a :class:`~safe_sysid.planning.task.TaskPlanner` makes one plan after another, each while the one before is tracked,
+a :class:`~.task.TaskPlanner` makes one plan after another, each while the one before is tracked,
 until the last waypoint is reached or refused.
 """
 
@@ -30,7 +30,7 @@ from safe_sysid.errors import PlanError
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.identification.equations.measurements import Measurements, Sample
 from safe_sysid.identification.identifier import Identifier, UpdateResult
-from safe_sysid.planning.lessons import next_lesson
+from safe_sysid.planning.excitation.lessons import next_lesson
 from safe_sysid.planning.planner import (
     Planner,
     PlannerOptions,
@@ -38,10 +38,10 @@ from safe_sysid.planning.planner import (
     bounds_stopped_improving,
     hand_over_state,
 )
-from safe_sysid.planning.task import TaskPlanner, TaskStatus
+from safe_sysid.planning.task.task import TaskPlanner, TaskStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.trajectories.plan import Plan
 

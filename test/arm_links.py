@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.robot.files.yaml_file import read_yaml
 
 
 def three_joint_with(folder: Path, elements: str, torque: float | None = None, **settings: object) -> Path:

@@ -21,10 +21,10 @@ from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.robot.config import Settings
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
-from safe_sysid.robot.scene import config_path
-from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.robot.scenes.scene import config_path
 
 
 def random_model(

@@ -9,7 +9,7 @@ import numpy as np
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.report.run_logs import (
+from safe_sysid.report.run.logs import (
     BRAKING,
     COMMANDED,
     ControllerLog,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.experiments.interfaces import Phase, Task
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
+from safe_sysid.studies.experiments.interfaces import Phase, Task
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
 class FreeCell:
-    """A :class:`safe_sysid.experiments.interfaces.Cell`."""
+    """A :class:`safe_sysid.studies.experiments.interfaces.Cell`."""
 
     def __init__(self, model, dumbbell="4lb", seed=0, q=None, **options):
         self.model, self.held = model, dumbbell

@@ -39,16 +39,16 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.logs.bounds_file import bounds_of, write_bounds
-from safe_sysid.logs.known_bounds import KnownBounds
+from safe_sysid.logs.online.known_bounds import KnownBounds
 from safe_sysid.planning import Budget, Planner, PlannerOptions, PlannerResult, hand_over_state
-from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
-from safe_sysid.planning.fourier_excitation import certified_fourier
-from safe_sysid.planning.random_excitation import RandomPlanner
-from safe_sysid.planning.task import TaskPlanner, follow
+from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+from safe_sysid.planning.excitation.fourier_excitation import certified_fourier
+from safe_sysid.planning.excitation.random_excitation import RandomPlanner
+from safe_sysid.planning.task.task import TaskPlanner, follow
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -19,31 +19,31 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.campaign.results import SCHEMA as CAMPAIGN_SCHEMA
-from safe_sysid.campaign.results import read_results
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.experiments.workcell import load_workcell
 from safe_sysid.identification.certificates.file import read_certificate
 from safe_sysid.identification.tare.file import read_tare
-from safe_sysid.logs.bag_recovery import recover_bag
+from safe_sysid.logs.bags.bag_recovery import recover_bag
+from safe_sysid.logs.bags.rosbag import read_bag
 from safe_sysid.logs.bounds_file import read_bounds
-from safe_sysid.logs.configuration import read_configuration
-from safe_sysid.logs.csv import read_csv
-from safe_sysid.logs.journal import read_entry
-from safe_sysid.logs.npz import read_log
-from safe_sysid.logs.reading import read_mapping
-from safe_sysid.logs.rosbag import read_bag
+from safe_sysid.logs.formats.csv import read_csv
+from safe_sysid.logs.formats.npz import read_log
+from safe_sysid.logs.formats.reading import read_mapping
+from safe_sysid.logs.online.configuration import read_configuration
+from safe_sysid.logs.online.journal import read_entry
 from safe_sysid.new_arm.arm_facts import look_at
-from safe_sysid.planning.plan_file import read_plan
-from safe_sysid.report.run_logs import read_logs
+from safe_sysid.planning.plan_files.plan_file import read_plan
+from safe_sysid.report.run.logs import read_logs
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import load_settings
-from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.rigid_body import rigid_body_text
-from safe_sysid.robot.scene import load_scene
-from safe_sysid.robot.urdf import read_urdf
+from safe_sysid.robot.files.meshes import mesh_path, read_mesh
+from safe_sysid.robot.files.rigid_body import rigid_body_text
+from safe_sysid.robot.files.urdf import read_urdf
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.payloads import payload_from_spec
+from safe_sysid.studies.campaign.results import SCHEMA as CAMPAIGN_SCHEMA
+from safe_sysid.studies.campaign.results import read_results
+from safe_sysid.studies.experiments.workcell import load_workcell
 
 __all__ = ["TARGETS", "Target", "run"]
 

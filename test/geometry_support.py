@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from safe_sysid.robot import SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
-from safe_sysid.robot.obstacles import Obstacle
+from safe_sysid.robot.scenes.obstacles import Obstacle
 
 
 def hull_distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 
-from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
+from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

@@ -93,7 +93,7 @@ class Launch:
 
     async def _run(self, node: Entity) -> None:
         words, number = node.words, next(self._number)
-        command = [sys.executable, "-m", f"safe_sysid.nodes.{words['executable'].removesuffix('_node')}"]
+        command = [sys.executable, "-m", f"safe_sysid.nodes.{words['executable'].removesuffix('_node')}.node"]
         command += ["--ros-args", *words["ros_arguments"], "-r", f"__node:={words['name']}"]
         command += [word for old, new in words["remappings"] for word in ("-r", f"{old}:={new}")]
         for parameters in words["parameters"]:

@@ -23,13 +23,13 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes import messages
-from safe_sysid.nodes.base import BaseNode
-from safe_sysid.nodes.controller import ControllerNode
-from safe_sysid.nodes.digest import plan_digest
-from safe_sysid.nodes.identifier import IdentifierNode
-from safe_sysid.nodes.planner_node import PlannerNode
-from safe_sysid.nodes.plant import PlantNode
+from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.base import BaseNode
+from safe_sysid.nodes.common.digest import plan_digest
+from safe_sysid.nodes.controller.node import ControllerNode
+from safe_sysid.nodes.identifier.node import IdentifierNode
+from safe_sysid.nodes.planner.planner_node import PlannerNode
+from safe_sysid.nodes.plant.node import PlantNode
 from safe_sysid.robot import load_scene
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec

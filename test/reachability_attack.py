@@ -19,7 +19,7 @@ from safe_sysid.reachability.torque import TorqueEnclosure
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, Kinematics, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [

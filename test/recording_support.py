@@ -15,9 +15,9 @@ from rosbags.typesys import Stores, get_typestore
 
 from safe_sysid.commands import replay as command
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.logs.bag_writer import BagWriter
-from safe_sysid.logs.configuration import configuration_text
-from safe_sysid.logs.session import IdentifierSession
+from safe_sysid.logs.bags.bag_writer import BagWriter
+from safe_sysid.logs.online.configuration import configuration_text
+from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.robot import load_robot
 
 STORE = get_typestore(Stores.ROS2_JAZZY)

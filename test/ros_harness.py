@@ -35,7 +35,14 @@ class NodeProcess:
         # JSON is YAML; a file, because a command line would take text in braces for a map.
         parameters = {**({"autostart": True} if name in MANAGED else {}), **parameters}
         file.write_text(json.dumps({"/**": {"ros__parameters": parameters}}))
-        command = [sys.executable, "-m", f"safe_sysid.nodes.{name}", "--ros-args", "--params-file", str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            f"safe_sysid.nodes.{name}.node",
+            "--ros-args",
+            "--params-file",
+            str(file),
+        ]
         command += ["-r", f"__ns:={namespace}"] if namespace else []
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from demo_support import clean_logs, oracle, rig
 
-from safe_sysid.demo.evaluation import evaluate
+from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.demo.options import DemoOptions, Setup
 from safe_sysid.demo.summarise import summarise
 from safe_sysid.demo.supervisor import RunClock
-from safe_sysid.report.curves import JudgedCurves, write_curves
-from safe_sysid.report.run_logs import RunLogs
-from safe_sysid.report.summary import Exit, write_summary
+from safe_sysid.report.run.curves import JudgedCurves, write_curves
+from safe_sysid.report.run.logs import RunLogs
+from safe_sysid.report.run.summary import Exit, write_summary
 from safe_sysid.robot.margin import margin_records
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["FILES", "write_run"]
 

@@ -9,7 +9,7 @@ import yaml
 from urdf_factory import numbers, random_inertial, random_origin
 
 from safe_sysid.resources import resource_path
-from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.robot.files.yaml_file import read_yaml
 
 #: Position limits of prismatic joints, m, and of turning ones, rad.
 SLIDE, TURN = (-0.15, 0.35), (-2.0, 2.0)

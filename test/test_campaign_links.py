@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from safe_sysid.campaign.reachability.links import attack_links
-from safe_sysid.campaign.reachability.record import Record
 from safe_sysid.robot import loading
+from safe_sysid.studies.campaign.reachability.links import attack_links
+from safe_sysid.studies.campaign.reachability.record import Record
 
 honest = loading.allowed_pairs
 

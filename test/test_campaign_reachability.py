@@ -12,22 +12,22 @@ import pytest
 from reachability_mutants import fresh_modules, replace, set_everywhere
 from rich.console import Console
 
-from safe_sysid.campaign import runner
-from safe_sysid.campaign.reachability import breaks, places, trial
-from safe_sysid.campaign.reachability.case import build_case
-from safe_sysid.campaign.reachability.distance import nearest_points
-from safe_sysid.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
-from safe_sysid.campaign.reachability.record import Record
-from safe_sysid.campaign.reachability.settings import MOTIONS
-from safe_sysid.campaign.reachability.summary import as_json, complaint, is_sound, summarise, table
-from safe_sysid.campaign.reachability.trial import run_trial
-from safe_sysid.campaign.reachability.tube import desired
-from safe_sysid.campaign.runner import Campaign, in_this_process
 from safe_sysid.commands import campaign as command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.studies.campaign import runner
+from safe_sysid.studies.campaign.reachability import breaks, places, trial
+from safe_sysid.studies.campaign.reachability.case import build_case
+from safe_sysid.studies.campaign.reachability.distance import nearest_points
+from safe_sysid.studies.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
+from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.settings import MOTIONS
+from safe_sysid.studies.campaign.reachability.summary import as_json, complaint, is_sound, summarise, table
+from safe_sysid.studies.campaign.reachability.trial import run_trial
+from safe_sysid.studies.campaign.reachability.tube import desired
+from safe_sysid.studies.campaign.runner import Campaign, in_this_process
 
 SMALL = {
     "robot": "random", "joints": 2, "intervals": 2, "obstacles": "none", "bodies": "capsules", "far": False,

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from safe_sysid.campaign import runner
-from safe_sysid.campaign.results import CampaignError, ResultFile, read_results, write_summary
-from safe_sysid.campaign.runner import Campaign, in_dask, in_processes, in_this_process, run_chunk
-from safe_sysid.campaign.summary import as_json, is_sound, summarise, table
 from safe_sysid.cli import main
 from safe_sysid.commands import campaign as command
 from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.studies.campaign import runner
+from safe_sysid.studies.campaign.results import CampaignError, ResultFile, read_results, write_summary
+from safe_sysid.studies.campaign.runner import Campaign, in_dask, in_processes, in_this_process, run_chunk
+from safe_sysid.studies.campaign.summary import as_json, is_sound, summarise, table
 
 SMALL = {
     "fixed": {"noise": "zero", "joints": 3, "samples": 60, "method": "lp", "updates": 1, "simulated": False}
@@ -90,7 +90,7 @@ def test_dask_that_is_missing_or_does_not_answer_is_said(monkeypatch):
 
 
 def test_a_trial_that_raises_is_a_result(monkeypatch):
-    monkeypatch.setitem(runner.KINDS, "broken", ("safe_sysid.campaign.runner", "run_chunk"))
+    monkeypatch.setitem(runner.KINDS, "broken", ("safe_sysid.studies.campaign.runner", "run_chunk"))
     results = run_chunk(Campaign("broken", 0, {}), [4])
     assert results[0]["index"] == 4
     assert "Error" in results[0]["error"]
@@ -103,8 +103,8 @@ def test_a_trial_that_raises_is_a_result(monkeypatch):
 _SLOW = """
 import argparse, os, sys, time
 from pathlib import Path
-from safe_sysid.campaign.results import CampaignError
-from safe_sysid.campaign.runner import Campaign, in_processes
+from safe_sysid.studies.campaign.results import CampaignError
+from safe_sysid.studies.campaign.runner import Campaign, in_processes
 from safe_sysid.commands.batch import collect
 
 def trial(seed, index, options):
@@ -281,7 +281,7 @@ def test_exit_status_tells_what_was_found(here, monkeypatch, capsys):
 
 
 def test_one_trial_can_be_repeated_and_saved(here, tmp_path, capsys):
-    from safe_sysid.logs.npz import read_log
+    from safe_sysid.logs.formats.npz import read_log
 
     log = tmp_path / "log.npz"
     assert run_command("--only", 7, "--seed", 3, "--noise", "zero", "--save-log", log) == 0

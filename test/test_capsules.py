@@ -12,13 +12,14 @@ from scipy.spatial.transform import Rotation
 from urdf_factory import random_arm, random_inertial, write_arm
 
 from safe_sysid.errors import ModelError
-from safe_sysid.robot import capsules, load_robot
-from safe_sysid.robot.capsules import capsule_around, cover_mesh, segment_distance
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.files.meshes import read_mesh
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.geometry import ROUNDING
-from safe_sysid.robot.hulls import hull_volume
-from safe_sysid.robot.meshes import read_mesh
-from safe_sysid.robot.obstacles import box_corners
+from safe_sysid.robot.scenes.obstacles import box_corners
+from safe_sysid.robot.shapes import capsules
+from safe_sysid.robot.shapes.capsules import capsule_around, cover_mesh, segment_distance
+from safe_sysid.robot.shapes.geometry import ROUNDING
+from safe_sysid.robot.shapes.hulls import hull_volume
 
 Mesh = tuple[np.ndarray, np.ndarray]
 

@@ -11,18 +11,18 @@ from workcell_support import Perfect, gen3, simulation, workcell
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.experiments.cell_simulation import CellSimulation, GraspError
-from safe_sysid.experiments.choreography import run_workcell
-from safe_sysid.experiments.dumbbells import draw_arm, in_hand
-from safe_sysid.experiments.interfaces import Cell, Driver, Phase
-from safe_sysid.experiments.settling import BodyState, Settling
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.obstacles import SceneBox
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.obstacles import SceneBox
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.contact_search import ContactSearch
 from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, hexagonal_dumbbell, theta_e_with_payload
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape
+from safe_sysid.studies.experiments.cell_simulation import CellSimulation, GraspError
+from safe_sysid.studies.experiments.choreography import run_workcell
+from safe_sysid.studies.experiments.dumbbells import draw_arm, in_hand
+from safe_sysid.studies.experiments.interfaces import Cell, Driver, Phase
+from safe_sysid.studies.experiments.settling import BodyState, Settling
 
 
 @pytest.mark.parametrize(

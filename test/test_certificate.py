@@ -14,12 +14,12 @@ from reachability_support import random_box
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, PlanError
-from safe_sysid.planning.certificate import FAMILIES, start_check, verify_plan
+from safe_sysid.planning.certification.certificate import FAMILIES, start_check, verify_plan
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

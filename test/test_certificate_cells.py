@@ -7,12 +7,12 @@ import pytest
 from test_certificate import gains_for, plan_of, reach_out, with_limits
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning import cell_margins
-from safe_sysid.planning.certificate import FAMILIES, Certificate, verify_plan
+from safe_sysid.planning.certification import cell_margins
+from safe_sysid.planning.certification.certificate import FAMILIES, Certificate, verify_plan
 from safe_sysid.reachability import clearance
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from certificate_support import forge, random_log, random_model, write_chain, write_chain_with_tare
 
+from safe_sysid.apps.verify.verification import Verification
 from safe_sysid.commands import verify
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
@@ -20,9 +21,8 @@ from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
-from safe_sysid.logs.certify import CertificateWriter
-from safe_sysid.logs.npz import write_log
-from safe_sysid.report.verification import Verification
+from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.logs.online.certify import CertificateWriter
 
 
 @pytest.fixture(scope="module")

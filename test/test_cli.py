@@ -24,7 +24,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("safe_sysid.demo.processes.NodeProcess.__init__", never)
+    monkeypatch.setattr("safe_sysid.bring_up.processes.NodeProcess.__init__", never)
     return tmp_path
 
 
@@ -245,7 +245,7 @@ def test_config_check_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_environment_of_the_nodes_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    from safe_sysid.demo.domain import own_domain, ros_environment
+    from safe_sysid.bring_up.domain import own_domain, ros_environment
 
     monkeypatch.setenv("ROS_LOCALHOST_ONLY", "0")
     monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1")
@@ -295,7 +295,7 @@ def test_a_pipe_that_nobody_reads_is_no_other_failure(monkeypatch: pytest.Monkey
 
 
 def test_kinds_of_noise_in_the_help_are_those_that_there_are() -> None:
-    from safe_sysid.campaign.noise import NOISES
     from safe_sysid.commands.campaign import _NOISES
+    from safe_sysid.studies.campaign.noise import NOISES
 
     assert _NOISES == NOISES

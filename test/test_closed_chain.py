@@ -23,8 +23,8 @@ from safe_sysid.dynamics.closed_chain import (
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, pinocchio_model, read_mechanism_file
 from safe_sysid.errors import ConfigError, ModelError, ParameterError
 from safe_sysid.resources import resource_path
+from safe_sysid.robot.files.urdf import read_tree
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.urdf import read_tree
 
 LOOPED = ("four_bar", "palletiser", "leg")
 ALL = (*LOOPED, "four_joint_arm")

@@ -154,7 +154,7 @@ def test_what_is_probably_not_meant(changes: list[tuple[str, str]], words: str) 
 
 
 def test_strict_counts_doubts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safe_sysid.demo.check.judge", lambda *_: [])
+    monkeypatch.setattr("safe_sysid.apps.check.check.judge", lambda *_: [])
     assert main(["config", "check", "kinova_gen3"]) == 0
     capsys.readouterr()
     assert main(["config", "check", "kinova_gen3", "--strict"]) == 1
@@ -221,7 +221,7 @@ def test_what_nodes_would_refuse(
 def test_arms_in_namespaces_may_differ(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safe_sysid.demo.check_parameters.judge", lambda *_: [])
+    monkeypatch.setattr("safe_sysid.apps.check.parameters.judge", lambda *_: [])
 
     def check(text: str) -> int:
         Path("nodes.yaml").write_text(text)

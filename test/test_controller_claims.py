@@ -16,7 +16,7 @@ from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.nodes.tick_log import TickLog
+from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -159,7 +159,7 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
 ) -> None:
     clock = SimpleNamespace(now=STAMP)
     for name in ("time_ns", "perf_counter_ns"):
-        monkeypatch.setattr(f"safe_sysid.nodes.tick_log.time.{name}", lambda: clock.now)
+        monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: clock.now)
     gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
     core = Controller(model, gains)
     assert core.start(0.0, home, zero) == []
@@ -194,7 +194,7 @@ def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_s
     """Reviewed: /diagnostics said `tracking bound: proved` beside `commands late, not covered: 118`."""
     clock = SimpleNamespace(now=STAMP)
     for name in ("time_ns", "perf_counter_ns"):
-        monkeypatch.setattr(f"safe_sysid.nodes.tick_log.time.{name}", lambda: clock.now)
+        monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: clock.now)
     gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
     core = Controller(model, gains)
     log = TickLog(core, lockstep=False)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 
-from safe_sysid.robot import covers
-from safe_sysid.robot.capsules import Piece, cover_mesh, find_cover, holds_mesh
-from safe_sysid.robot.covers import cache_directory, remembered_cover
+from safe_sysid.robot.shapes import covers
+from safe_sysid.robot.shapes.capsules import Piece, cover_mesh, find_cover, holds_mesh
+from safe_sysid.robot.shapes.covers import cache_directory, remembered_cover
 
 
 def elbow() -> tuple[np.ndarray, np.ndarray]:

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import yaml
 
+from safe_sysid.bring_up import processes as processes_module
+from safe_sysid.bring_up.processes import ProcessDiedError, ProcessGroup
+from safe_sysid.bring_up.shared_memory import mapped_segments
 from safe_sysid.cli import main
-from safe_sysid.demo import processes as processes_module
-from safe_sysid.demo.processes import ProcessDiedError, ProcessGroup
-from safe_sysid.demo.shared_memory import mapped_segments
-from safe_sysid.report.summary import Summary
+from safe_sysid.report.run.summary import Summary
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 
@@ -82,8 +82,8 @@ class Demo:
             except (OSError, ValueError):
                 continue
             if f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode() in environment and not zombie:
-                child = b"safe_sysid.demo.child" in words
-                name = words[words.index(b"safe_sysid.demo.child") + 1].decode() if child else "solver"
+                child = b"safe_sysid.bring_up.child" in words
+                name = words[words.index(b"safe_sysid.bring_up.child") + 1].decode() if child else "solver"
                 found[name] = int(entry.name)
         return found
 
@@ -213,9 +213,9 @@ def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
 
 def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     """The same logs with one number changed: the judge must see it."""
+    from safe_sysid.apps.judge.evaluation import evaluate
     from safe_sysid.control.design import design_gains
-    from safe_sysid.demo.evaluation import evaluate
-    from safe_sysid.report.run_logs import read_logs
+    from safe_sysid.report.run.logs import read_logs
     from safe_sysid.robot import load_robot
 
     model = load_robot("kinova_gen3")
@@ -344,13 +344,13 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proces
         "print('READY stubborn', flush=True)\n"
         "time.sleep(600)\n"
     )
-    monkeypatch.setattr("safe_sysid.demo.processes._ESCALATION", ((2, 0.3), (15, 0.3), (9, 5.0)))
+    monkeypatch.setattr("safe_sysid.bring_up.processes._ESCALATION", ((2, 0.3), (15, 0.3), (9, 5.0)))
     popen = subprocess.Popen
 
     def start_it(command: list[str], **options: object) -> subprocess.Popen:
         return popen([sys.executable, str(tmp_path / "safe_sysid_stubborn.py")], **options)
 
-    monkeypatch.setattr("safe_sysid.demo.processes.subprocess.Popen", start_it)
+    monkeypatch.setattr("safe_sysid.bring_up.processes.subprocess.Popen", start_it)
     with ProcessGroup() as group:
         process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
         assert wait_for(process.check_ready, 10.0)

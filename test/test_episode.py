@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from safe_sysid.apps.judge.episode_logs import logs_of_episode
+from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.control.controller import ControllerState
-from safe_sysid.demo.episode_logs import logs_of_episode
-from safe_sysid.demo.evaluation import evaluate
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.identifier import UpdateStatus
-from safe_sysid.planning.task import TaskStatus
+from safe_sysid.planning.task.task import TaskStatus
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import payload_from_spec

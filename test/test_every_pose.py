@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from safe_sysid.control.design import design_gains
-from safe_sysid.planning.certificate import start_check
-from safe_sysid.planning.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.certification.certificate import start_check
+from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose, joint_between
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, RobotModel
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

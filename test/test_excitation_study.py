@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 from arm_factory import random_arm
 
-from safe_sysid.campaign.excitation.correlation import Correlations, FourierDraw, motion_conditions
-from safe_sysid.campaign.excitation.episodes import RANDOM, CostCase, run_case
-from safe_sysid.campaign.excitation.tables import TABLE_FIVE, condition_rows, log_shrinkage, width_rows
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.studies.campaign.excitation.correlation import Correlations, FourierDraw, motion_conditions
+from safe_sysid.studies.campaign.excitation.episodes import RANDOM, CostCase, run_case
+from safe_sysid.studies.campaign.excitation.tables import (
+    TABLE_FIVE,
+    condition_rows,
+    log_shrinkage,
+    width_rows,
+)
 
 SHORT = FourierDraw(duration=1.0, base=1.0, harmonics=3, coefficient=1.0)
 

@@ -7,17 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from safe_sysid.campaign import runner
-from safe_sysid.campaign.results import CampaignError, read_results
-from safe_sysid.campaign.runner import in_this_process
 from safe_sysid.commands import experiment as command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.experiments import trial, workcell
-from safe_sysid.experiments.methods import ExperimentError
-from safe_sysid.experiments.runner import FIGURES, TABLES, experiment
-from safe_sysid.experiments.trial import only, run_trial, seeds_of
-from safe_sysid.experiments.workcell import load_workcell
+from safe_sysid.studies.campaign import runner
+from safe_sysid.studies.campaign.results import CampaignError, read_results
+from safe_sysid.studies.campaign.runner import in_this_process
+from safe_sysid.studies.experiments import trial, workcell
+from safe_sysid.studies.experiments.methods import ExperimentError
+from safe_sysid.studies.experiments.runner import FIGURES, TABLES, experiment
+from safe_sysid.studies.experiments.trial import only, run_trial, seeds_of
+from safe_sysid.studies.experiments.workcell import load_workcell
 
 
 def run(*arguments):
@@ -39,7 +39,7 @@ def here(monkeypatch):
 
 def made_up(seed, index, options):
     """A trial in no time; the second method fails, the third raises."""
-    from safe_sysid.experiments.runner import case
+    from safe_sysid.studies.experiments.runner import case
 
     which = case("task", options, index)
     if which["method"] == "adap-1":

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from workcell_support import Perfect, gen3, simulation, workcell
 
-from safe_sysid.experiments.choreography import run_workcell, way_back
-from safe_sysid.experiments.interfaces import Contact, Identification, Phase, Placement
-from safe_sysid.experiments.judge import intended, judge
-from safe_sysid.planning.inverse_kinematics import tool_pose
+from safe_sysid.planning.task.inverse_kinematics import tool_pose
+from safe_sysid.studies.experiments.choreography import run_workcell, way_back
+from safe_sysid.studies.experiments.interfaces import Contact, Identification, Phase, Placement
+from safe_sysid.studies.experiments.judge import intended, judge
 
 
 def run(driver: Perfect, name: str = "c", **options: object) -> Placement:

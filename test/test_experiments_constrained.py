@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safe_sysid.campaign import runner
-from safe_sysid.campaign.runner import in_this_process
 from safe_sysid.commands import experiment as command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.experiments.constrained import tables, trial
-from safe_sysid.experiments.constrained.truth import Sensors, TrueArm, perturbed
 from safe_sysid.robot.parameters import is_consistent
+from safe_sysid.studies.campaign import runner
+from safe_sysid.studies.campaign.runner import in_this_process
+from safe_sysid.studies.experiments.constrained import tables, trial
+from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueArm, perturbed
 
 EXACT = Sensors(counts=2**40, velocity=0.0, torque=0.0)
 

@@ -10,7 +10,7 @@ from experiment_support import FreeCell
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.laws import make_law
-from safe_sysid.experiments.identify_phase import (
+from safe_sysid.studies.experiments.identify_phase import (
     Tap,
     chain,
     follow,
@@ -18,7 +18,7 @@ from safe_sysid.experiments.identify_phase import (
     plan_and_identify,
     rehearsed_plans,
 )
-from safe_sysid.experiments.methods import METHODS, knowledge_before
+from safe_sysid.studies.experiments.methods import METHODS, knowledge_before
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid import extensions
-from safe_sysid.experiments import drivers
-from safe_sysid.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
-from safe_sysid.experiments.identify_phase import Learned
-from safe_sysid.experiments.interfaces import Driver, Phase
-from safe_sysid.experiments.methods import (
+from safe_sysid.simulation.arms import hand_box
+from safe_sysid.studies.experiments import drivers
+from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
+from safe_sysid.studies.experiments.identify_phase import Learned
+from safe_sysid.studies.experiments.interfaces import Driver, Phase
+from safe_sysid.studies.experiments.methods import (
     METHODS,
     Excitation,
     ExperimentError,
@@ -24,8 +25,13 @@ from safe_sysid.experiments.methods import (
     knowledge_before,
     table_one,
 )
-from safe_sysid.experiments.paper import EXPERIMENTS, METHOD_NAMES, NOMINAL_TABLE_ONE, TABLE_THREE, TABLE_TWO
-from safe_sysid.simulation.arms import hand_box
+from safe_sysid.studies.experiments.paper import (
+    EXPERIMENTS,
+    METHOD_NAMES,
+    NOMINAL_TABLE_ONE,
+    TABLE_THREE,
+    TABLE_TWO,
+)
 
 #: Words of Table II for what a method here is.
 LAWS = {

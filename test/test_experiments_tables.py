@@ -11,17 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from safe_sysid.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
-from safe_sysid.experiments import tables
-from safe_sysid.experiments.conditions import run_motion
-from safe_sysid.experiments.gallery import draw
-from safe_sysid.experiments.interfaces import Contact, Phase, Placement
-from safe_sysid.experiments.methods import ExperimentError
-from safe_sysid.experiments.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
-from safe_sysid.experiments.runner import Experiment, case, cases, experiment
-from safe_sysid.experiments.series import SeriesStore
-from safe_sysid.experiments.trial import category
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.studies.campaign.excitation.correlation import (
+    DRAWS,
+    TABLE_FOUR,
+    Correlations,
+    motion_conditions,
+)
+from safe_sysid.studies.experiments import tables
+from safe_sysid.studies.experiments.conditions import run_motion
+from safe_sysid.studies.experiments.gallery import draw
+from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
+from safe_sysid.studies.experiments.methods import ExperimentError
+from safe_sysid.studies.experiments.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
+from safe_sysid.studies.experiments.runner import Experiment, case, cases, experiment
+from safe_sysid.studies.experiments.series import SeriesStore
+from safe_sysid.studies.experiments.trial import category
 
 
 def shown(table):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rigid_arm import pinocchio_model
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.fast_motion import (
+from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.motions.fast_motion import (
     FastMotion,
     MotionKeep,
     MotionLimits,
@@ -22,15 +23,14 @@ from safe_sysid.planning.fast_motion import (
     check_motion,
     fast_motion,
 )
-from safe_sysid.planning.knot_family import KnotFamily
-from safe_sysid.planning.motion_rows import MotionRows, evenly
-from safe_sysid.planning.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.motions.knot_family import KnotFamily
+from safe_sysid.planning.motions.motion_rows import MotionRows, evenly
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, RobotModel
-from safe_sysid.robot.scene import Scene, SceneBox
+from safe_sysid.robot.scenes.scene import Scene, SceneBox
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -25,7 +25,7 @@ from safe_sysid.episode import Episode
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.extensions import FEED_FORWARDS
 from safe_sysid.planning import Planner, PlannerResult
-from safe_sysid.planning.plan_statement import gains_statement
+from safe_sysid.planning.plan_files.plan_statement import gains_statement
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.assembly import build_plant

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from safe_sysid.campaign.case import build_case
-from safe_sysid.forgeries import summary
-from safe_sysid.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
-from safe_sysid.forgeries.edits import EDITS, Scene, leaves, pattern_of
-from safe_sysid.forgeries.trial import CHANGES, contradict, forge
-from safe_sysid.report.published import TOLD
-from safe_sysid.report.verification import Answer
+from safe_sysid.apps.verify.published import TOLD
+from safe_sysid.apps.verify.verification import Answer
+from safe_sysid.studies.campaign.case import build_case
+from safe_sysid.studies.forgeries import summary
+from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
+from safe_sysid.studies.forgeries.edits import EDITS, Scene, leaves, pattern_of
+from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
 
 @pytest.mark.parametrize("way", EDITS)

@@ -14,15 +14,15 @@ from rigid_arm import pinocchio_model
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import verify_plan
-from safe_sysid.planning.certified_rows import CertifiedRows
+from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.planning.costs.condition import payload_scale
-from safe_sysid.planning.fast_motion import check_motion
-from safe_sysid.planning.fourier_excitation import certified_fourier, classical_fourier
-from safe_sysid.planning.motion_limits import MotionLimits
-from safe_sysid.planning.motion_sampler import MotionSampler
+from safe_sysid.planning.excitation.fourier_excitation import certified_fourier, classical_fourier
+from safe_sysid.planning.motions.certified_rows import CertifiedRows
+from safe_sysid.planning.motions.fast_motion import check_motion
+from safe_sysid.planning.motions.motion_limits import MotionLimits
+from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.scene import Scene, SceneBox, load_scene
+from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 from safe_sysid.trajectories.plan import Plan
 

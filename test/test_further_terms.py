@@ -26,7 +26,7 @@ from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.simulation.plant import Plant

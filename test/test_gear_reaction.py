@@ -12,7 +12,7 @@ from simulation_support import random_arm
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import NO_MOTORS
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.payloads import NO_PAYLOAD
 from safe_sysid.simulation.plant import Plant
 

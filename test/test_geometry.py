@@ -18,7 +18,7 @@ from urdf_factory import random_arm, random_inertial, write_arm
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot import PAYLOAD_BODY, Scene, SceneBox, load_robot, load_scene, unchecked
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.geometry import ROUNDING, _without_redundant
+from safe_sysid.robot.shapes.geometry import ROUNDING, _without_redundant
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,10 +17,10 @@ from fuzz_targets import DAE, OBJ, PLY_HEAD, TARGETS, _arm, _stl, _thing
 
 from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.input_limits import open_regular, read_arrays, read_regular
-from safe_sysid.logs.bag_limits import check_bag
-from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.urdf import read_urdf
-from safe_sysid.robot.yaml_file import parse_yaml
+from safe_sysid.logs.bags.bag_limits import check_bag
+from safe_sysid.robot.files.meshes import mesh_path, read_mesh
+from safe_sysid.robot.files.urdf import read_urdf
+from safe_sysid.robot.files.yaml_file import parse_yaml
 
 FILES = sorted(name for name, target in TARGETS.items() if target.suffix and not name.startswith("run "))
 

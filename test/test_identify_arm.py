@@ -22,7 +22,7 @@ from safe_sysid.identification.arm.estimate import METHODS
 from safe_sysid.identification.arm.identify import Choices, identify_samples
 from safe_sysid.identification.arm.residuals import diagnose_residuals
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.logs.npz import write_log
+from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.parameters import is_consistent
 

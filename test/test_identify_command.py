@@ -19,9 +19,9 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import read_log, write_log
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds, write_bounds
 from safe_sysid.logs.run import LogRun, run_log
-from safe_sysid.report.identification_output import write_all
-from safe_sysid.report.identification_result import IdentificationResult, PayloadAlone
-from safe_sysid.report.identification_urdf import payload_urdf
+from safe_sysid.report.identification.output import write_all
+from safe_sysid.report.identification.result import IdentificationResult, PayloadAlone
+from safe_sysid.report.identification.urdf import payload_urdf
 from safe_sysid.robot.parameters import inertia_from_com, is_consistent, transform_inertial
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -311,7 +311,7 @@ def test_no_motion_is_no_information_but_no_failure(tmp_path):
 
 
 def test_intervals_of_the_payload_alone_hold_it_for_random_hands():
-    from safe_sysid.report.identification_result import payload_alone
+    from safe_sysid.report.identification.result import payload_alone
 
     model, rng = robot(), np.random.default_rng(0)
     rotation, position = model.flange
@@ -331,7 +331,7 @@ def test_intervals_of_the_payload_alone_hold_it_for_random_hands():
 
 def test_the_estimate_of_the_payload_alone_is_a_body_inside_its_intervals():
     """The nearest possible body, by its eigenvalues alone, weighed more than the interval of the mass allowed."""
-    from safe_sysid.report.identification_result import payload_alone
+    from safe_sysid.report.identification.result import payload_alone
 
     model, rng = robot(), np.random.default_rng(5)
     rotation, position = model.flange

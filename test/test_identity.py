@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from safe_sysid.control.design import design_gains
-from safe_sysid.planning.plan_statement import gains_statement
+from safe_sysid.planning.plan_files.plan_statement import gains_statement
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.config import KEYS
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.identity import PARTS, SCOPES, differences, digest, identity, why_not_stated
-from safe_sysid.robot.scene import config_path
-from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.schema import Parameter
 
 JOINT, LINK = "elbow", "forearm"

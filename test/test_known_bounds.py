@@ -11,7 +11,7 @@ import pytest
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bounds_file import Bounds, bounds_of, write_bounds
-from safe_sysid.logs.known_bounds import KnownBounds
+from safe_sysid.logs.online.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot
 
 
@@ -103,8 +103,8 @@ def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
     from ros_harness import Probe, running
     from std_msgs.msg import Float64MultiArray
 
-    from safe_sysid.nodes.base import LATCHED_INPUT
-    from safe_sysid.nodes.messages import read_bounds as read_message
+    from safe_sysid.nodes.common.base import LATCHED_INPUT
+    from safe_sysid.nodes.common.messages import read_bounds as read_message
 
     bounds = narrower(model)
     write_bounds(tmp_path / "bounds.yaml", bounds)

@@ -22,10 +22,10 @@ from ros_harness import COMPILATION, Probe
 from sensor_msgs.msg import JointState
 from test_nodes_ending import FAST, assert_braked
 
+from safe_sysid.bring_up.arrangement import WRITES
 from safe_sysid.control.states import longest_braking
-from safe_sysid.demo.bring_up import WRITES
-from safe_sysid.nodes.base import STREAM
-from safe_sysid.nodes.messages import JointReader
+from safe_sysid.nodes.common.base import STREAM
+from safe_sysid.nodes.common.messages import JointReader
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros
@@ -79,7 +79,9 @@ class Launched:
                 continue
             if group == self.process.pid and not dead:
                 for name in ("planner", "identifier", "controller", "plant"):
-                    if f"safe_sysid.nodes.{name}" in words or any(w.endswith(f"/{name}_node") for w in words):
+                    if f"safe_sysid.nodes.{name}.node" in words or any(
+                        w.endswith(f"/{name}_node") for w in words
+                    ):
                         found[name] = int(entry.name)
         return found
 

@@ -23,9 +23,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.robot.obstacles import SceneBox, SceneCapsule, SceneSphere, SceneZonotope, rotation_from_rpy
-from safe_sysid.robot.scene import Scene, load_scene
-from safe_sysid.robot.urdf import read_urdf
+from safe_sysid.robot.files.urdf import read_urdf
+from safe_sysid.robot.scenes.obstacles import (
+    SceneBox,
+    SceneCapsule,
+    SceneSphere,
+    SceneZonotope,
+    rotation_from_rpy,
+)
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "launch"
@@ -386,7 +392,7 @@ ELSEWHERE = {"robot_description": ("String", "LATCHED")}
 def published() -> dict[str, tuple[str, str]]:
     """Topic -> (type, quality of service) of every publisher in the nodes' sources."""
     found = dict(ELSEWHERE)
-    for file in (ROOT / "safe_sysid" / "nodes").glob("*.py"):
+    for file in (ROOT / "safe_sysid" / "nodes").rglob("*.py"):
         for kind, topic, qos in re.findall(
             r'create_publisher\(\s*(\w+),\s*"(\w+)",\s*(\w+)\s*\)', file.read_text()
         ):
@@ -413,7 +419,7 @@ def test_rviz_shows_topics_that_are_published() -> None:
 
 
 def test_rviz_shows_the_markers_that_are_drawn_in_the_frame_that_they_have() -> None:
-    source = (ROOT / "safe_sysid" / "nodes" / "markers.py").read_text()
+    source = (ROOT / "safe_sysid" / "nodes" / "planner" / "markers.py").read_text()
     namespaces = set(re.findall(r'_marker\(\s*frame, "(\w+)"', source))
     (display,) = (
         d

@@ -14,7 +14,7 @@ from urdf_factory import random_arm, write_arm
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot, load_scene
-from safe_sysid.robot.yaml_file import read_yaml
+from safe_sysid.robot.files.yaml_file import read_yaml
 
 # --- mistakes in the settings ---
 

@@ -15,8 +15,8 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.yaml_file import read_yaml
 
 #: Name, type, parent, child, more: an arm of shoulder, lift and elbow, a hand with two fingers, one with a tip.
 JOINTS = (

@@ -11,11 +11,11 @@ from log_support import JOINTS, measured, robot, true_log
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError
-from safe_sysid.logs.checks import check_log
-from safe_sysid.logs.effort_checks import check_efforts
+from safe_sysid.logs.checks.checks import check_log
+from safe_sysid.logs.checks.effort_checks import check_efforts
+from safe_sysid.logs.checks.stamp_checks import check_stamps
+from safe_sysid.logs.checks.state_checks import check_states
 from safe_sysid.logs.filtering import low_pass
-from safe_sysid.logs.stamp_checks import check_stamps
-from safe_sysid.logs.state_checks import check_states
 
 
 def changed(m, **arrays):

@@ -9,9 +9,9 @@ from log_support import JOINTS, csv_columns, outcome, random_measurements, write
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import LogError
-from safe_sysid.logs.csv import read_csv
-from safe_sysid.logs.header import find_columns
-from safe_sysid.logs.reading import Reading, load_log, read_mapping
+from safe_sysid.logs.formats.csv import read_csv
+from safe_sysid.logs.formats.header import find_columns
+from safe_sysid.logs.formats.reading import Reading, load_log, read_mapping
 
 SHORT = {"position": "q", "velocity": "dq", "effort": "tau"}
 POS = {"position": "pos", "velocity": "vel", "effort": "torque"}

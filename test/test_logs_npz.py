@@ -12,7 +12,7 @@ from log_support import JOINTS, outcome, random_measurements
 
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import Log, LogError, read_log, write_log
-from safe_sysid.logs.reading import Reading, load_log
+from safe_sysid.logs.formats.reading import Reading, load_log
 
 
 def same(a, b):

@@ -8,8 +8,8 @@ from log_support import EPOCH_NS, JOINTS, joint_state, outcome, random_measureme
 
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import LogError
-from safe_sysid.logs.reading import Reading, load_log
-from safe_sysid.logs.rosbag import read_bag
+from safe_sysid.logs.bags.rosbag import read_bag
+from safe_sysid.logs.formats.reading import Reading, load_log
 
 NAMES = ("finger", *JOINTS, "rail")
 

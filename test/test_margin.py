@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from safe_sysid.report.run_logs import PlanEntry
-from safe_sysid.report.run_tables import margin_table
+from safe_sysid.report.run.logs import PlanEntry
+from safe_sysid.report.run.tables import margin_table
 from safe_sysid.robot.margin import UNITS, Margin, MarginRecord, margin_records
 
 MARGINS = [

@@ -11,8 +11,8 @@ from scipy.spatial import cKDTree
 
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot import Scene, load_scene
-from safe_sysid.robot.meshes import read_mesh
-from safe_sysid.robot.scene_updates import SceneMarker, scene_from_markers
+from safe_sysid.robot.files.meshes import read_mesh
+from safe_sysid.robot.scenes.scene_updates import SceneMarker, scene_from_markers
 
 CORNERS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.7]])
 TRIANGLES = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])

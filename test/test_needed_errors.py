@@ -17,7 +17,7 @@ from safe_sysid.identification.arm.needed_errors import NeededErrorsError, neede
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
-from safe_sysid.logs.npz import write_log
+from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell

@@ -19,15 +19,15 @@ from safe_sysid.new_arm.hypotheses import eigenvalue_bounds
 from safe_sysid.new_arm.payload import CENTRED, PayloadGuess, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, rounded_hull
 from safe_sysid.new_arm.text import configuration_text
-from safe_sysid.planning.certificate import start_check
-from safe_sysid.robot.hulls import distance_to_hull
+from safe_sysid.planning.certification.certificate import start_check
+from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import inertia_from_com
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.robot.shapes.hulls import distance_to_hull
+from safe_sysid.robot.shapes.pairs import unchecked
 from safe_sysid.robot.suspicious import suspicions
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
 
 ROOT = Path(__file__).resolve().parent.parent
 

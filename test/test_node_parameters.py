@@ -21,7 +21,7 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.nodes.parameters import CommonOptions, NodeParameters
+from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters
 from safe_sysid.nodes.settings import KINDS, ManagedSettings, parameters_of
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.overrides import overrides_of

@@ -15,14 +15,14 @@ pytest.importorskip("rclpy")
 import rclpy
 from rclpy.parameter import Parameter
 
-from safe_sysid.nodes import digest as digests
-from safe_sysid.nodes.controller import ControllerNode
-from safe_sysid.nodes.digest import configuration_digest, difference, plan_digest
-from safe_sysid.nodes.identifier import IdentifierNode
-from safe_sysid.nodes.managed import ManagedNode
-from safe_sysid.nodes.messages import JointSample, RefusedError, empty_plan_message
+from safe_sysid.nodes.common import digest as digests
+from safe_sysid.nodes.common.digest import configuration_digest, difference, plan_digest
+from safe_sysid.nodes.common.lifecycle import ManagedNode
+from safe_sysid.nodes.common.messages import JointSample, RefusedError, empty_plan_message
+from safe_sysid.nodes.controller.node import ControllerNode
+from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.robot import load_robot, load_scene
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 
 MODEL = load_robot("three_joint")
 SIX, OPEN = load_scene("six_boxes"), Scene("open")
@@ -53,7 +53,7 @@ def test_what_a_plan_says_is_enough_to_decide(monkeypatch: pytest.MonkeyPatch) -
     assert difference(plan_digest(configuration_digest(MODEL, True, MOVED)), ours) == "scene"
     assert "settings" in difference(plan_digest(configuration_digest(MODEL, False, SIX)), ours)
     monkeypatch.setattr(digests, "__version__", "0.0.1")
-    monkeypatch.setattr("safe_sysid.logs.configuration.proof_digest.__defaults__", ("0.0.1",))
+    monkeypatch.setattr("safe_sysid.logs.online.configuration.proof_digest.__defaults__", ("0.0.1",))
     older = configuration_digest(MODEL, True, SIX)
     assert difference(older, ours) == "version"
     assert difference(plan_digest(older), ours)

@@ -17,9 +17,9 @@ pytest.importorskip("mujoco")
 
 import rclpy
 
-from safe_sysid.nodes import messages
-from safe_sysid.nodes.identifier import IdentifierNode
-from safe_sysid.robot.scene import Scene
+from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.identifier.node import IdentifierNode
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation import Plant, draw_truth, payload_from_spec
 
 pytestmark = pytest.mark.ros
@@ -84,7 +84,7 @@ def test_the_end_of_the_node_shares_nothing_with_an_update_under_way(
 ) -> None:
     """Two threads in one solver crashed the process, or lost ``identifier.json``, on a machine slow enough."""
     node, core = identifier, identifier._session.core
-    monkeypatch.setattr("safe_sysid.nodes.identifier._LAST_UPDATE", 30.0 if ends else 0.2)
+    monkeypatch.setattr("safe_sysid.nodes.identifier.node._LAST_UPDATE", 30.0 if ends else 0.2)
     began, go_on, under_way, met = threading.Event(), threading.Event(), [0], []
     update = core.update
 

@@ -22,11 +22,11 @@ from test_nodes_lockstep import FAST, load, references
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT
-from safe_sysid.nodes.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.messages import plan_message
+from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT
+from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
+from safe_sysid.nodes.common.messages import plan_message
 from safe_sysid.robot import RobotModel, load_robot
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import BRAKING
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 

@@ -18,13 +18,13 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.nodes.goals import read_goal_joints, read_goal_pose
-from safe_sysid.nodes.lockstep import LockstepGate
-from safe_sysid.nodes.messages import RefusedError, empty_plan_message, read_plan
-from safe_sysid.nodes.scene_desk import read_markers
+from safe_sysid.nodes.common.messages import RefusedError, empty_plan_message, read_plan
+from safe_sysid.nodes.controller.lockstep import LockstepGate
+from safe_sysid.nodes.planner.goals import read_goal_joints, read_goal_pose
+from safe_sysid.nodes.planner.scene_server import read_markers
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.scene import Scene
-from safe_sysid.robot.scene_updates import scene_from_markers
+from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.robot.scenes.scene_updates import scene_from_markers
 
 MODEL = load_robot("kinova_gen3")
 N, NAMES = MODEL.n, MODEL.joint_names

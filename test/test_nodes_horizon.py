@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rclpy")
 
-from safe_sysid.nodes import horizon as module
-from safe_sysid.nodes.goal_desk import GoalDesk
-from safe_sysid.nodes.goals import Goal
-from safe_sysid.nodes.horizon import Horizon
-from safe_sysid.nodes.horizon_parts import HorizonSettings
-from safe_sysid.nodes.messages import JointSample
-from safe_sysid.nodes.missions import Excitation, Situation
-from safe_sysid.nodes.time_base import TimeBase
-from safe_sysid.planning.jobs import Standing, Step
-from safe_sysid.planning.process import Event
+from safe_sysid.nodes.common.messages import JointSample
+from safe_sysid.nodes.common.time_base import TimeBase
+from safe_sysid.nodes.planner import scheduler as module
+from safe_sysid.nodes.planner.goal_server import GoalServer
+from safe_sysid.nodes.planner.goals import Goal
+from safe_sysid.nodes.planner.objectives import Excitation, Situation
+from safe_sysid.nodes.planner.scheduler import PlanScheduler
+from safe_sysid.nodes.planner.scheduler_parts import SchedulerSettings
 from safe_sysid.planning.results import PlannerResult, PlanStatus
-from safe_sysid.planning.task import TaskStatus
+from safe_sysid.planning.solver_process.jobs import Step, TaskProgress
+from safe_sysid.planning.solver_process.process import Event
+from safe_sysid.planning.task.task import TaskStatus
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -46,10 +46,10 @@ class World:
         self.told: list[str] = []
         self.cancelled: list[float] = []  # with how much grace, s
         values = {"plans": 3, "first_ns": T_P, "margin": 0.1, "patience": 50.0, "then_goal": None} | changes
-        settings = HorizonSettings(
+        settings = SchedulerSettings(
             lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
         )
-        self.horizon = Horizon(settings, self, self, TimeBase(lockstep))  # type: ignore[arg-type]
+        self.horizon = PlanScheduler(settings, self, self, TimeBase(lockstep))  # type: ignore[arg-type]
         self.horizon.activate()
         assert self.horizon.start() is None
         self.horizon.on_box(BOX)
@@ -433,12 +433,12 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     request = world.jobs[-1][1].keywords["request"]
     assert request.start_time == begins / S
     assert np.array_equal(world.jobs[-1][1].keywords["waypoints"], goal[None])
-    there = Standing(TaskStatus.MOVING, (), 0, 0.0, True, True)
+    there = TaskProgress(TaskStatus.MOVING, (), 0, 0.0, True, True)
     world.say_event("done", 0.2, standing=there)
     world.follow(begins)
     assert world.nothing[1:] == [(begins + T_P, None)], "it is driven to its end, and nothing is left to do"
     world.reference(begins + T_F, goal)
-    world.say_event("done", None, standing=Standing(TaskStatus.ARRIVED, (), 0, 0.0, False, False))
+    world.say_event("done", None, standing=TaskProgress(TaskStatus.ARRIVED, (), 0, 0.0, False, False))
     assert (world.horizon.phase, world.horizon.outcome) == ("over", "arrived")
 
 
@@ -449,12 +449,12 @@ def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
     world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
     assert world.nothing == [(S, S + T_P)], "simulated time will wait for the first step"
     world.reference(S + 10_000_000)
-    stuck = Standing(TaskStatus.MOVING, (), 0, 1.0, False, False)
+    stuck = TaskProgress(TaskStatus.MOVING, (), 0, 1.0, False, False)
     for _ in range(3):
         world.say_event("done", None, standing=stuck)
         assert world.horizon.busy
     world.say_event(
-        "done", None, standing=Standing(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
+        "done", None, standing=TaskProgress(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
     )
     assert answers == [(False, "refused; goal: stuck")]
     assert world.nothing[1:] == [(S + T_P, None)]
@@ -530,7 +530,7 @@ def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
     # Of two goals that are asked for one after the other, both wait for their angles when it is deactivated.
     world.horizon.activate()
     node: Any = SimpleNamespace(listen=lambda *_: None, serve_later=lambda *_: None)
-    desk = GoalDesk(node, world.horizon, world)  # type: ignore[arg-type]
+    desk = GoalServer(node, world.horizon, world)  # type: ignore[arg-type]
     desk._goal = Goal("a pose", pose=(np.zeros(3), np.eye(3)))
     for _ in range(2):
         desk._plan(lambda *answer: told.append(answer))

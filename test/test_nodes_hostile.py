@@ -21,16 +21,17 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes import doors, messages
-from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT, BaseNode
-from safe_sysid.nodes.controller import ControllerNode
-from safe_sysid.nodes.doors import Doors
-from safe_sysid.nodes.identifier import IdentifierNode
-from safe_sysid.nodes.limits import TOPICS, Gate, Limit, limits_table
-from safe_sysid.nodes.messages import RefusedError, printable
-from safe_sysid.nodes.planner_node import PlannerNode
-from safe_sysid.nodes.plant import PlantNode
-from safe_sysid.nodes.rivals import FORGOTTEN_S, Rivals
+from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common import rate_limiting as doors
+from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, BaseNode
+from safe_sysid.nodes.common.exclusive_publishers import FORGOTTEN_S, ExclusivePublishers
+from safe_sysid.nodes.common.message_limits import TOPICS, Gate, Limit, limits_table
+from safe_sysid.nodes.common.messages import RefusedError, printable
+from safe_sysid.nodes.common.rate_limiting import InputRateLimiter
+from safe_sysid.nodes.controller.node import ControllerNode
+from safe_sysid.nodes.identifier.node import IdentifierNode
+from safe_sysid.nodes.planner.planner_node import PlannerNode
+from safe_sysid.nodes.plant.node import PlantNode
 from safe_sysid.token_bucket import TokenBucket
 
 pytestmark = pytest.mark.ros
@@ -145,7 +146,7 @@ class FakeNode:
 def test_a_flooded_topic_is_shut_for_a_while_and_then_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, node, refused, heard = Clock(), FakeNode(), list[tuple[str, str, str]](), list[bytes]()
     monkeypatch.setattr(doors, "time", SimpleNamespace(monotonic=clock))
-    at = Doors(node, lambda *what: refused.append(what))  # type: ignore[arg-type]
+    at = InputRateLimiter(node, lambda *what: refused.append(what))  # type: ignore[arg-type]
     at.open(Float64MultiArray, "plan", heard.append, LATCHED, False)
     limit = TOPICS["plan"]
     at.gates["plan"]._bucket = TokenBucket(limit.per_second, limit.burst, clock)
@@ -189,7 +190,7 @@ class Graph:
 @pytest.mark.parametrize("shared", [False, True])
 def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared: bool) -> None:
     graph, clock = Graph(), Clock()
-    rivals = Rivals(graph, clock)  # type: ignore[arg-type]
+    rivals = ExclusivePublishers(graph, clock)  # type: ignore[arg-type]
     rivals.watch("plan", shared)
 
     def look(*names: str) -> tuple[str, str]:

@@ -30,14 +30,14 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.demo.transitions import NO_REASON, Transitions
+from safe_sysid.bring_up.transitions import NO_REASON, Transitions
 from safe_sysid.errors import ModelError
-from safe_sysid.nodes.base import LATCHED, LATCHED_INPUT, STREAM, measurement_qos
-from safe_sysid.nodes.configuration import proof_digest
-from safe_sysid.nodes.digest import configuration_digest, difference
-from safe_sysid.nodes.managed import ManagedNode
-from safe_sysid.nodes.messages import JointStateWriter, bounds_message, read_bounds
-from safe_sysid.nodes.parameters import CommonOptions
+from safe_sysid.logs.online.configuration import proof_digest
+from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, STREAM, measurement_qos
+from safe_sysid.nodes.common.digest import configuration_digest, difference
+from safe_sysid.nodes.common.lifecycle import ManagedNode
+from safe_sysid.nodes.common.messages import JointStateWriter, bounds_message, read_bounds
+from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros
@@ -420,7 +420,7 @@ def test_a_walk_through_the_states_leaves_nothing_behind(toy: Toy) -> None:
 def test_autostart_tries_again_until_nothing_speaks_against_it(
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safe_sysid.nodes.managed._AGAIN", 0.0)
+    monkeypatch.setattr("safe_sysid.nodes.common.lifecycle._AGAIN", 0.0)
     assert toy.go_on(), "without autostart there is nothing to do"
     assert toy.lifecycle == "unconfigured"
     toy.autostart = True

@@ -12,12 +12,12 @@ from scipy.spatial.transform import Rotation
 
 pytest.importorskip("rclpy")
 
-from safe_sysid.nodes.histograms import Histogram
-from safe_sysid.nodes.lockstep import LockstepGate
-from safe_sysid.nodes.markers import path_markers, scene_markers
-from safe_sysid.nodes.messages import BoundsAnswer, PlanAnswer
-from safe_sysid.nodes.recorder import Recorder
-from safe_sysid.nodes.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.histograms import Histogram
+from safe_sysid.nodes.common.messages import BoundsAnswer, PlanAnswer
+from safe_sysid.nodes.common.row_recorder import Recorder
+from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.controller.lockstep import LockstepGate
+from safe_sysid.nodes.planner.markers import path_markers, scene_markers
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories import Plan, QuinticTrajectory

@@ -25,7 +25,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.identification.payload_alone import payload_bounds
-from safe_sysid.nodes.base import ERROR, LATCHED_INPUT
+from safe_sysid.nodes.common.base import ERROR, LATCHED_INPUT
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros

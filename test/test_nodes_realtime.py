@@ -22,9 +22,9 @@ from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import load, references
 
-from safe_sysid.demo.domain import own_domain, ros_environment
-from safe_sysid.nodes import realtime
-from safe_sysid.nodes.pacing import Pacer, TimedCommand
+from safe_sysid.bring_up.domain import own_domain, ros_environment
+from safe_sysid.nodes.common import realtime
+from safe_sysid.nodes.plant.pacing import Pacer, TimedCommand
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
 from safe_sysid.simulation.plant import BRAKING

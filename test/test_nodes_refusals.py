@@ -28,9 +28,9 @@ from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
-from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
-from safe_sysid.nodes.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.messages import (
+from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
+from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
+from safe_sysid.nodes.common.messages import (
     BoundsAnswer,
     RefusedError,
     bounds_message,

@@ -20,9 +20,9 @@ from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import FAST, load, references
 
-from safe_sysid.demo.transitions import Transitions
-from safe_sysid.nodes.base import LATCHED_INPUT, measurement_qos
-from safe_sysid.nodes.messages import NOT_AWAITED, JointReader, JointStateWriter, read_bounds
+from safe_sysid.bring_up.transitions import Transitions
+from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
+from safe_sysid.nodes.common.messages import NOT_AWAITED, JointReader, JointStateWriter, read_bounds
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 

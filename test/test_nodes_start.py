@@ -20,8 +20,8 @@ from sensor_msgs.msg import JointState
 
 from safe_sysid.control.activation import Judgement
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.nodes.controller import ControllerNode
-from safe_sysid.nodes.messages import write_stamp
+from safe_sysid.nodes.common.messages import write_stamp
+from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros

@@ -149,7 +149,7 @@ def test_a_payload_hangs_on_the_link_that_is_named(two_armed: Path) -> None:
 
 def test_messages_name_the_link_that_carries(two_armed: Path) -> None:
     pytest.importorskip("geometry_msgs")
-    from safe_sysid.nodes.payload_message import last_link_message
+    from safe_sysid.nodes.identifier.payload_message import last_link_message
 
     for link in (None, "bracket"):
         model = held_by(two_armed, link)

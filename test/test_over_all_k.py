@@ -21,7 +21,7 @@ from reachability_support import random_box, random_tracking
 from sampled_hull import Motion, point_hull, torque_hull
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.reachability.cells import time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.frames import forward_kinematics

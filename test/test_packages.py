@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.meshes import mesh_path
-from safe_sysid.robot.packages import is_package_uri, package_directories, package_file
+from safe_sysid.robot.files.meshes import mesh_path
+from safe_sysid.robot.files.packages import is_package_uri, package_directories, package_file
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,11 +11,11 @@ from scipy.spatial.transform import Rotation
 from test_certificate import gains_for, plan_of
 from urdf_factory import random_arm, write_arm
 
-from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.robot import Body, Kinematics, RobotModel, Scene, load_robot, load_scene, unchecked
+from safe_sysid.robot.files.urdf import read_urdf
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.pairs import allowed_pairs, overlap_in_every_pose
-from safe_sysid.robot.urdf import read_urdf
+from safe_sysid.robot.shapes.pairs import allowed_pairs, overlap_in_every_pose
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -13,16 +13,16 @@ from ros_harness import NodeProcess, Probe
 from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.demo.transitions import Transitions
+from safe_sysid.bring_up.transitions import Transitions
 from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
-from safe_sysid.nodes.base import LATCHED_INPUT
-from safe_sysid.nodes.markers import path_markers, scene_markers, swept_markers
-from safe_sysid.nodes.payload_markers import NAMESPACE, no_payload_markers, payload_markers
+from safe_sysid.nodes.common.base import LATCHED_INPUT
+from safe_sysid.nodes.identifier.payload_markers import NAMESPACE, no_payload_markers, payload_markers
+from safe_sysid.nodes.planner.markers import path_markers, scene_markers, swept_markers
 from safe_sysid.reachability.swept import SweptVolume
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import inertia_from_com, transform_inertial
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -18,20 +18,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from safe_sysid.apps.verify.verification import Answer, Verification
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.planning.certificate import FAMILIES, verify_plan
-from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.plan_chain import Proved, box_ground, chain_problem, mixture_problem
-from safe_sysid.planning.plan_check import PlanChecker, PlanReport, check_plan_file
-from safe_sysid.planning.plan_file import PlanFileError, file_name, read_plan, write_plan
-from safe_sysid.report.verification import Answer, Verification
+from safe_sysid.planning.certification.certificate import FAMILIES, verify_plan
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.plan_files.plan_chain import Proved, box_ground, chain_problem, mixture_problem
+from safe_sysid.planning.plan_files.plan_check import PlanChecker, PlanReport, check_plan_file
+from safe_sysid.planning.plan_files.plan_file import PlanFileError, file_name, read_plan, write_plan
 from safe_sysid.robot.identity import digest, identity
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 
 CELLS = 12  # enough for short motions

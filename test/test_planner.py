@@ -18,12 +18,12 @@ from safe_sysid.planning import (
     hand_over_state,
     verify_plan,
 )
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.certification.verdicts import PlanVerdict
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.planner import verdict_of
-from safe_sysid.planning.verdicts import PlanVerdict
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

@@ -11,15 +11,15 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.constraints import FAMILIES, LINEAR, FastConstraints
-from safe_sysid.planning.effort import effort_slopes, inertia_share_kernel
-from safe_sysid.planning.family import TrajectoryFamily, shape
-from safe_sysid.planning.optimise import restore
-from safe_sysid.planning.proximity import Proximity
-from safe_sysid.planning.sqp import Subproblem
+from safe_sysid.planning.distances.proximity import Proximity
+from safe_sysid.planning.optimiser.constraints import FAMILIES, LINEAR, FastConstraints
+from safe_sysid.planning.optimiser.effort import effort_slopes, inertia_share_kernel
+from safe_sysid.planning.optimiser.family import TrajectoryFamily, shape
+from safe_sysid.planning.optimiser.optimise import restore
+from safe_sysid.planning.optimiser.sqp import Subproblem
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 
 
 def constraints(model: RobotModel, scene: Scene, moving: bool = False, **changes: object) -> FastConstraints:

@@ -18,7 +18,7 @@ from safe_sysid.planning.costs.excitation import (
     regressor_gradient,
 )
 from safe_sysid.planning.costs.joint_set import KINDS, InformationCost
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 

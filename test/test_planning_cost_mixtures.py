@@ -21,7 +21,7 @@ from safe_sysid.planning.costs import (
     MixedCost,
     build_cost,
 )
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.model import RobotModel
 
 TERMS = st.lists(

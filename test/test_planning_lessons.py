@@ -8,19 +8,19 @@ import sys
 import numpy as np
 import pytest
 
+from safe_sysid.apps.drive import drive
+from safe_sysid.apps.plan import PlannedMotion, excite
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.demo.drive import drive
 from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_motion, why_taught_nothing
-from safe_sysid.planning.certificate import verify_plan
-from safe_sysid.planning.lessons import next_lesson, why_no_lesson
+from safe_sysid.planning.certification.certificate import verify_plan
+from safe_sysid.planning.certification.verdicts import PlanVerdict
+from safe_sysid.planning.excitation.lessons import next_lesson, why_no_lesson
 from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
-from safe_sysid.planning.verdicts import PlanVerdict
-from safe_sysid.report.planning import PlannedMotion, excite
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 
@@ -191,7 +191,7 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.planning import jobs
 from safe_sysid.planning.planner import Planner, hand_over_state
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 
 def kernels():
     modules = [module for name, module in sys.modules.items() if name.startswith("safe_sysid")]

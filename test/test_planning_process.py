@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safe_sysid.planning.process import Event, PlannerProcess, SolverError
-from safe_sysid.planning.solver import Solver
+from safe_sysid.planning.solver_process.process import Event, PlannerProcess, SolverError
+from safe_sysid.planning.solver_process.solver import Solver
 from safe_sysid.wire import dumps, loads
 
 #: Longest wait for anything on a busy machine, s.
@@ -232,7 +232,7 @@ def test_set_up_of_a_process_that_has_worked_for_long_is_given_its_own_time(
 ) -> None:
     pid = shared.do(recall).value[1]
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0)
-    monkeypatch.setattr("safe_sysid.planning.process.time", later)
+    monkeypatch.setattr("safe_sysid.planning.solver_process.process.time", later)
     shared.process.wait(shared.process.configure("memory", partial(remember, value="set up")), PATIENCE)
     assert shared.do(recall).value == ("set up", pid)
 

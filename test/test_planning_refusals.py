@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.certificate import may_rest, start_check, verify_plan
+from safe_sysid.planning.certification.certificate import may_rest, start_check, verify_plan
+from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.planning.planner import Planner
-from safe_sysid.planning.proximity import Proximity
 from safe_sysid.planning.separations import Separation, separations
-from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.obstacles import SceneBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.obstacles import SceneBox
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
 
 Arm = tuple[RobotModel, ControllerGains]
@@ -80,7 +80,7 @@ def test_the_last_resort_arrives_where_quick_margins_see_no_way(
     """Quick margins that are wrong everywhere cost time, and no task."""
     model, gains = three_joint
     blind = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
-    monkeypatch.setattr("safe_sysid.planning.ways._pose_test", blind)
+    monkeypatch.setattr("safe_sysid.planning.task.ways._pose_test", blind)
     wall = SceneBox("wall", np.array([0.0, 0.6, 0.5]), np.zeros(3), np.array([0.05, 0.5, 1.0]))
     start, goal = np.array([0.6, -0.3, 1.6]), np.array([2.4, -0.3, 1.6])
     scene = Scene("a wall between", (wall,))

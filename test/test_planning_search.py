@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.control.design import design_gains
-from safe_sysid.planning.constraints import FastConstraints
+from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
-from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, candidates, solve
-from safe_sysid.planning.proximity import Proximity
-from safe_sysid.planning.verdicts import PlanVerdict
+from safe_sysid.planning.distances.proximity import Proximity
+from safe_sysid.planning.optimiser.constraints import FastConstraints
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem, SearchResult, candidates, solve
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.scene import load_scene
+from safe_sysid.robot.scenes.scene import load_scene
 
 Certify = Callable[[np.ndarray], PlanVerdict]
 

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import start_check, verify_plan
-from safe_sysid.planning.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
-from safe_sysid.planning.motion_margins import MotionMargins
+from safe_sysid.planning.certification.certificate import start_check, verify_plan
+from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner, PlanStatus
-from safe_sysid.planning.polyline import polyline_length
-from safe_sysid.planning.roadmap import Roadmap
-from safe_sysid.planning.task import TaskPlanner, TaskStatus, follow
-from safe_sysid.planning.task_step import StepRequest, StepSearch
-from safe_sysid.planning.ways import WaySearch
+from safe_sysid.planning.task.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
+from safe_sysid.planning.task.polyline import polyline_length
+from safe_sysid.planning.task.roadmap import Roadmap
+from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task.task_step import StepRequest, StepSearch
+from safe_sysid.planning.task.ways import WaySearch
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 
@@ -190,7 +190,7 @@ def test_a_goal_that_is_walled_in_is_given_up_with_reasons(
     model: RobotModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A narrow corridor with a roof: start and goal are fine, but the arm cannot turn round in it."""
-    monkeypatch.setattr("safe_sysid.planning.ways._LOOKS", ((1500, 3, True),))
+    monkeypatch.setattr("safe_sysid.planning.task.ways._LOOKS", ((1500, 3, True),))
     start = np.array(model.settings.home)
     goal = start + np.array([np.pi, 0, 0, 0, 0, 0, 0])
     walls = tuple(
@@ -266,11 +266,11 @@ def test_a_paused_search_goes_on_to_the_same_way(planner: Planner) -> None:
 def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     """First the quick one, then the last resort."""
     nothing = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
-    monkeypatch.setattr("safe_sysid.planning.ways._pose_test", nothing)
+    monkeypatch.setattr("safe_sysid.planning.task.ways._pose_test", nothing)
     post = Margin("clearance", "post", "hand", -0.01, 0.0)
     refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), [post] * len(args[4]))  # noqa: E731
-    monkeypatch.setattr("safe_sysid.planning.last_resort.may_rest", refused)
-    monkeypatch.setattr("safe_sysid.planning.task._LOOKS_PER_CALL", 2000)
+    monkeypatch.setattr("safe_sysid.planning.task.last_resort.may_rest", refused)
+    monkeypatch.setattr("safe_sysid.planning.task.task._LOOKS_PER_CALL", 2000)
     scene, start = planner.scene, planner.scene.start_for(planner.model)
     task = TaskPlanner(planner, scene.goal, looks=5000)
     answers = list(follow(task, start, known(planner.model)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from safe_sysid.cli import main
-from safe_sysid.report.printed_numbers import is_sound, run_trial
+from safe_sysid.studies.forgeries.printed_numbers import is_sound, run_trial
 
 PACKAGE = Path(__file__).resolve().parent.parent / "safe_sysid"
 #: Words that name what is proved.
@@ -21,7 +21,7 @@ ROUNDED = re.compile(r"\.\d+[gfe]$|^g$|%\.\d+[gfe]")
 #: Where such a word is a declared limit, not a bound that was proved, or a count of what was simulated.
 DECLARED = {
     "schema/parameter.py",  # a parameter's declared range
-    "robot/urdf.py",  # joint limits of the file
+    "robot/files/urdf.py",  # joint limits of the file
     "control/start_checks.py",  # limits of the start pose
 }
 

@@ -16,8 +16,6 @@ from identification_plant import random_consistent_box
 from rigid_arm import pinocchio_model
 from sliding_support import SLIDE, write_sliding_arm
 
-from safe_sysid.campaign.summary import is_sound
-from safe_sysid.campaign.trial import run_trial
 from safe_sysid.cli import main
 from safe_sysid.control import design
 from safe_sysid.control.checks import check_static_gravity
@@ -38,17 +36,19 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.equations.step_states import step_states
-from safe_sysid.planning.certificate import start_check
+from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.planning.planner import Planner
 from safe_sysid.reachability.rotations import rotation_parts
-from safe_sysid.report.identification_output import declared_texts
+from safe_sysid.report.identification.output import declared_texts
 from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
 from safe_sysid.simulation.plant import Plant
+from safe_sysid.studies.campaign.summary import is_sound
+from safe_sysid.studies.campaign.trial import run_trial
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 

@@ -11,9 +11,9 @@ from geometry_support import random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.planning.balls import cover
-from safe_sysid.planning.proximity import FAR_AWAY, SIGHT, Proximity
-from safe_sysid.planning.solids import Solids, solid_distance
+from safe_sysid.planning.distances.balls import cover
+from safe_sysid.planning.distances.proximity import FAR_AWAY, SIGHT, Proximity
+from safe_sysid.planning.distances.solids import Solids, solid_distance
 from safe_sysid.reachability.clearance import coal_core
 from safe_sysid.robot import Body, RobotModel, Scene, load_scene
 from safe_sysid.robot.frames import forward_kinematics

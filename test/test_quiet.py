@@ -15,12 +15,12 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
-from safe_sysid.logs.bag_bounds import PublishedBounds, compare_bounds
-from safe_sysid.logs.npz import read_log
-from safe_sysid.logs.rest_gate import RestGate
-from safe_sysid.logs.rows import Rows
-from safe_sysid.logs.session import IdentifierSession
-from safe_sysid.nodes.log_pauses import LogPauses
+from safe_sysid.logs.bags.bag_bounds import PublishedBounds, compare_bounds
+from safe_sysid.logs.formats.npz import read_log
+from safe_sysid.logs.online.rest_gate import RestGate
+from safe_sysid.logs.online.rows import Rows
+from safe_sysid.logs.online.session import IdentifierSession
+from safe_sysid.nodes.common.log_throttle import LogPauses
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth

@@ -10,14 +10,14 @@ import pytest
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
-from safe_sysid.planning.budget import Budget
-from safe_sysid.planning.optimise import PlanProblem
+from safe_sysid.planning.certification.verdicts import PlanVerdict
+from safe_sysid.planning.excitation.random_excitation import RandomPlanner, first_certified
+from safe_sysid.planning.optimiser.budget import Budget
+from safe_sysid.planning.optimiser.optimise import PlanProblem
 from safe_sysid.planning.planner import Planner, PlannerResult
-from safe_sysid.planning.random_excitation import RandomPlanner, first_certified
-from safe_sysid.planning.verdicts import PlanVerdict
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ModelError
-from safe_sysid.planning.certificate import start_check
+from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation import random_scenes
 from safe_sysid.simulation.payloads import NO_PAYLOAD

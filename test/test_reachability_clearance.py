@@ -23,8 +23,8 @@ from safe_sysid.reachability.separation import separation_kernel
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body
-from safe_sysid.robot.obstacles import SceneBox, SceneSphere
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.obstacles import SceneBox, SceneSphere
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)

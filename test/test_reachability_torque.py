@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from reachability_attack import attack_torque, sample_symbols, states_of
 from reachability_support import random_box, random_tracking, random_trajectory
 
-from safe_sysid.campaign.arms import draw_motors
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError, PlanError
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.studies.campaign.arms import draw_motors
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -30,12 +30,12 @@ from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.design import design_gains
-from safe_sysid.nodes import realtime
-from safe_sysid.nodes.histograms import Histogram
-from safe_sysid.nodes.loop import MessageLoop
-from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
-from safe_sysid.nodes.tick_log import TickLog
-from safe_sysid.nodes.wire import CommandBytesWriter, JointBytesReader, JointBytesWriter
+from safe_sysid.nodes.common import realtime
+from safe_sysid.nodes.common.histograms import Histogram
+from safe_sysid.nodes.common.loop import MessageLoop
+from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.common.wire import CommandBytesWriter, JointBytesReader, JointBytesWriter
+from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.robot import load_robot
 
 STAMP = 1_700_000_000_123_456_789
@@ -137,7 +137,7 @@ def test_what_ends_the_loop_is_raised_in_the_main_thread(node: Node) -> None:
 
 _HELD = """
 import os, sys, threading
-from safe_sysid.nodes.output import OutputPump
+from safe_sysid.nodes.common.output import OutputPump
 reader, writer = os.pipe()
 os.set_blocking(writer, False)
 try:
@@ -178,10 +178,10 @@ import rclpy
 from numba.core.dispatcher import Dispatcher
 from safe_sysid.control.activation import ActivationChecks
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.nodes import messages
-from safe_sysid.nodes.controller import ControllerNode
-from safe_sysid.nodes.digest import plan_digest
-from safe_sysid.nodes.wire import JointBytesWriter
+from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.controller.node import ControllerNode
+from safe_sysid.nodes.common.digest import plan_digest
+from safe_sysid.nodes.common.wire import JointBytesWriter
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -310,7 +310,7 @@ def test_shared_memory_between_processes_is_told(monkeypatch: pytest.MonkeyPatch
 
 _RUNAWAY = """
 import os, subprocess, sys, threading, time
-from safe_sysid.nodes.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
 told = []
 other = threading.Thread(target=time.sleep, args=(30.0,), daemon=True)
 other.start()
@@ -357,7 +357,7 @@ class Clocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = STAMP
         for name in ("time_ns", "perf_counter_ns"):
-            monkeypatch.setattr(f"safe_sysid.nodes.tick_log.time.{name}", lambda: self.now)
+            monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: self.now)
 
 
 @pytest.fixture(scope="module")

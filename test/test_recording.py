@@ -31,8 +31,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.logs.bag_recovery import is_unfinished, recover_bag
-from safe_sysid.nodes.bag_topics import Selection, profile_for, weaker
+from safe_sysid.logs.bags.bag_recovery import is_unfinished, recover_bag
+from safe_sysid.nodes.recorder.topics import Selection, profile_for, weaker
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
 LATCHED, VOLATILE = DurabilityPolicy.TRANSIENT_LOCAL, DurabilityPolicy.VOLATILE

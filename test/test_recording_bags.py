@@ -12,9 +12,9 @@ from recording_support import STATE, TEXT, Run, measured, pieces, robot, two_epo
 from rosbags.rosbag2 import Reader
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.logs.bag_writer import METADATA_VERSION, BagWriter, UnknownTypeError
-from safe_sysid.logs.configuration import configuration_text, proof_digest, read_configuration
-from safe_sysid.logs.rosbag import read_bag
+from safe_sysid.logs.bags.bag_writer import METADATA_VERSION, BagWriter, UnknownTypeError
+from safe_sysid.logs.bags.rosbag import read_bag
+from safe_sysid.logs.online.configuration import configuration_text, proof_digest, read_configuration
 from safe_sysid.robot import load_robot
 
 

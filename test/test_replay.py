@@ -30,10 +30,10 @@ from recording_support import (
 )
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.logs import replay as core
-from safe_sysid.logs.bag_recovery import is_unfinished, recover_bag
-from safe_sysid.logs.journal import Journal, JournalError, read_entry, samples_digest
-from safe_sysid.logs.replay_bag import identifiers_of, replay_bag
+from safe_sysid.logs.bags.bag_recovery import is_unfinished, recover_bag
+from safe_sysid.logs.bags.replay_bag import identifiers_of, replay_bag
+from safe_sysid.logs.online import replay as core
+from safe_sysid.logs.online.journal import Journal, JournalError, read_entry, samples_digest
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,10 @@ def test_a_tare_of_the_run_is_made_again_and_the_clock_is_that_of_the_run(tmp_pa
     monkeypatch.setattr(
         "safe_sysid.identification.tare.tare.TareRecorder.finish", lambda self, t, now: (self.log, now)
     )
-    monkeypatch.setattr("safe_sysid.logs.session.write_tare", lambda file, tare: made.append((file, tare)))
-    monkeypatch.setattr("safe_sysid.logs.session.gained", lambda tare: "much")
+    monkeypatch.setattr(
+        "safe_sysid.logs.online.session.write_tare", lambda file, tare: made.append((file, tare))
+    )
+    monkeypatch.setattr("safe_sysid.logs.online.session.gained", lambda tare: "much")
 
     def begin(session, epoch, plain=core.IdentifierSession._begin):
         session.tare = None

@@ -11,12 +11,12 @@ from demo_support import PAIR, TICKS, clean_logs, oracle, rig
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safe_sysid.apps.judge.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.control.design import design_gains
-from safe_sysid.demo.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.demo.run import _success
 from safe_sysid.demo.summarise import not_covered, timing_notes
-from safe_sysid.report.run_logs import BRAKING, PlanEntry, RunLogs
-from safe_sysid.report.summary import VIOLATION_KINDS
+from safe_sysid.report.run.logs import BRAKING, PlanEntry, RunLogs
+from safe_sysid.report.run.summary import VIOLATION_KINDS
 
 
 def judge(logs: RunLogs, clearance: Callable = oracle) -> Evaluation:

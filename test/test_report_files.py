@@ -16,17 +16,17 @@ from matplotlib.image import imread
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
+from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.demo.evaluation import evaluate
 from safe_sysid.demo.options import DemoOptions, Setup
 from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
 from safe_sysid.demo.summarise import draw_pictures, summarise
 from safe_sysid.demo.supervisor import RunClock
-from safe_sysid.report import summary as schema
-from safe_sysid.report.run_logs import RunLogs
-from safe_sysid.report.summary import Exit, Summary, write_summary
-from safe_sysid.report.table import print_report, safety_rows
-from safe_sysid.robot.scene import Scene
+from safe_sysid.report.run import summary as schema
+from safe_sysid.report.run.logs import RunLogs
+from safe_sysid.report.run.summary import Exit, Summary, write_summary
+from safe_sysid.report.run.table import print_report, safety_rows
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.whole_files import replacing, write_text
 
 ROOT = Path(__file__).resolve().parent.parent

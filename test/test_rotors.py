@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from arm_factory import RotorArm, random_arm, rotor_arm
 
-from safe_sysid.campaign.rotor_bodies import RotorBodies
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
@@ -19,18 +18,19 @@ from safe_sysid.dynamics.magnitudes import (
 )
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.errors import ConfigError
-from safe_sysid.planning.certificate import verify_plan
+from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.planning.costs.excitation import regressor_gradient
+from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import NO_MOTORS, Kinematics, Motors, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, config_path
+from safe_sysid.robot.scenes.scene import Scene, config_path
 from safe_sysid.robot.suspicious import suspicions
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.simulation.plant import Plant
+from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safe_sysid.logs.rows import Rows
+from safe_sysid.logs.online.rows import Rows
 from safe_sysid.simulation.log import TruthLog
 
 

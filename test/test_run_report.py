@@ -25,13 +25,13 @@ from run_support import FILES, write_logs, write_run
 from safe_sysid.cli import main
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.report import run_robot
-from safe_sysid.report.curves import CurvesError, JudgedCurves, read_curves, write_curves
-from safe_sysid.report.interval_cards import interval_drawing, narrowing_drawing
-from safe_sysid.report.page import LONGEST, render_page, shortened
-from safe_sysid.report.run_facts import NoRunError, read_facts
-from safe_sysid.report.run_html import run_html, write_run_report
-from safe_sysid.report.svg import nice_ticks, thinned
+from safe_sysid.report.drawing.interval_cards import interval_drawing, narrowing_drawing
+from safe_sysid.report.drawing.page import LONGEST, render_page, shortened
+from safe_sysid.report.drawing.svg import nice_ticks, thinned
+from safe_sysid.report.run import robot as run_robot
+from safe_sysid.report.run.curves import CurvesError, JudgedCurves, read_curves, write_curves
+from safe_sysid.report.run.facts import NoRunError, read_facts
+from safe_sysid.report.run.html import run_html, write_run_report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;{{ 7*7 }}{% raw %}\u202e"
 #: All that a page is made of.

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
-from safe_sysid.demo.check import check_file
+from safe_sysid.apps.check.check import check_file
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot import Scene, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope, load_scene
-from safe_sysid.robot.hulls import distance_to_hull, hull_triangles, hull_volume, outer_hull
-from safe_sysid.robot.meshes import read_mesh
-from safe_sysid.robot.obstacles import PLACEMENT, Obstacle, box_corners
-from safe_sysid.robot.scene import count_obstacles
-from safe_sysid.robot.scene_updates import SceneMarker, scene_from_markers
+from safe_sysid.robot.files.meshes import read_mesh
+from safe_sysid.robot.scenes.obstacles import PLACEMENT, Obstacle, box_corners
+from safe_sysid.robot.scenes.scene import count_obstacles
+from safe_sysid.robot.scenes.scene_updates import SceneMarker, scene_from_markers
+from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_triangles, hull_volume, outer_hull
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -21,7 +21,7 @@ from safe_sysid.nodes.settings import KINDS, parameters_of
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import KEYS, Settings
 from safe_sysid.robot.effective import flat_settings
-from safe_sysid.robot.yaml_file import merge, read_yaml, validate
+from safe_sysid.robot.files.yaml_file import merge, read_yaml, validate
 from safe_sysid.schema import Keys, Parameter, Range, SchemaError, Section, entries, parameters, setting
 from safe_sysid.schema.fields import PerJointNumbers
 from safe_sysid.schema.json_schema import json_schema
@@ -235,7 +235,7 @@ def test_defaults_are_allowed_and_other_types_are_not(name: str) -> None:
 def test_every_parameter_is_read_by_some_node() -> None:
     nodes = Path(__file__).parent.parent / "safe_sysid" / "nodes"
     source = "".join(
-        path.read_text(encoding="utf-8") for path in sorted(nodes.glob("*.py")) if path.name != "settings.py"
+        path.read_text(encoding="utf-8") for path in sorted(nodes.rglob("*.py")) if path.name != "settings.py"
     )
     source += "".join(f'"realtime.{name}"' for name in re.findall(r'"(priority|nice|cpus)"', source))
     unread = [name for name, p in NODE_PARAMETERS.items() if f'"{p.path}"' not in source]

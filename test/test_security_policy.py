@@ -13,7 +13,15 @@ pytest.importorskip("mujoco")
 
 from ros_harness import Probe, running
 
-from safe_sysid.nodes.access import ENCLAVES, NODES, OPTIONAL, Access, full_name, main, policy_text
+from safe_sysid.nodes.common.access_policy import (
+    ENCLAVES,
+    NODES,
+    OPTIONAL,
+    Access,
+    full_name,
+    main,
+    policy_text,
+)
 
 pytestmark = pytest.mark.ros
 
@@ -43,7 +51,9 @@ def test_the_file_says_what_the_table_says(namespace: str) -> None:
             names = {full_name(item, namespace) for item in getattr(access, place)}
             assert allowed(enclaves[full_name(name, namespace)], place) == names, (name, place)
     if not namespace:
-        assert text == FILE.read_text(), "python -m safe_sysid.nodes.access > config/security/policy.xml"
+        assert text == FILE.read_text(), (
+            "python -m safe_sysid.nodes.common.access_policy > config/security/policy.xml"
+        )
 
 
 @pytest.mark.parametrize("namespace", ['a" node="x', "a b", "a//b", "1a", "a/<b>", "\u00e9"])

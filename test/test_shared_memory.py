@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from safe_sysid.demo import shared_memory
-from safe_sysid.demo.shared_memory import port_segments, remove_leftovers
+from safe_sysid.bring_up import shared_memory
+from safe_sysid.bring_up.shared_memory import port_segments, remove_leftovers
 
 #: Holds a lock as the middleware does, until its standard input ends.
 _HOLDER = (

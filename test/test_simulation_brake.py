@@ -8,7 +8,7 @@ from simulation_support import random_arm
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot import load_robot, load_scene
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.brake import QuickStop
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec

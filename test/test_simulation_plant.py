@@ -16,7 +16,7 @@ from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.noise import NoiseModel

@@ -19,8 +19,8 @@ from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot import Body, load_robot, load_scene
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.obstacles import Obstacle, SceneBox, SceneZonotope
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneZonotope
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, payload_from_spec
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from safe_sysid.planning.sqp import SqpOptions, SqpResult, Subproblem, minimise
+from safe_sysid.planning.optimiser.sqp import SqpOptions, SqpResult, Subproblem, minimise
 
 EXACT = SqpOptions(smallest=1e-7, tolerance=1e-9, feasible=1e-6)
 

@@ -239,7 +239,7 @@ def test_no_file_and_no_archive(tmp_path):
 
 
 def test_a_session_lets_go_of_a_tare_that_has_aged_meanwhile(model, errors, arm, tmp_path):
-    from safe_sysid.logs.session import IdentifierSession
+    from safe_sysid.logs.online.session import IdentifierSession
 
     path = tmp_path / "tare.npz"
     write_tare(path, arm[3])

@@ -13,7 +13,7 @@ from safe_sysid.cli import main
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.tare.file import read_tare
-from safe_sysid.logs.npz import read_log, write_log
+from safe_sysid.logs.formats.npz import read_log, write_log
 from safe_sysid.robot import RobotModel
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
 from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, theta_e_with_payload

@@ -13,11 +13,11 @@ from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.planning.certificate import start_check, verify_plan
+from safe_sysid.planning.certification.certificate import start_check, verify_plan
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories import QuinticTrajectory
 from safe_sysid.trajectories.plan import Plan
 

@@ -15,7 +15,7 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.task import Future
 from std_msgs.msg import String
 
-from safe_sysid.demo.transitions import _DOUBT, _WAYS, Transitions
+from safe_sysid.bring_up.transitions import _DOUBT, _WAYS, Transitions
 
 _NUMBERS = {
     name: number for number, name in enumerate(("", "configure", "cleanup", "activate", "deactivate"))

@@ -13,14 +13,14 @@ from urdf_factory import numbers, random_inertial, random_origin
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ModelError
-from safe_sysid.nodes.goals import known_frames
+from safe_sysid.nodes.planner.goals import known_frames
 from safe_sysid.resources import resource_path
+from safe_sysid.robot.files.packages import package_file
+from safe_sysid.robot.files.urdf import MOVING, joints_between, read_tree
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Kinematics, Motors
-from safe_sysid.robot.packages import package_file
-from safe_sysid.robot.urdf import MOVING, joints_between, read_tree
-from safe_sysid.robot.yaml_file import read_yaml
 
 #: Chains of the humanoid: first link's parent, and its joints ("r" turns, "p" slides, "f" is fixed).
 CHAINS = {

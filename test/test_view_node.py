@@ -20,7 +20,7 @@ from view_support import LATCHED, ToldArm, viewing
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES
-from safe_sysid.nodes.digest import configuration_digest
+from safe_sysid.nodes.common.digest import configuration_digest
 
 #: What viser's page tries and the content security policy forbids it, harmlessly: compiling a sorter of splats.
 HARMLESS = ("Evaluating a string as JavaScript", "unsafe-eval")

@@ -17,11 +17,11 @@ from scipy.spatial.transform import Rotation
 from safe_sysid.commands.view import _namespace
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.files.urdf import read_urdf
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.scene import config_path
-from safe_sysid.robot.urdf import read_urdf
+from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.view import pieces
 from safe_sysid.view.arm_shapes import arm_shapes, link_placements
 from safe_sysid.view.history import WidthHistory

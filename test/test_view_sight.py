@@ -20,18 +20,18 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.desk import ServiceDesk
-from safe_sysid.nodes.messages import RefusedError
-from safe_sysid.nodes.results import read_verdict
-from safe_sysid.nodes.sight import DRAWN, Sight
+from safe_sysid.nodes.common.messages import RefusedError
+from safe_sysid.nodes.viewer.demo_result import read_verdict
+from safe_sysid.nodes.viewer.service_calls import ServiceCalls
+from safe_sysid.nodes.viewer.state import DRAWN, ViewerState
 from safe_sysid.robot import load_robot
 from safe_sysid.view.snapshot import RunOutcome
 
 MODEL = load_robot("three_joint")
 
 
-def sight(namespace: str = "") -> Sight:
-    return Sight(MODEL, namespace, ("0" * 32, "1" * 32))
+def sight(namespace: str = "") -> ViewerState:
+    return ViewerState(MODEL, namespace, ("0" * 32, "1" * 32))
 
 
 def state(stamp_ns: int) -> JointState:
@@ -113,7 +113,7 @@ def test_what_is_told_in_another_frame_is_not_drawn_in_the_wrong_place(frame: st
 
 def test_a_torque_that_nobody_commands_any_more_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     found, message, now = sight(), state(1_000_000_000), 100.0
-    monkeypatch.setattr("safe_sysid.nodes.sight.time.monotonic", lambda: now)
+    monkeypatch.setattr("safe_sysid.nodes.viewer.state.time.monotonic", lambda: now)
     assert found.silent("reference")
     message.effort = [1.0, 2.0, 3.0]
     found.reference(message)
@@ -200,7 +200,7 @@ class StandIn:
 
 def test_calls_that_wait_never_bar_a_stop() -> None:
     node, answers = StandIn(), []
-    desk = ServiceDesk(node, ["planner/start", "controller/emergency_stop"])  # type: ignore[arg-type]
+    desk = ServiceCalls(node, ["planner/start", "controller/emergency_stop"])  # type: ignore[arg-type]
     for _ in range(40):
         desk.ask("planner/start", lambda success, text: answers.append((success, text)))
     desk.work()

@@ -12,14 +12,20 @@ from workcell_support import gen3, workcell
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError
-from safe_sysid.experiments.dumbbells import in_hand
-from safe_sysid.experiments.make_motions import holding, surroundings, theta_with
-from safe_sysid.experiments.workcell import GRIP, load_workcell, reversed_motion, tool_axes, wanted_motions
-from safe_sysid.planning.certificate import start_check
-from safe_sysid.planning.fast_motion import check_motion
-from safe_sysid.planning.inverse_kinematics import tool_pose
+from safe_sysid.planning.certification.certificate import start_check
+from safe_sysid.planning.motions.fast_motion import check_motion
+from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.resources import resource_path
 from safe_sysid.simulation.payloads import check_inside_prior, theta_e_with_payload
+from safe_sysid.studies.experiments.dumbbells import in_hand
+from safe_sysid.studies.experiments.make_motions import holding, surroundings, theta_with
+from safe_sysid.studies.experiments.workcell import (
+    GRIP,
+    load_workcell,
+    reversed_motion,
+    tool_axes,
+    wanted_motions,
+)
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 CELLS = ("a", "b", "c")

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.experiments.cell_simulation import CellSimulation
-from safe_sysid.experiments.dumbbells import draw_arm, in_hand
-from safe_sysid.experiments.interfaces import Identification, Phase
-from safe_sysid.experiments.workcell import Workcell, load_workcell
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.studies.experiments.cell_simulation import CellSimulation
+from safe_sysid.studies.experiments.dumbbells import draw_arm, in_hand
+from safe_sysid.studies.experiments.interfaces import Identification, Phase
+from safe_sysid.studies.experiments.workcell import Workcell, load_workcell
 
 
 @lru_cache(maxsize=1)

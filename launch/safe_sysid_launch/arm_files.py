@@ -18,9 +18,10 @@ import numpy as np
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import JointSettings, Settings, load_settings
+from safe_sysid.robot.files.meshes import mesh_path
+from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import find_urdf
-from safe_sysid.robot.meshes import mesh_path
-from safe_sysid.robot.obstacles import (
+from safe_sysid.robot.scenes.obstacles import (
     Obstacle,
     SceneBox,
     SceneCapsule,
@@ -28,8 +29,7 @@ from safe_sysid.robot.obstacles import (
     rotation_from_rpy,
     rpy_from_rotation,
 )
-from safe_sysid.robot.scene import Scene, config_path
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
+from safe_sysid.robot.scenes.scene import Scene, config_path
 
 __all__ = [
     "Arm",

@@ -13,7 +13,7 @@ from launch.logging import get_logger
 from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import TransitionEvent
 
-from safe_sysid.demo.transitions import Transitions
+from safe_sysid.bring_up.transitions import Transitions
 
 __all__ = ["bring_up"]
 

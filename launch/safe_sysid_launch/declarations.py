@@ -6,11 +6,11 @@ from pathlib import Path
 
 from safe_sysid_launch.arm_files import Arm, load_arm
 
-from safe_sysid.demo.check_parameters import given_to_nodes, is_parameter_file
+from safe_sysid.apps.check.parameters import given_to_nodes, is_parameter_file
 from safe_sysid.errors import ConfigError
 from safe_sysid.resources import resource_path
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.overrides import SETTINGS, given_settings, overrides_of
-from safe_sysid.robot.yaml_file import read_yaml
 
 __all__ = ["UNKNOWN_TIMEOUT", "declared_arm", "refuse_simulated", "why_not_commanded"]
 

@@ -107,7 +107,7 @@ def key_value(text: str) -> tuple[str, object] | None:
     Args:
         text: as given.
     """
-    from safe_sysid.robot.yaml_file import parse_value
+    from safe_sysid.robot.files.yaml_file import parse_value
 
     key, equals, value = text.partition("=")
     if not (equals and key.strip()):

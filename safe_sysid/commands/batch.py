@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from safe_sysid.campaign.runner import Campaign
+    from safe_sysid.studies.campaign.runner import Campaign
 
 __all__ = ["add_places", "check_outputs", "collect", "one_thread", "show_table"]
 
@@ -44,7 +44,7 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 def one_thread() -> None:
     """Linear algebra on one thread, as in every worker; before numpy is imported for the first time."""
-    from safe_sysid.campaign.runner import THREAD_VARIABLES
+    from safe_sysid.studies.campaign.runner import THREAD_VARIABLES
 
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
@@ -59,8 +59,8 @@ def check_outputs(**files: Path | None) -> None:
     Raises:
         CampaignError: one cannot be written.
     """
-    from safe_sysid.campaign.results import CampaignError
     from safe_sysid.errors import ConfigError
+    from safe_sysid.studies.campaign.results import CampaignError
 
     for option, path in files.items():
         try:
@@ -100,7 +100,7 @@ def collect(
     """
     from rich.console import Console
 
-    from safe_sysid.campaign.results import ResultFile
+    from safe_sysid.studies.campaign.results import ResultFile
 
     trials: dict[int, Result] = {}
     interrupted = False
@@ -172,7 +172,7 @@ def _stopping(console: Console) -> Iterator[None]:
 def _executed(
     campaign: Campaign, indices: list[int], options: argparse.Namespace, chunk: dict[str, int]
 ) -> Iterator[list[Result]]:
-    from safe_sysid.campaign import runner
+    from safe_sysid.studies.campaign import runner
 
     campaign.function()  # what cannot be imported is said here, once
     if not indices:

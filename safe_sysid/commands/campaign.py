@@ -13,7 +13,7 @@ from safe_sysid.commands.batch import add_places, check_outputs, collect, one_th
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from safe_sysid.campaign.runner import Campaign
+    from safe_sysid.studies.campaign.runner import Campaign
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -41,7 +41,7 @@ certificates, all hashes made right), and asks `verify`. A hundred in a row are 
 _CONTRADICTIONS = """Each trial identifies a log in which the payload slips, is let go of, or friction grows half-way.
 Where no parameters agree with all of it, nothing may be left that passes, nor may what had been certified before, put
 back beside the log. Exit status: 0 nothing passed, 1 something did."""
-#: As in safe_sysid.campaign.noise, .breaks and .reachability.breaks, not imported before they are needed; tests
+#: As in safe_sysid.studies.campaign.noise, .breaks and .reachability.breaks, not imported before they are needed; tests
 #: compare them.
 _NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
 _NOTICED = {
@@ -127,7 +127,7 @@ def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a campaign, or repeat one of its trials."""
-    from safe_sysid.campaign.runner import Campaign
+    from safe_sysid.studies.campaign.runner import Campaign
 
     one_thread()
     settings = _settings(options)
@@ -149,8 +149,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.beyond != 1.0:
         settings["beyond"] = options.beyond
     if options.noise:
-        from safe_sysid.campaign.noise import NOISES
-        from safe_sysid.campaign.results import CampaignError
+        from safe_sysid.studies.campaign.noise import NOISES
+        from safe_sysid.studies.campaign.results import CampaignError
 
         if options.noise not in NOISES:
             raise CampaignError(f"--noise = {options.noise!r}: expected one of {', '.join(NOISES)}")
@@ -161,7 +161,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from safe_sysid.campaign.results import CampaignError, write_summary
+    from safe_sysid.studies.campaign.results import CampaignError, write_summary
 
     summary = campaign.summary()
     out = options.out or (options.json.with_suffix(".jsonl") if options.json else None)
@@ -212,7 +212,7 @@ def _repeat(campaign: Campaign, options: argparse.Namespace) -> int:
     import json
 
     if campaign.kind == "identification":
-        from safe_sysid.campaign.trial import repeat_trial
+        from safe_sysid.studies.campaign.trial import repeat_trial
 
         check_outputs(**{"--save-log": options.save_log})
         result = repeat_trial(campaign.seed, options.only, campaign.options, print, options.save_log)

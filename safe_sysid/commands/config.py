@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     """Check a file; prints what is wrong with it."""
-    from safe_sysid.demo.check import check_file
+    from safe_sysid.apps.check.check import check_file
 
     warnings = 0
 
@@ -165,9 +165,9 @@ def _check(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from safe_sysid.robot.effective import as_text, commented_yaml, effective_values, select
+    from safe_sysid.robot.files.yaml_file import read_yaml
     from safe_sysid.robot.loading import load_robot
-    from safe_sysid.robot.scene import config_path
-    from safe_sysid.robot.yaml_file import read_yaml
+    from safe_sysid.robot.scenes.scene import config_path
 
     path = config_path(options.file, "config")
     values = select(effective_values(load_robot(options.file), read_yaml(path)), options.key, str(path))

@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     one_thread()
     from rich.console import Console
 
-    from safe_sysid.campaign.results import write_summary
-    from safe_sysid.experiments.constrained import tables
+    from safe_sysid.studies.campaign.results import write_summary
+    from safe_sysid.studies.experiments.constrained import tables
 
     which = options.table or tables.TABLE_OF_FIGURE.get(options.figure or "")
     if which is None:

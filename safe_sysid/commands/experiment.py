@@ -14,7 +14,7 @@ from safe_sysid.commands.batch import add_places, check_outputs, collect, one_th
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from safe_sysid.experiments.runner import Experiment
+    from safe_sysid.studies.experiments.runner import Experiment
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -25,7 +25,7 @@ obstacle and stacked (a: near, b: far) or carried through a narrow course (c), w
 --table 3 prints success or failure beside the paper's, 4 and 5 condition numbers; fig5, fig6, fig11 and fig12
 run what a figure shows and draw it. Exit status: 0 all trials ran to their end (whatever came out), 1 some
 raised an error, 2 wrong arguments, 130 interrupted."""
-#: As in safe_sysid.experiments.runner, which is not imported before it is needed; a test compares them.
+#: As in safe_sysid.studies.experiments.runner, which is not imported before it is needed; a test compares them.
 _TABLES = ("3", "4", "5", "fig5", "fig6", "fig11", "fig12")
 
 
@@ -80,10 +80,10 @@ def run(options: argparse.Namespace) -> int:
     one_thread()
     from rich.console import Console
 
-    from safe_sysid.campaign.results import write_summary
-    from safe_sysid.experiments import tables
-    from safe_sysid.experiments.runner import cases
-    from safe_sysid.experiments.series import SeriesStore
+    from safe_sysid.studies.campaign.results import write_summary
+    from safe_sysid.studies.experiments import tables
+    from safe_sysid.studies.experiments.runner import cases
+    from safe_sysid.studies.experiments.series import SeriesStore
 
     which, trials = _experiment(options)
     out = options.out or Path(f"experiment_pso_{options.table}")
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         )
         return 130
     if which.kind == "task":
-        from safe_sysid.experiments.gallery import draw
+        from safe_sysid.studies.experiments.gallery import draw
 
         for path in draw(options.table, which.options, found, store, out):
             console.print(f"wrote {path}", soft_wrap=True)
@@ -122,8 +122,8 @@ def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
     Raises:
         ExperimentError: names that there are not, or options that this table has no use for.
     """
-    from safe_sysid.experiments.methods import ExperimentError
-    from safe_sysid.experiments.runner import experiment
+    from safe_sysid.studies.experiments.methods import ExperimentError
+    from safe_sysid.studies.experiments.runner import experiment
 
     settings: dict[str, Any] = {"robot": options.robot}
     if options.table not in ("4", "5"):
@@ -151,7 +151,7 @@ def _load(which: Experiment) -> None:
 
     load_robot(which.options["robot"])
     if which.kind == "task":
-        from safe_sysid.experiments.workcell import load_workcell
+        from safe_sysid.studies.experiments.workcell import load_workcell
 
         for name in which.options["experiments"]:
             load_workcell(name)
@@ -164,7 +164,7 @@ def _chunk(which: Experiment) -> int:
 
 def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> None:
     """Trials that raised: every error once, with the first that had it."""
-    from safe_sysid.experiments.runner import case
+    from safe_sysid.studies.experiments.runner import case
 
     errors: dict[str, list[int]] = {}
     for result in found:
@@ -179,7 +179,7 @@ def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> N
 
 def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:
     """The table, or in numbers what the figure shows."""
-    from safe_sysid.experiments import tables
+    from safe_sysid.studies.experiments import tables
 
     if not found:
         return

@@ -14,7 +14,7 @@ from safe_sysid.commands.arguments import at_least, check_directory, check_outpu
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safe_sysid.report.planning import PlannedMotion
+    from safe_sysid.apps.plan import PlannedMotion
     from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -162,11 +162,11 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
     """Everything that can be wrong is found before planning begins."""
     import numpy as np
 
+    from safe_sysid.apps.plan import PlannedMotion, goals_of, known_box, pose_named
     from safe_sysid.control.design import design_gains
     from safe_sysid.planning.costs import CostSpec
-    from safe_sysid.report.planning import PlannedMotion, goals_of, known_box, pose_named
     from safe_sysid.robot.loading import load_robot
-    from safe_sysid.robot.scene import load_scene
+    from safe_sysid.robot.scenes.scene import load_scene
 
     if options.cost is not None and CostSpec.parse(options.cost).uses("goal"):
         raise ConfigError("--cost", "cost", options.cost, "no term goal: exciting trajectories lead to none")
@@ -194,8 +194,8 @@ def _overrides(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
+    from safe_sysid.apps.plan import excite, go
     from safe_sysid.planning.planner import Planner, PlannerOptions
-    from safe_sysid.report.planning import excite, go
 
     chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
     planner = Planner(motion.model, motion.scene, motion.gains, options=chosen, seed=options.seed)
@@ -206,8 +206,8 @@ def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace,
 
 
 def _simulate(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
-    from safe_sysid.demo.drive import drive
-    from safe_sysid.planning.certificate import start_check
+    from safe_sysid.apps.drive import drive
+    from safe_sysid.planning.certification.certificate import start_check
     from safe_sysid.planning.planner import PlannerOptions
 
     reasons = start_check(motion.model, box, motion.scene, motion.gains, motion.start)
@@ -224,7 +224,7 @@ def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:
 
     from rich.console import Console
 
-    from safe_sysid.report.planning import describe, write_motion
+    from safe_sysid.apps.plan import describe, write_motion
     from safe_sysid.report.verify_command import plans_command
     from safe_sysid.whole_files import write_text
 

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"safe-sysid replay: {options.bag}", flush=True)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # as the demo's nodes have it: sums depend on it
         os.environ.setdefault(name, "1")
-    from safe_sysid.report.replay import recover, replay
+    from safe_sysid.apps.replay import recover, replay
 
     if options.recover is not None:
         return recover(options.bag, options.recover, options.quiet)

@@ -40,10 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
     check_output("--out", options.out)
-    from safe_sysid.report.page import printable
-    from safe_sysid.report.run_facts import read_facts
-    from safe_sysid.report.run_html import write_run_report
-    from safe_sysid.report.run_robot import robot_of_run
+    from safe_sysid.report.drawing.page import printable
+    from safe_sysid.report.run.facts import read_facts
+    from safe_sysid.report.run.html import write_run_report
+    from safe_sysid.report.run.robot import robot_of_run
 
     facts = read_facts(options.run_dir)
     check_output("RUN_DIR", None if options.out else facts.directory / "report.html")

@@ -70,11 +70,11 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare
     from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
+    from safe_sysid.logs.checks.stamp_checks import check_stamps
+    from safe_sysid.logs.checks.state_checks import check_states
+    from safe_sysid.logs.formats.npz import write_log
+    from safe_sysid.logs.formats.reading import load_log
     from safe_sysid.logs.log import LogError
-    from safe_sysid.logs.npz import write_log
-    from safe_sysid.logs.reading import load_log
-    from safe_sysid.logs.stamp_checks import check_stamps
-    from safe_sysid.logs.state_checks import check_states
     from safe_sysid.robot.loading import load_robot
 
     model = load_robot(options.robot)

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     """Check all files; the worst answer counts."""
     from rich.console import Console
 
-    from safe_sysid.report.verification import Verification
+    from safe_sysid.apps.verify.verification import Verification
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=True)
     verification = Verification(

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.blending import BoxBlend
+from safe_sysid.control.bound_status import BoundStatus
 from safe_sysid.control.checks import check_static_gravity
-from safe_sysid.control.claim import Claim
 from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.feed_forward import AddedTorque
@@ -67,7 +67,7 @@ class Controller:
         self.model, self.gains = model, gains
         self.law = law or make_robust_law(model, gains)
         self.added = added
-        self.claim = Claim(model, gains, self.law, None if added is None else added.bound)
+        self.claim = BoundStatus(model, gains, self.law, None if added is None else added.bound)
         self.state = ControllerState.IDLE
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()

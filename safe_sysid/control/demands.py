@@ -1,4 +1,4 @@
-"""What a motion asks of the tracking theorem: the hypotheses that gains are synthesised for.
+"""Hypotheses of the tracking theorem that one motion needs: the gains are synthesised for them.
 
 Larger demands cost tracking bound, smaller ones forbid motions. Those of the configuration suit exciting plans at the
 prior's uncertainty; :func:`demands_of` finds those of one trajectory, e.g. of a fast one with an identified payload.

@@ -11,15 +11,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.checks import why_not_rate
+from safe_sysid.apps.check.robot import start_reasons, why_no_plans
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.scene import Scene, load_scene
 
-__all__ = ["DemoOptions", "Setup", "UsageError", "prepare", "start_reasons", "why_no_plans"]
+__all__ = ["DemoOptions", "Setup", "UsageError", "prepare"]
 
 
 class UsageError(SafeSysIdError):
@@ -119,27 +119,6 @@ def prepare(options: DemoOptions) -> Setup:
     if reasons:
         raise UsageError(f"the arm may not start in scene {scene.name}: {'; '.join(reasons)}")
     return Setup(options, model, scene, gains, payload.name, start, _run_directory(options, payload.name))
-
-
-def why_no_plans(model: RobotModel) -> str:
-    """In one sentence what works with an arm that has sliding joints, and what does not; "" if it has none."""
-    names = [name for name, slides in zip(model.joint_names, model.sliding, strict=True) if slides]
-    if not names:
-        return ""
-    return (
-        f"{', '.join(names)} {'slides' if len(names) == 1 else 'slide'}: identification, tare, verify and control work "
-        "for prismatic joints; planning, and with it the demo, does not yet"
-    )
-
-
-def start_reasons(
-    model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]
-) -> list[str]:
-    """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
-    from safe_sysid.planning.certificate import start_check
-
-    reasons = start_check(model, model.arm_prior, scene, gains, start)
-    return [*([reason] if (reason := why_not_rate(model)) else []), *reasons]
 
 
 def _run_directory(options: DemoOptions, payload: str) -> Path:

@@ -11,11 +11,11 @@ from types import FrameType
 from rich.console import Console
 from rich.text import Text
 
-from safe_sysid.demo.domain import own_domain
-from safe_sysid.demo.evaluation import Evaluation, Oracle, evaluate
-from safe_sysid.demo.kernels import telling
+from safe_sysid.apps.judge.evaluation import Evaluation, Oracle, evaluate
+from safe_sysid.bring_up.domain import own_domain
+from safe_sysid.bring_up.kernels import telling
+from safe_sysid.bring_up.processes import ProcessDiedError
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
-from safe_sysid.demo.processes import ProcessDiedError
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.recording import bag_of
 from safe_sysid.demo.state import RunState
@@ -23,9 +23,9 @@ from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summa
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.demo.view import DemoView
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.report.run_logs import RunLogs, read_logs
-from safe_sysid.report.summary import VIOLATION_KINDS, Exit, Goal, write_summary
-from safe_sysid.report.table import print_report
+from safe_sysid.report.run.logs import RunLogs, read_logs
+from safe_sysid.report.run.summary import VIOLATION_KINDS, Exit, Goal, write_summary
+from safe_sysid.report.run.table import print_report
 from safe_sysid.report.verify_command import plans_command
 
 __all__ = ["run_demo"]

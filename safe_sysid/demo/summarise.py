@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.apps.judge.evaluation import Evaluation
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.demo.evaluation import Evaluation
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.supervisor import RunClock
-from safe_sysid.report.run_logs import COMMANDED, PlanEntry, RunLogs
-from safe_sysid.report.summary import (
+from safe_sysid.report.run.logs import COMMANDED, PlanEntry, RunLogs
+from safe_sysid.report.run.summary import (
     Durations,
     Exit,
     FeedForwardUse,
@@ -26,7 +26,7 @@ from safe_sysid.report.summary import (
     Timing,
 )
 from safe_sysid.robot.margin import MarginRecord
-from safe_sysid.robot.pairs import unchecked
+from safe_sysid.robot.shapes.pairs import unchecked
 
 __all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
 
@@ -268,7 +268,7 @@ def _durations(values: list[float | None]) -> Durations:
 
 def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[str]:
     """Write the three pictures into the run directory; returns their names."""
-    from safe_sysid.report.pictures import plot_bounds, plot_safety, plot_torques
+    from safe_sysid.report.run.pictures import plot_bounds, plot_safety, plot_torques
 
     if logs.plant is None or not logs.plant.time.size:
         return []
@@ -321,9 +321,9 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
 
 def write_page(setup: Setup, evaluation: Evaluation) -> str:
     """Write the run's page, ``report.html``; returns its name. Call when the summary is written."""
-    from safe_sysid.report.curves import JudgedCurves, write_curves
-    from safe_sysid.report.run_facts import read_facts
-    from safe_sysid.report.run_html import write_run_report
+    from safe_sysid.report.run.curves import JudgedCurves, write_curves
+    from safe_sysid.report.run.facts import read_facts
+    from safe_sysid.report.run.html import write_run_report
 
     c = evaluation.curves
     curves = JudgedCurves.of(

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
+from safe_sysid.bring_up.arrangement import MANAGED, REALTIME
+from safe_sysid.bring_up.domain import environment_of, ros_environment
+from safe_sysid.bring_up.kernels import CompilationNotice
+from safe_sysid.bring_up.processes import ProcessGroup
 from safe_sysid.control.states import longest_braking
-from safe_sysid.demo.bring_up import MANAGED, REALTIME
-from safe_sysid.demo.domain import environment_of, ros_environment
-from safe_sysid.demo.kernels import CompilationNotice
 from safe_sysid.demo.options import Setup
-from safe_sysid.demo.processes import ProcessGroup
 from safe_sysid.demo.progress import Progress
 from safe_sysid.demo.recording import RECORDER, recorder_parameters
 from safe_sysid.demo.state import RunState

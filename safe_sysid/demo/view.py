@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from safe_sysid.demo.child import PARENT
-from safe_sysid.demo.domain import ros_environment
+from safe_sysid.bring_up.child import PARENT
+from safe_sysid.bring_up.domain import ros_environment
+from safe_sysid.bring_up.processes import NodeProcess, ProcessDiedError, ProcessGroup
 from safe_sysid.demo.options import Setup
-from safe_sysid.demo.processes import NodeProcess, ProcessDiedError, ProcessGroup
 from safe_sysid.parent import ONE_THREAD
 from safe_sysid.robot.loading import load_robot
 
@@ -157,7 +157,7 @@ def run_view(options: ViewOptions) -> int:
         command = [
             sys.executable,
             "-m",
-            "safe_sysid.demo.child",
+            "safe_sysid.bring_up.child",
             VIEWER,
             "--ros-args",
             "--params-file",

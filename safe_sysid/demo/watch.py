@@ -19,9 +19,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.bring_up.transitions import Transitions
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.demo.state import BoxSeen, NodeStatus, PlanSeen, RunState
-from safe_sysid.demo.transitions import Transitions
 
 __all__ = ["Watcher"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid.errors import ConfigError
+from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.yaml_file import read_yaml, validate
 from safe_sysid.schema.fields import Name, StrictModel
 
 __all__ = ["TorqueRipple"]

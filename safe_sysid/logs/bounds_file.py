@@ -16,10 +16,10 @@ from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import ConfigError
 from safe_sysid.logs.log import LogError
+from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.identity import differences, digest, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
-from safe_sysid.robot.yaml_file import read_yaml, validate
 from safe_sysid.schema.fields import StrictModel, problem
 from safe_sysid.whole_files import write_text
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.identification.equations.measurements import GAP, Measurements
+from safe_sysid.logs.checks.stamp_checks import good_steps
 from safe_sysid.logs.log import Log, LogError
-from safe_sysid.logs.stamp_checks import good_steps
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["low_pass"]

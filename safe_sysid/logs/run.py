@@ -15,9 +15,9 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
-from safe_sysid.logs.certify import CertificateWriter
-from safe_sysid.logs.effort_checks import sample_windows
+from safe_sysid.logs.checks.effort_checks import sample_windows
 from safe_sysid.logs.log import Log
+from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safe_sysid.errors import ConfigError, ModelError
-from safe_sysid.robot.packages import is_package_uri, package_file
-from safe_sysid.robot.urdf import UrdfChain, joints_between, read_tree, read_urdf
-from safe_sysid.robot.xml_file import read_xml
+from safe_sysid.robot.files.packages import is_package_uri, package_file
+from safe_sysid.robot.files.urdf import UrdfChain, joints_between, read_tree, read_urdf
+from safe_sysid.robot.files.xml_file import read_xml
 
 __all__ = ["ArmFacts", "look_at"]
 

@@ -23,11 +23,11 @@ from safe_sysid.new_arm.hypotheses import Excursion, eigenvalue_bounds, find_hyp
 from safe_sysid.new_arm.payload import PayloadGuess, out_of_arm, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, uncovered_links
 from safe_sysid.new_arm.text import configuration_text
-from safe_sysid.planning.certificate import start_check
+from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.planning.planner import Planner
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.whole_files import write_text
 
 __all__ = ["write_configuration"]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.new_arm.payload import GRIP, out_of_arm
-from safe_sysid.planning.pair_distances import PairDistances
+from safe_sysid.planning.distances.pair_distances import PairDistances
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["inertia_matrices", "never_apart", "payload_capacity", "pose_range", "propose_home"]
 

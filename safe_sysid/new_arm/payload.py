@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.robot.obstacles import box_corners
+from safe_sysid.robot.scenes.obstacles import box_corners
 
 __all__ = ["CENTRED", "GRIP", "PayloadGuess", "envelope_size", "out_of_arm", "prior_of"]
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
-from safe_sysid.robot.covers import remembered_cover
-from safe_sysid.robot.meshes import mesh_path, read_mesh
-from safe_sysid.robot.obstacles import rotation_from_rpy
-from safe_sysid.robot.packages import is_package_uri, package_file
-from safe_sysid.robot.urdf import UrdfChain
+from safe_sysid.robot.files.meshes import mesh_path, read_mesh
+from safe_sysid.robot.files.packages import is_package_uri, package_file
+from safe_sysid.robot.files.urdf import UrdfChain
+from safe_sysid.robot.scenes.obstacles import rotation_from_rpy
+from safe_sysid.robot.shapes.covers import remembered_cover
 
 __all__ = ["FittedHull", "fit_meshes", "rounded_hull", "uncovered_links"]
 

@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
-    from safe_sysid.planning.optimise import Budget
+    from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+    from safe_sysid.planning.optimiser.optimise import Budget
     from safe_sysid.planning.planner import (
         Calibration,
         Planner,

@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import Certificate, start_check, verify_plan
-from safe_sysid.planning.constraints import FastConstraints
+from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+from safe_sysid.planning.certification.verdicts import PlanVerdict, verdict_of
 from safe_sysid.planning.costs import CostContext, CostMemory, CostSpec, build_cost
-from safe_sysid.planning.family import TrajectoryFamily
-from safe_sysid.planning.optimise import Budget, PlanProblem, SearchResult, solve
-from safe_sysid.planning.proximity import Proximity
+from safe_sysid.planning.distances.proximity import Proximity
+from safe_sysid.planning.excitation.stopping import bounds_stopped_improving
+from safe_sysid.planning.optimiser.constraints import FastConstraints
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem, SearchResult, solve
 from safe_sysid.planning.results import (
     Calibration,
     PlannerOptions,
@@ -26,12 +28,10 @@ from safe_sysid.planning.results import (
     PlanStatus,
     hand_over_state,
 )
-from safe_sysid.planning.stopping import bounds_stopped_improving
-from safe_sysid.planning.verdicts import PlanVerdict, verdict_of
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = [
@@ -77,7 +77,7 @@ class Planner:
         settings: times, range and margins; the model's own by default.
         options: choices of method.
         seed: of the random directions.
-        certify: rigorous check of one plan; by default :func:`safe_sysid.planning.certificate.verify_plan`.
+        certify: rigorous check of one plan; by default :func:`~.certificate.verify_plan`.
         check_start: reasons against starting at rest at a pose; by default the certificate module's.
     """
 
@@ -196,7 +196,7 @@ class Planner:
         goal: ArrayLike | None = None,
         cost: CostSpec | str | None = None,
     ) -> PlanProblem:
-        """The optimisation problem of one plan, for inspection or for :func:`safe_sysid.planning.optimise.solve`.
+        """The optimisation problem of one plan, for inspection or for :func:`~.optimise.solve`.
 
         Arguments as :meth:`plan_next`.
         """

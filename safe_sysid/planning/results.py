@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certificate import Certificate
-from safe_sysid.planning.constraints import Margins
+from safe_sysid.planning.certification.certificate import Certificate
 from safe_sysid.planning.costs import CostSpec
+from safe_sysid.planning.optimiser.constraints import Margins
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 

@@ -23,8 +23,8 @@ from safe_sysid.reachability.cells import TimeCells, TrackingSet
 from safe_sysid.reachability.pose import relative_poses
 from safe_sysid.reachability.separation import cull_kernel, separation_kernel
 from safe_sysid.robot.model import Body, RobotModel
-from safe_sysid.robot.obstacles import PLACEMENT
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.obstacles import PLACEMENT
+from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["NEAR", "Clearance", "clearance_pairs", "coal_core", "enclose_clearance", "verified_bounds"]
 

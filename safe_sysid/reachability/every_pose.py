@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import NEAR, clearance_pairs, verified_bounds
 from safe_sysid.robot.model import Body, Kinematics, RobotModel
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["bounds_at_every_pose", "joint_between", "settled_pairs"]

@@ -21,14 +21,14 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.logs.formats.reading import Reading, load_log, read_mapping
 from safe_sysid.logs.log import Log
-from safe_sysid.logs.reading import Reading, load_log, read_mapping
 from safe_sysid.report.arm_files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm_html import arm_html
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import config_path
+from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.whole_files import write_text
 
 __all__ = ["IdentifyArmOptions", "identify_arm", "result_of"]

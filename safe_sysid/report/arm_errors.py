@@ -14,7 +14,7 @@ import yaml
 from safe_sysid.decimals import at_most
 from safe_sysid.identification.arm.needed_errors import NeededErrors, needed_errors
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.logs.reading import load_log, read_mapping
+from safe_sysid.logs.formats.reading import load_log, read_mapping
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.whole_files import write_text
 

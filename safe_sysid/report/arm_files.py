@@ -13,8 +13,8 @@ from defusedxml.ElementTree import parse
 from numpy.typing import NDArray
 
 from safe_sysid.identification.arm.identify import ArmIdentification
+from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.parameters import com_and_inertia
-from safe_sysid.robot.yaml_file import read_yaml
 
 __all__ = ["mjcf_fragment", "robot_file", "urdf_with"]
 

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from safe_sysid.identification.arm.identify import ArmIdentification
-from safe_sysid.report.page import render_page
-from safe_sysid.report.svg import Axes, Svg, nice_ticks, thinned
+from safe_sysid.report.drawing.page import render_page
+from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
 
 __all__ = ["arm_html"]
 

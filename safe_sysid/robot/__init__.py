@@ -2,18 +2,8 @@
 
 from safe_sysid.robot.config import Settings, load_settings, per_joint
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.geometry import PAYLOAD_BODY, build_bodies
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, JointLimits, Kinematics, RobotModel
-from safe_sysid.robot.obstacles import (
-    Obstacle,
-    SceneBox,
-    SceneCapsule,
-    SceneMesh,
-    SceneSphere,
-    SceneZonotope,
-)
-from safe_sysid.robot.pairs import unchecked
 from safe_sysid.robot.parameters import (
     ParameterBox,
     com_and_inertia,
@@ -24,7 +14,17 @@ from safe_sysid.robot.parameters import (
     pseudo_inertia,
     transform_inertial,
 )
-from safe_sysid.robot.scene import Scene, load_scene
+from safe_sysid.robot.scenes.obstacles import (
+    Obstacle,
+    SceneBox,
+    SceneCapsule,
+    SceneMesh,
+    SceneSphere,
+    SceneZonotope,
+)
+from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.robot.shapes.geometry import PAYLOAD_BODY, build_bodies
+from safe_sysid.robot.shapes.pairs import unchecked
 
 __all__ = [
     "PAYLOAD_BODY",

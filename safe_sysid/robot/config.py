@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 from safe_sysid.control.settings import ControllerSettings
 from safe_sysid.identification.settings import IdentificationSettings, TareSettings
 from safe_sysid.planning.settings import PlannerSettings
-from safe_sysid.robot.yaml_file import merge, read_yaml, validate
+from safe_sysid.robot.files.yaml_file import merge, read_yaml, validate
 from safe_sysid.schema import Keys, Section, entries, setting
 from safe_sysid.schema.fields import (
     Kind,

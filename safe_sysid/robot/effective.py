@@ -114,7 +114,7 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
 
     Args:
         model: made from the file.
-        data: the file, as it was read (:func:`safe_sysid.robot.yaml_file.read_yaml`).
+        data: the file, as it was read (:func:`safe_sysid.robot.files.yaml_file.read_yaml`).
     """
     values = []
     limits = _limits(model)

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from safe_sysid.errors import ParameterError, short
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = [
     "PARTS",

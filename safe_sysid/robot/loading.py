@@ -13,13 +13,13 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.config import JointSettings, Settings, load_settings, per_joint
-from safe_sysid.robot.geometry import build_bodies
+from safe_sysid.robot.files.packages import is_package_uri, package_file
+from safe_sysid.robot.files.urdf import UrdfChain, UrdfJoint, read_urdf
 from safe_sysid.robot.model import MAX_JOINTS, JointLimits, Kinematics, Motors, RobotModel
-from safe_sysid.robot.packages import is_package_uri, package_file
-from safe_sysid.robot.pairs import allowed_pairs
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import config_path
-from safe_sysid.robot.urdf import UrdfChain, UrdfJoint, read_urdf
+from safe_sysid.robot.scenes.scene import config_path
+from safe_sysid.robot.shapes.geometry import build_bodies
+from safe_sysid.robot.shapes.pairs import allowed_pairs
 
 __all__ = ["find_urdf", "load_robot"]
 

@@ -214,7 +214,7 @@ class RobotModel:
         friction_transition_velocity: below it (rad/s, m/s) the sign of Coulomb friction is unknown.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
         bodies: collision geometry.
-        allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.pairs`.
+        allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.shapes.pairs`.
         settings: the validated configuration.
         payload_placement: as ``flange``, of the link that payloads hang on; None: the flange is it.
     """

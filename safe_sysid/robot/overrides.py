@@ -7,7 +7,7 @@ from typing import Any
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.config import KEYS
-from safe_sysid.robot.yaml_file import parse_value
+from safe_sysid.robot.files.yaml_file import parse_value
 from safe_sysid.schema import Parameter
 
 __all__ = ["NULLS", "SETTINGS", "given_settings", "overrides_of"]

@@ -10,10 +10,10 @@ import numpy as np
 import yaml
 
 from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
+from safe_sysid.robot.files.yaml_file import dotted
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
-from safe_sysid.robot.yaml_file import dotted
 
 __all__ = ["suspicions"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import Payload

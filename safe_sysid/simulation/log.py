@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.logs.rows import Rows
+from safe_sysid.logs.online.rows import Rows
 
 __all__ = ["TruthLog"]
 

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import ParameterError, short
+from safe_sysid.robot.files.rigid_body import rigid_body_text
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array, inertia_from_com, pseudo_inertia, transform_inertial
-from safe_sysid.robot.rigid_body import rigid_body_text
 from safe_sysid.simulation.shapes import Shape
 
 __all__ = [

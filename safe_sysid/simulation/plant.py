@@ -12,7 +12,7 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
 from safe_sysid.simulation.brake import QuickStop
 from safe_sysid.simulation.contact_search import ContactSearch

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ModelError
-from safe_sysid.planning.certificate import start_check
+from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.obstacles import (
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.scenes.obstacles import (
     Obstacle,
     SceneBox,
     SceneCapsule,
@@ -23,8 +24,7 @@ from safe_sysid.robot.obstacles import (
     SceneSphere,
     SceneZonotope,
 )
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scene import Scene
+from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["ALL_KINDS", "random_obstacle", "random_scene"]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
+from safe_sysid.robot.files.meshes import mesh_path, read_mesh
+from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import find_urdf
-from safe_sysid.robot.meshes import mesh_path, read_mesh
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.obstacles import rotation_from_rpy
-from safe_sysid.robot.scene import config_path
-from safe_sysid.robot.urdf import UrdfChain, read_urdf
+from safe_sysid.robot.scenes.obstacles import rotation_from_rpy
+from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, placed, rounded_hull
 
 __all__ = ["LinkShape", "arm_shapes", "link_placements"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.robot.hulls import hull_triangles
+from safe_sysid.robot.shapes.hulls import hull_triangles
 
 __all__ = ["Mesh", "ball", "box", "capsule", "cylinder", "joined", "placed", "rounded_hull", "unindexed"]
 

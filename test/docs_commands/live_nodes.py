@@ -18,7 +18,7 @@ from ros_harness import PATIENCE, NodeProcess, Probe
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from safe_sysid.nodes.base import LATCHED
+from safe_sysid.nodes.common.base import LATCHED
 
 MANAGED = ("planner", "identifier", "controller")
 #: State to what leads towards it from below, and from above.

@@ -18,9 +18,9 @@ from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
 from safe_sysid.dynamics.closed_chain.parts import LoopClosure
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import share_directory
+from safe_sysid.robot.files.urdf import MOVING, TURNING, UrdfTree, read_tree
+from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.urdf import MOVING, TURNING, UrdfTree, read_tree
-from safe_sysid.robot.yaml_file import read_yaml, validate
 from safe_sysid.schema.fields import NonNegative, Positive, StrictModel, Vector3
 
 __all__ = ["MechanismFile", "load_mechanism", "mechanism_path", "pinocchio_model", "read_mechanism_file"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 
 __all__ = ["Cost", "check_horizon", "midpoints"]
 

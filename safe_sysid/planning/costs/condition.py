@@ -17,7 +17,7 @@ from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.base import check_horizon, midpoints
 from safe_sysid.planning.costs.excitation import payload_regressor, payload_regressor_gradient
 from safe_sysid.planning.costs.spectrum import log_condition
-from safe_sysid.planning.family import Sampler, TrajectoryFamily
+from safe_sysid.planning.optimiser.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 

@@ -13,7 +13,7 @@ from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.goal import GoalCost
 from safe_sysid.planning.costs.joint_set import InformationCost, Kind
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["GoalCost"]

@@ -33,7 +33,7 @@ from safe_sysid.planning.costs.condition import payload_scale
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.costs.posterior_kernels import back_to_rows, solve_posterior
 from safe_sysid.planning.costs.spectrum import log_smallest, log_volume
-from safe_sysid.planning.family import Sampler, TrajectoryFamily
+from safe_sysid.planning.optimiser.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.costs.base import Cost
-from safe_sysid.planning.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
 
 __all__ = ["MixedCost"]
 

@@ -1,0 +1,1 @@
+"""What ``safe-sysid config check`` does."""

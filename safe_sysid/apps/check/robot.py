@@ -1,0 +1,83 @@
+"""Gains, start pose and goal of an arm, judged as the nodes will judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.control.checks import why_not_rate
+from safe_sysid.control.design import ControllerGains, design_gains
+from safe_sysid.decimals import at_most
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scenes.scene import Scene
+
+__all__ = ["judge", "start_reasons", "why_no_plans"]
+
+
+def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
+    """What speaks against letting an arm start in a scene.
+
+    Args:
+        model: the arm.
+        scene: around it.
+        say: gets lines about what was found.
+
+    Raises:
+        SafeSysIdError: there are no gains for it.
+    """
+    gains = design_gains(model)
+    units = [f" {unit}" if model.sliding.any() else "" for unit in model.position_units]
+    bounds = (f"{at_most(bound, places=4)}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))
+    where = "" if model.sliding.any() else " (rad)"
+    say(f"proved tracking error{where}: " + " ".join(bounds))
+    if told := why_no_plans(model):
+        say(f"warning: {told}; the start pose was not judged")
+        return [reason] if (reason := why_not_rate(model)) else []
+    start = scene.start_for(model)
+    reasons = [f"start pose: {reason}" for reason in start_reasons(model, scene, gains, start)]
+    if not reasons:
+        say("start pose: can be held with every payload of the prior, clear of everything")
+    return reasons + _judge_goal(model, scene, gains, say)
+
+
+def _judge_goal(
+    model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]
+) -> list[str]:
+    if scene.goal is None:
+        return []
+    reasons = start_reasons(model, scene, gains, scene.goal)
+    # Tighter bounds lower what holding may need and the tracking theorem's terms; they move no limits, no obstacles.
+    heavy = [text for text in reasons if ": holding may need " in text or text.startswith("tracking, ")]
+    if len(heavy) < len(reasons):
+        return [f"goal pose: {reason}" for reason in reasons if reason not in heavy]
+    if heavy:
+        say(
+            "warning: goal pose: clear of everything, but it cannot be held with every payload of the prior; tighter "
+            f"bounds may allow it: {'; '.join(heavy)}"
+        )
+    else:
+        say("goal pose: can be held with every payload of the prior, clear of everything")
+    return []
+
+
+def why_no_plans(model: RobotModel) -> str:
+    """In one sentence what works with an arm that has sliding joints, and what does not; "" if it has none."""
+    names = [name for name, slides in zip(model.joint_names, model.sliding, strict=True) if slides]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)} {'slides' if len(names) == 1 else 'slide'}: identification, tare, verify and control work "
+        "for prismatic joints; planning, and with it the demo, does not yet"
+    )
+
+
+def start_reasons(
+    model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]
+) -> list[str]:
+    """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
+    from safe_sysid.planning.certification.certificate import start_check
+
+    reasons = start_check(model, model.arm_prior, scene, gains, start)
+    return [*([reason] if (reason := why_not_rate(model)) else []), *reasons]

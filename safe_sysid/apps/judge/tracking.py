@@ -1,0 +1,135 @@
+"""Judges tracking: the true error and the true energy of every tick against the bounds of the controller's theorem."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.apps.judge.record import JudgeRecord
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.decimals import at_least, at_most
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.report.run.logs import BRAKING, ControllerLog, PlantLog
+from safe_sysid.report.run.summary import Tracking
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["judge_tracking"]
+
+FloatArray = NDArray[np.float64]
+
+#: Two logs mean the same tick if their stamps agree to this, s.
+_SAME_TICK = 1e-6
+_START = 0.1  # s: until commands flow
+_CHUNK = 2000
+
+
+def _common_ticks(plant: PlantLog, controller: ControllerLog) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows of plant and controller that belong to one stamp, guarantee in force."""
+    rows = np.flatnonzero(controller.guaranteed)
+    stamps = controller.time[rows]
+    after = np.clip(np.searchsorted(plant.time, stamps - _SAME_TICK), 0, plant.time.size - 1)
+    same = np.abs(plant.time[after] - stamps) <= _SAME_TICK
+    return after[same], rows[same]
+
+
+def judge_tracking(
+    sheet: JudgeRecord, plant: PlantLog, controller: ControllerLog, model: RobotModel, gains: ControllerGains
+) -> tuple[dict[str, Tracking | None], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+    """True errors and true V of every tick against the bounds that the controller's theorem gives."""
+    ours, theirs = _common_ticks(plant, controller)
+    guaranteed = int(np.count_nonzero(controller.guaranteed))
+    n = model.n
+    if theirs.size == 0:
+        sheet.gaps.append(
+            "tracking: no tick of the controller's log, guarantee in force, is in the plant's log"
+        )
+        return dict.fromkeys(("position", "velocity", "energy")), (
+            np.zeros(0),
+            np.zeros((0, n)),
+            np.zeros((0, n)),
+            np.zeros(0),
+        )
+    if theirs.size < guaranteed:
+        sheet.gaps.append(
+            f"tracking: {guaranteed - theirs.size} ticks of the controller are not in the plant's log"
+        )
+    skipped = _skipped(plant, controller, ours)
+    if skipped:
+        sheet.gaps.append(skipped)
+    faults = np.flatnonzero(controller.state == "fault")
+    if faults.size:
+        sheet.gaps.append(
+            f"controller: fault at {controller.time[faults[0]]:.3f} s, no guarantee from then on"
+        )
+    q, qd = plant.q[ours], plant.qd[ours]
+    e = model.shortest_way(controller.q_d[theirs] - q)
+    de = controller.qd_d[theirs] - qd
+    energy = _energy(model, plant.theta_true, q, de + gains.K_r * e)
+    time = plant.time[ours]
+    position, velocity, share = np.abs(e) / gains.e_bound, np.abs(de) / gains.de_bound, energy / gains.V_max
+    # NaN must count as a violation: "not (<= 1)".
+    bad = ~((position <= 1.0).all(axis=1) & (velocity <= 1.0).all(axis=1) & (share <= 1.0))
+    result: dict[str, Tracking | None] = {}
+    cases = (
+        ("position", position, e, gains.e_bound, "rad"),
+        ("velocity", velocity, de, gains.de_bound, "rad/s"),
+    )
+    for kind, shares, value, bound, unit in cases:
+        k, j = divmod(int(np.argmax(np.nan_to_num(shares, nan=np.inf))), n)
+        result[kind] = _worst(shares[k, j], model.joint_names[j], time[k], abs(value[k, j]), bound[j], unit)
+    k = int(np.argmax(np.nan_to_num(share, nan=np.inf)))
+    result["energy"] = _worst(share[k], "all joints", time[k], energy[k], gains.V_max, "J")
+    if np.any(bad):
+        first = int(np.flatnonzero(bad)[0])
+        worst = max((item for item in result.values() if item is not None), key=lambda item: item.percent)
+        sheet.add(
+            "tracking",
+            int(np.count_nonzero(bad)),
+            f"{worst.joint} off by {at_least(worst.value, 4)} {worst.unit} at {worst.time_s:.3f} s, "
+            f"bound {at_most(worst.bound, 4)}; "
+            f"{np.count_nonzero(bad)} ticks, first at {time[first]:.3f} s",
+        )
+    return result, (time, position, velocity, share)
+
+
+def _worst(share: float, joint: str, time: float, value: float, bound: float, unit: str) -> Tracking:
+    big = 1e300  # JSON has no infinity
+    return Tracking(
+        percent=float(np.nan_to_num(100.0 * share, nan=big, posinf=big)),
+        joint=joint,
+        time_s=float(time),
+        value=float(np.nan_to_num(value, nan=big, posinf=big)),
+        bound=float(bound),
+        unit=unit,
+    )
+
+
+def _skipped(plant: PlantLog, controller: ControllerLog, ours: NDArray[np.intp]) -> str | None:
+    """Ticks of the plant under guarantee that the controller did not log, or that nobody commanded."""
+    inside = np.zeros(plant.time.size, bool)
+    inside[ours[0] : ours[-1] + 1] = True
+    alone = np.flatnonzero(inside & (plant.mode == BRAKING))
+    alone = alone[plant.time[alone] > plant.time[ours[0]] + _START]
+    if alone.size:
+        return f"plant: braked by itself at {plant.time[alone[0]]:.3f} s, commands had stopped"
+    logged = np.zeros(plant.time.size, bool)
+    logged[ours] = True
+    gone = np.flatnonzero(inside & ~logged)
+    if gone.size > 0.05 * np.count_nonzero(inside):
+        return (
+            f"tracking: the controller's log has {ours.size} of {np.count_nonzero(inside)} ticks, "
+            f"the first gap at {plant.time[gone[0]]:.3f} s"
+        )
+    return None
+
+
+def _energy(model: RobotModel, theta: FloatArray, q: FloatArray, r: FloatArray) -> FloatArray:
+    """``V = r^T H r / 2`` with the true parameters, (N,), J."""
+    energy = np.empty(len(q))
+    for start in range(0, len(q), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        momentum = dynamics_of(model.kinematics).momentum_regressor(
+            np.ascontiguousarray(q[part]), np.ascontiguousarray(r[part])
+        )
+        energy[part] = 0.5 * np.einsum("kj,kj->k", r[part], momentum @ theta)
+    return energy

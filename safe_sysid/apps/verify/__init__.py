@@ -1,0 +1,1 @@
+"""What ``safe-sysid verify`` does."""

@@ -1,0 +1,1 @@
+"""Bags of ROS 2: read, written, recovered, replayed."""

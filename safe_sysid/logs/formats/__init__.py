@@ -1,0 +1,1 @@
+"""Files of several formats in, one kind of log out."""

@@ -1,0 +1,400 @@
+"""Runs an identification again from a bag: the samples of `joint_states`, the orders of the identifier's journal.
+
+Nothing is left to timing: what was taken in, and when in the order of things, the journal says; so the result has to be
+the same bit for bit on the same machine, whether the run was in lock-step or in real time. What is compared: digests of
+every piece of samples, of every update, and every message on ``bounds``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
+from safe_sysid.logs.bags.bag_bounds import PublishedBounds, compare_bounds
+from safe_sysid.logs.log import LogError
+from safe_sysid.logs.online.journal import JournalEntry, bounds_digest, file_digest, samples_digest
+from safe_sysid.logs.online.session import IdentifierSession
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["ReplayOptions", "ReplayedUpdate", "Replayer"]
+
+FloatArray = NDArray[np.float64]
+#: A sample that is this much older than the newest one of the bag will not come any more, ns; pieces are of 0.25 s.
+_LATE = 5_000_000_000
+#: Samples that are kept for journal entries to come: minutes, by which an identifier may lag behind.
+_MOST_KEPT = 200_000
+_MOST_TOLD = 1000
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Files that stand for those of the run, whose paths may not exist here.
+
+    Attributes:
+        tare: that was read at the start.
+        bounds: that were known at the start.
+    """
+
+    tare: Path | None = None
+    bounds: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedUpdate:
+    """One update, as it came out again.
+
+    Attributes:
+        entry: number of the journal's entry.
+        time: stamp of the last sample before it, s from the first one of the run.
+        batch: its number.
+        identity: of the box that was published.
+        identical: whether every bit is what the journal says.
+        lower, upper: (10,) of theta_e.
+    """
+
+    entry: int
+    time: float
+    batch: int | None
+    identity: str
+    identical: bool
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass
+class Replayer:
+    """Takes messages in, in the order of the bag, and does what the journal says as soon as its samples are there.
+
+    Attributes:
+        model: the arm of the run.
+        options: files.
+        scratch: directory for a tare that is made again.
+        models: of the sessions that follow, where they may differ; else they go on with the last one.
+        updates: so far.
+        problems: what is not as it was, one line each, in the order of the journal; the first thousand.
+        differences: how many there were.
+        gaps: what is not in the bag, so that nothing can be said of it, one line each.
+        notes: what else there is to say.
+        samples: used so far.
+        missing: of those that the identifier used, not in the bag.
+        published: what a run of this would have published, in order.
+        entries: of the journal, done.
+        ended: whether the journal says that the identifier's last session came to its end.
+    """
+
+    model: RobotModel
+    options: ReplayOptions
+    scratch: Path
+    models: list[RobotModel] = field(default_factory=list)
+    updates: list[ReplayedUpdate] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    differences: int = 0
+    gaps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    samples: int = 0
+    missing: int = 0
+    published: list[PublishedBounds] = field(default_factory=list)
+    entries: int = 0
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin with nothing."""
+        self._session: IdentifierSession | None = None
+        self._waiting: deque[JournalEntry] = deque()
+        self._stamps = np.zeros(0, np.int64)
+        self._values = np.zeros((0, 3, self.model.n))
+        self._last: JournalEntry | None = None
+        self._first_stamp: int | None = None
+        self._latest_stamp = 0
+        self._newest = 0  # stamp of the bag's last joint state, ns
+        self._utc: datetime | None = None
+        self._broken = self._contradiction = False
+
+    def add_samples(self, stamps: NDArray[np.int64], values: FloatArray) -> None:
+        """Joint states of the bag, in order of arrival.
+
+        Args:
+            stamps: (L,) ns.
+            values: (L, 3, n) positions, velocities, efforts.
+        """
+        if len(stamps):
+            self._newest = int(stamps[-1])
+            self._stamps = np.concatenate([self._stamps, stamps])
+            self._values = np.concatenate([self._values, values])
+        self._work(False)
+        # An identifier that is stopped takes nothing in for hours.
+        self._stamps, self._values = self._stamps[-_MOST_KEPT:], self._values[-_MOST_KEPT:]
+
+    def add_entry(self, entry: JournalEntry) -> None:
+        """The next entry of the journal.
+
+        Args:
+            entry: in the order of the bag.
+        """
+        self._waiting.append(entry)
+        self._work(False)
+
+    def finish(self, published: list[PublishedBounds]) -> None:
+        """Nothing more comes: do what is left, and compare with the messages of the bag.
+
+        Args:
+            published: on ``bounds``, in the order of the bag.
+        """
+        self._work(True)
+        expected = self.published
+        if not self.ended and expected and expected[-1].name not in {message.name for message in published}:
+            self.notes.append(f"{expected[-1].name} was being published when the recording ended")
+            expected = expected[:-1]
+        for line in compare_bounds(expected, published):
+            self.tell(line)
+        if not self.updates:
+            self.gaps.append("no update is in the journal: nothing was compared")
+        if not self.ended and self._newest > self._latest_stamp:
+            seconds = 1e-9 * (self._newest - self._latest_stamp) if self._latest_stamp else None
+            self.gaps.append(
+                "the journal has no end and joint_states go on "
+                + ("without an entry" if seconds is None else f"for {seconds:.3f} s after its last samples")
+                + ": what the identifier did with them is not in the bag"
+            )
+
+    def tell(self, problem: str) -> None:
+        """Something is not as it was.
+
+        Args:
+            problem: in one line.
+        """
+        self.differences += 1
+        if len(self.problems) < _MOST_TOLD:
+            self.problems.append(problem)
+
+    # -- in the order of the journal --------------------------------------------------------------------------------
+
+    def _work(self, over: bool) -> None:
+        while self._waiting:
+            entry = self._waiting[0]
+            if entry.job == "samples" and not self._broken and not over and not self._here(entry.stamps):
+                return
+            self._waiting.popleft()
+            self._do(entry)
+
+    def _here(self, stamps: NDArray[np.int64]) -> bool:
+        """Whether all that the bag has of these has come."""
+        if not len(self._stamps):
+            return False
+        return bool(np.any(self._stamps == stamps[-1])) or int(self._stamps[-1]) > int(stamps[-1]) + _LATE
+
+    def _do(self, entry: JournalEntry) -> None:
+        self.entries += 1
+        self._follow(entry)
+        self._utc = entry.utc
+        self._last = entry
+        if entry.job == "begin":
+            self._broken = self.ended = False
+            self._begin(entry)
+        elif self._broken or self._session is None:
+            return
+        else:
+            getattr(self, f"_do_{entry.job}")(entry, self._session)
+
+    def _follow(self, entry: JournalEntry) -> None:
+        """Is this the next one? After a gap nothing is right until a session begins anew."""
+        last = self._last
+        if entry.job == "begin":
+            if last is not None and last.job != "end":
+                self.gaps.append(
+                    f"a session begins after entry {last.number} ({last.job}) of the one before, which has no end: "
+                    "what it did after that is not in the bag (it was killed, or entries are missing)"
+                )
+            if entry.number:
+                self.tell(f"journal: entry {entry.number} begins a session: expected number 0")
+            return
+        if last is None:
+            self._stop(f"journal: begins with entry {entry.number}: the bag lacks those before it")
+        elif entry.number != last.number + 1 and not self._broken:
+            self._stop(
+                f"journal: entry {last.number} is followed by {entry.number}: expected {last.number + 1}; "
+                "entries are missing"
+            )
+        elif entry.before != last.digest and not self._broken:
+            self._stop(
+                f"journal: entry {last.number} ({last.job}) is not the one that entry {entry.number} follows: "
+                "one of them was changed"
+            )
+
+    def _stop(self, problem: str) -> None:
+        self.tell(f"{problem}; nothing of this session is run again from here on")
+        self._broken = True
+
+    def _begin(self, entry: JournalEntry) -> None:
+        content = entry.content
+        self.model = self.models.pop(0) if self.models else self.model
+        try:
+            tare = self._tare(content["tare"])
+            bounds = self._known(content["bounds"])
+            self._session = IdentifierSession(
+                self.model, content["method"], tare, temperature=content["temperature"], bounds_file=bounds,
+                clock=lambda: self._utc or entry.utc,
+            )  # fmt: skip
+        except SafeSysIdError as error:
+            self._session = None
+            self._stop(f"the session cannot be begun: {error}")
+            return
+        # What an identifier that has learnt nothing yet answers in lock-step.
+        self._expect(self.model.arm_prior)
+        if self._session.known is not None:
+            self._publish(self._session.standing(), None, sure=False)
+
+    def _tare(self, stated: dict[str, Any] | None) -> Path | None:
+        """A path of our own: a tare that is made again must not replace that of the run."""
+        if stated is None:
+            return None
+        path = self.scratch / "tare.npz"
+        path.unlink(missing_ok=True)
+        if stated["sha256"] is not None:
+            shutil.copyfile(self._file("tare", self.options.tare, stated), path)
+        return path
+
+    def _known(self, stated: dict[str, Any] | None) -> Path | None:
+        return None if stated is None else self._file("bounds", self.options.bounds, stated)
+
+    def _file(self, name: str, given: Path | None, stated: dict[str, Any]) -> Path:
+        path = given or Path(stated["path"])
+        try:
+            found = file_digest(path)
+        except OSError as error:
+            raise LogError(
+                f"{path}: {error.strerror}: expected the {name} of the run; say --{name} FILE"
+            ) from None
+        if found != stated["sha256"]:
+            raise LogError(
+                f"{path}: digest {found[:16]}...: expected {str(stated['sha256'])[:16]}..., that of the {name} of the "
+                f"run; say --{name} FILE"
+            )
+        return path
+
+    def _do_samples(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        wanted = entry.stamps
+        index = _find(self._stamps, wanted)
+        found = index[index >= 0]
+        missing = len(wanted) - len(found)
+        self._first_stamp = int(wanted[0]) if self._first_stamp is None else self._first_stamp
+        self._latest_stamp = int(wanted[-1])
+        origin = entry.content["origin_ns"]
+        stamps, values = self._stamps[found], self._values[found]
+        done = int(found[-1]) + 1 if len(found) else 0
+        self._stamps, self._values = self._stamps[done:], self._values[done:]
+        measurements = Measurements((stamps - origin) / 1e9, values[:, 0], values[:, 1], values[:, 2])
+        if missing:
+            self.missing += missing
+            first = int(wanted[np.flatnonzero(index < 0)[0]])
+            self.tell(
+                f"entry {entry.number}: {missing} of {len(wanted)} samples that the identifier took in are not in the "
+                f"bag, the first with stamp {first} ns"
+            )
+        elif samples_digest(measurements) != entry.content["sha256"]:
+            self.tell(
+                f"entry {entry.number}: samples {wanted[0]} to {wanted[-1]} ns are not the numbers that the identifier "
+                "took in: joint_states or the journal was changed"
+            )
+        self.samples += len(found)
+        if len(measurements):
+            session.add(measurements, origin)
+
+    def _do_update(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        content = entry.content
+        result = session.update()
+        same = (
+            result.box.identity == content["box"]
+            and result.status.name == content["status"]
+            and bounds_digest(result.box, result.nominal) == content["sha256"]
+        )
+        if not same:
+            self.tell(
+                f"entry {entry.number}: update of batch {content['batch']}: box {result.box.identity}, "
+                f"{result.status.name}: expected {content['box']}, {content['status']}, the same bit for bit"
+            )
+        # In real time an update that found nothing new is not told, nor a contradiction that was told before.
+        again = result.status is UpdateStatus.EMPTY_SET and self._contradiction
+        self._contradiction = result.status is UpdateStatus.EMPTY_SET
+        if result.status is not UpdateStatus.NO_DATA and not again:
+            self._publish(result, content["batch"])
+        time = 1e-9 * (self._latest_stamp - (self._first_stamp or 0))
+        self.updates.append(
+            ReplayedUpdate(
+                entry.number, time, content["batch"], result.box.identity, same,
+                result.box.payload_lower, result.box.payload_upper,
+            )
+        )  # fmt: skip
+
+    def _do_reset(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        session.reset(entry.content["epoch"])
+        self._contradiction = False
+        self._publish(session.standing(), None)
+
+    def _do_resume(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        try:
+            box = entry.box
+        except SafeSysIdError as error:
+            self._stop(f"entry {entry.number}: {error}")
+            return
+        if box.size != self.model.arm_prior.size:
+            self._stop(f"entry {entry.number}: {box.size} parameters: expected {self.model.arm_prior.size}")
+        elif not session.resume(box):
+            self.tell(f"entry {entry.number}: box {box.identity} is not newer: expected it to be")
+        else:
+            self._expect(box)
+
+    def _do_start(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        session.start()
+
+    def _do_tare_start(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        session.start_tare()
+
+    def _do_tare_finish(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        try:
+            session.finish_tare()
+        except SafeSysIdError as error:  # so it was in the run, or the next update will tell
+            self.notes.append(f"entry {entry.number}: no tare: {error}")
+
+    def _do_end(self, entry: JournalEntry, session: IdentifierSession) -> None:
+        self.ended = True
+
+    def _expect(self, box: ParameterBox) -> None:
+        """A box that may be told, with its centre, without an update of this session's."""
+        values = np.stack([box.lower, box.mid, box.upper])
+        self.published.append(PublishedBounds(box.identity, None, values, sure=False))
+
+    def _publish(self, result: UpdateResult, batch: int | None, sure: bool = True) -> None:
+        box = result.box
+        nominal = box.mid.copy()
+        nominal[box.layout.payload] = result.nominal
+        self.published.append(
+            PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure)
+        )
+
+
+def _find(stamps: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each wanted stamp is, in this order, each place used once; -1 where there is none."""
+    if np.array_equal(stamps[: len(wanted)], wanted):
+        return np.arange(len(wanted))
+    places: dict[int, list[int]] = {}
+    for place, stamp in enumerate(stamps.tolist()):
+        places.setdefault(stamp, []).append(place)
+    index = np.full(len(wanted), -1)
+    last: int = -1
+    for k, stamp in enumerate(wanted.tolist()):
+        spot = next((p for p in places.get(stamp, ()) if p > last), None)
+        if spot is not None:
+            index[k], last = spot, spot
+    return index

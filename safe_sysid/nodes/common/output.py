@@ -1,0 +1,63 @@
+"""Output pump: a held terminal (Ctrl-S), a full pipe or a busy disk must not stop a node's loop.
+
+ROS loggers write with Python's lock held, so a blocked line would stall every thread of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import os
+import sys
+import threading
+
+__all__ = ["OutputPump"]
+
+_SIZE = 1 << 20  # bytes that may wait; what comes beyond that is lost
+
+
+class OutputPump:
+    """Puts a pipe that never blocks before stdout and stderr, and a thread behind it that may."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._pumps: list[tuple[int, int, threading.Thread]] = []
+        for descriptor in (1, 2):
+            with contextlib.suppress(OSError):  # closed: nobody listens
+                self._put_before(descriptor)
+        if self._pumps:
+            # A crash leaves no time for a pump.
+            faulthandler.enable(self._pumps[-1][1])
+
+    def _put_before(self, descriptor: int) -> None:
+        original = os.dup(descriptor)
+        reader, writer = os.pipe()
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _SIZE)
+        os.set_blocking(writer, False)
+        os.dup2(writer, descriptor)
+        os.close(writer)
+        thread = threading.Thread(
+            target=self._pump, args=(reader, original), name="safe_sysid output", daemon=True
+        )
+        thread.start()
+        self._pumps.append((descriptor, original, thread))
+
+    @staticmethod
+    def _pump(reader: int, original: int) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(reader, 65536):
+                while data:
+                    data = data[os.write(original, data) :]
+
+    def close(self, patience: float = 1.0) -> None:
+        """Print directly again; what waits is printed first, if that takes no longer than ``patience`` (s)."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        for descriptor, original, thread in self._pumps:
+            os.dup2(original, descriptor)  # closes the pipe's writing end: the pump ends when it is empty
+            thread.join(patience)
+        self._pumps = []
+        faulthandler.enable()

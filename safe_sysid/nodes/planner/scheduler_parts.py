@@ -1,0 +1,117 @@
+"""Settings, output interface and open requests of the plan scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.nodes.common.time_base import to_ns
+from safe_sysid.nodes.planner.objectives import Situation
+from safe_sysid.planning.results import PlannerResult, PlanStatus
+from safe_sysid.planning.solver_process.jobs import Step
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories.plan import Plan
+
+__all__ = ["Offer", "OpenRequest", "SchedulerOutput", "SchedulerSettings", "begin_at", "failure"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SchedulerSettings:
+    """Times and choices.
+
+    Attributes:
+        lockstep: simulated time waits for answers.
+        plans: exciting trajectories of a run.
+        t_p_ns: from a plan's start to its hand-over.
+        first_ns: lock-step: first hand-over.
+        margin: real time: a plan is published so long before its hand-over, s.
+        patience: wall time after which lock-step does without an answer, s.
+        seed: of ways to goals.
+        then_goal: (n,) rad, where to go after the exciting trajectories; None: nowhere.
+        update_ns, digest_ns: what a task after them waits for: whole batches of data, and their use.
+    """
+
+    lockstep: bool
+    plans: int
+    t_p_ns: int
+    first_ns: int
+    margin: float
+    patience: float
+    seed: int
+    then_goal: FloatArray | None
+    update_ns: int
+    digest_ns: int
+
+
+class SchedulerOutput(Protocol):
+    """Where the answers go."""
+
+    def now_ns(self) -> int:
+        """On the clock of stamps, ns."""
+
+    def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
+        """A certified plan; returns a line about it."""
+
+    def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
+        """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
+
+    def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
+        """Nothing was certified; with reasons."""
+
+    def refuse(self, source: str, reason: str, text: str) -> None:
+        """Count and tell what is not as it should be."""
+
+    def say(self, text: str) -> None:
+        """One line for people."""
+
+
+class Offer(NamedTuple):
+    """A plan that was published, and its first instant."""
+
+    plan: Plan
+    start_ns: int
+
+    @property
+    def end_ns(self) -> int:
+        """When the arm is at rest if nothing follows."""
+        return self.start_ns + to_ns(self.plan.trajectory.duration)
+
+
+@dataclass
+class OpenRequest:
+    """What the solver works on now.
+
+    Attributes:
+        situation: from where.
+        start_ns: the hand-over; None (real time, at rest): as soon as the plan is there.
+        due: monotonic time at which what there is is published, s; None in lock-step.
+        best: the best certified plan so far.
+        lives: so often it may be asked again if the solver dies of it.
+        tries: so often if it finds nothing.
+        longer: so often it was given more time already.
+    """
+
+    situation: Situation
+    start_ns: int | None
+    due: float | None
+    best: Step | None = None
+    lives: int = 1
+    tries: int = 10
+    longer: int = 0
+
+
+def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:
+    """The same plan, from another time on, s."""
+    return (
+        result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
+    )
+
+
+def failure(reason: str) -> Step:
+    """What counts as the answer of a solver that gave none."""
+    return Step(PlannerResult(PlanStatus.STOPPED, reasons=(reason,)))

@@ -1,0 +1,1 @@
+"""The recorder node: every topic into a bag."""

@@ -1,0 +1,1 @@
+"""The certificate of a plan, which decides; and what it says to the optimiser."""

@@ -1,0 +1,1 @@
+"""Quick distances for the optimisers, without a guarantee."""

@@ -1,0 +1,1 @@
+"""Exciting trajectories, beside those of the planner itself."""

@@ -1,0 +1,1 @@
+"""Fast motions from rest to rest with a known payload."""

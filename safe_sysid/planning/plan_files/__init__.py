@@ -1,0 +1,1 @@
+"""Plans as files that somebody else can certify again."""

@@ -1,0 +1,350 @@
+"""Certifies a plan file again, from its knots and what *this* machine knows of robot, scene and controller.
+
+The file's own word is taken for nothing but the motion, the box of parameters and the separating directions (any
+direction gives a valid bound, so a bad one can only lose). Gains are synthesised anew, the scene is the trusted one,
+and margins are recomputed; what the file claims must not be better.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from safe_sysid.control.bound_status import added_text
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.law import Proves
+from safe_sysid.control.laws import make_law
+from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
+from safe_sysid.planning.certification.certificate import FAMILIES, Certificate, verify_plan
+from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.plan_files.plan_file import PlanFile, PlanFileError, read_plan
+from safe_sysid.planning.plan_files.plan_statement import (
+    LOCKSTEP,
+    REAL_TIME,
+    SAME,
+    gains_statement,
+    robot_statement,
+    scene_statement,
+    stated_scene,
+)
+from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.identity import disagreements
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.margin import Margin
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import zero_box_problem
+from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.robot.shapes.pairs import unchecked
+
+__all__ = ["PlanChecker", "PlanReport", "check_plan_file"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanReport:
+    """What became of one plan file.
+
+    Attributes:
+        path: of the file.
+        reason: why it is not proved: the first thing that is not; None if everything is.
+        file: what it says; None if it cannot even be read.
+        certificate: recomputed; None if it did not come to that.
+        gains: that were synthesised; None if it did not come to that.
+        scene: that it was checked in; None if it did not come to that.
+        assumed: what a PASS rests on, in words.
+        named_scene: the scene is the packaged one that the file names: nobody else has said that it is the right one.
+        seconds: it took.
+    """
+
+    path: Path
+    reason: str | None
+    file: PlanFile | None = None
+    certificate: Certificate | None = None
+    gains: ControllerGains | None = None
+    scene: Scene | None = None
+    assumed: tuple[str, ...] = ()
+    seconds: float = 0.0
+    named_scene: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that the file claims is proved."""
+        return self.reason is None
+
+
+def check_plan_file(
+    path: str | Path, robot: RobotModel | None = None, scene: Scene | None = None, lockstep: bool = False
+) -> PlanReport:
+    """Certify a plan file again.
+
+    Args:
+        path: of the file.
+        robot: trusted; None: the packaged one of the name that the file gives.
+        scene: trusted; None: the packaged one of the name that the file gives.
+        lockstep: the plan is for a plant that waits for every command (a simulation), not for the declared timing.
+
+    Raises:
+        PlanFileError: no trusted robot or scene of that name, or the file is of another robot than the one named.
+    """
+    return PlanChecker(robot, scene, lockstep=lockstep).check(path)
+
+
+class PlanChecker:
+    """Checks many files with one robot and scene; gains are synthesised once."""
+
+    def __init__(
+        self,
+        robot: RobotModel | None = None,
+        scene: Scene | None = None,
+        stated: bool = False,
+        lockstep: bool = False,
+    ) -> None:
+        """See :func:`check_plan_file`; ``stated``: believe the obstacles that each file states."""
+        self._robot, self._scene, self._stated, self._lockstep = robot, scene, stated, lockstep
+        self._gains: dict[int, ControllerGains] = {}
+        self._robots: dict[str, RobotModel] = {}
+        self._scenes: dict[str, Scene] = {}
+
+    def check(self, path: str | Path) -> PlanReport:
+        """Certify one file again; arguments and errors as :func:`check_plan_file`."""
+        began, path = time.perf_counter(), Path(path)
+        try:
+            file = read_plan(path)
+        except PlanFileError as error:
+            return PlanReport(path, str(error).removeprefix(f"{path}: "))
+        model, scene = self._trusted_robot(file), self._trusted_scene(file)
+        reason, gains, certificate = self._judge(file, model, scene)
+        return PlanReport(
+            path,
+            reason,
+            file,
+            certificate,
+            gains,
+            scene,
+            _assumed(model, scene, self._stated, self._lockstep, gains),
+            time.perf_counter() - began,
+            self._scene is None and not self._stated,
+        )
+
+    def _trusted_robot(self, file: PlanFile) -> RobotModel:
+        name = file.robot_name
+        if self._robot is None and not name.isidentifier():
+            raise PlanFileError(
+                f"{file.path}: robot.name = {name!r}: say with --robot which file describes it"
+            )
+        if self._robot is None and name not in self._robots:
+            try:
+                self._robots[name] = load_robot(name)
+            except ConfigError:
+                raise PlanFileError(
+                    f"{file.path}: of robot {name!r}, which is no packaged one: say with --robot which file "
+                    "describes it"
+                ) from None
+        model = self._robots[name] if self._robot is None else self._robot
+        different = disagreements(file.robot, robot_statement(model), SAME)
+        if different:
+            raise PlanFileError(
+                f"{file.path}: of another robot, or with other settings, than the one it is checked with "
+                f"({model.name}): {different[0]}"
+                + (f"; and {len(different) - 1} more" if different[1:] else "")
+            )
+        return model
+
+    def robot_of(self, report: PlanReport) -> RobotModel:
+        """The robot that a file was checked with.
+
+        Args:
+            report: of a file that could be read.
+
+        Raises:
+            PlanFileError: it could not.
+        """
+        if self._robot is not None:
+            return self._robot
+        if report.file is None:
+            raise PlanFileError(f"{report.path}: not read: expected a file that was checked")
+        return self._robots[report.file.robot_name]
+
+    def _trusted_scene(self, file: PlanFile) -> Scene:
+        name = file.scene_name
+        if self._stated:
+            try:
+                return stated_scene(file.scene)
+            except SafeSysIdError as error:
+                raise PlanFileError(f"{file.path}: scene: {error}") from None
+        if self._scene is not None:
+            return self._scene
+        if not name.isidentifier():
+            raise PlanFileError(
+                f"{file.path}: scene.name = {name!r}: say with --scene which file describes it"
+            )
+        if name not in self._scenes:
+            try:
+                self._scenes[name] = load_scene(name)
+            except ConfigError:
+                raise PlanFileError(
+                    f"{file.path}: in scene {name!r}, which is no packaged one: say with --scene which file "
+                    "describes it; or `--scene stated`, to believe the plan's own obstacles"
+                ) from None
+        return self._scenes[name]
+
+    def _judge(
+        self, file: PlanFile, model: RobotModel, scene: Scene
+    ) -> tuple[str | None, ControllerGains | None, Certificate | None]:
+        """The first thing that is not proved; gains and certificate as far as it came."""
+        scene.check(model)
+        different = disagreements(file.scene, scene_statement(scene), SAME)
+        if different:
+            return f"scene: another one than {scene.name}: {different[0]}", None, None
+        if file.plan.trajectory.n != model.n:
+            return f"plan: {file.plan.trajectory.n} joints: expected {model.n}", None, None
+        wrong = zero_box_problem(file.box, model.arm_prior) or _unlike_planner(file, model)
+        if wrong is not None:
+            return wrong, None, None
+        gains, other = self._gains_for(file, model)
+        if gains is None:
+            return other, None, None
+        if file.clearance_margin < model.settings.planner.clearance_margin:
+            asked = model.settings.planner.clearance_margin
+            return (
+                f"certificate.clearance_margin = {file.clearance_margin} m: expected {asked} m",
+                gains,
+                None,
+            )
+        try:
+            certificate = _certify(file, model, scene, gains)
+        except PlanError as error:
+            return str(error), gains, None
+        if not certificate.ok:
+            return certificate.status, gains, certificate
+        return _overclaimed(file, certificate), gains, certificate
+
+    def _gains_for(self, file: PlanFile, model: RobotModel) -> tuple[ControllerGains | None, str]:
+        """Our own gains for the timing that the user named, or why the file's are not those.
+
+        What a file says never picks the timing: gains of lock-step have a narrower tube than an arm with delays keeps.
+        """
+        expected = LOCKSTEP if self._lockstep else REAL_TIME
+        if file.timing == LOCKSTEP and expected == REAL_TIME:
+            return None, (
+                f"gains.timing = {LOCKSTEP!r}: expected {REAL_TIME!r}, as {model.name} declares its timing: certified "
+                "only for a plant that waits for every command; to check it for such a simulation, say so (verify: "
+                "--lockstep)"
+            )
+        other = f"gains: other than those that {model.name}'s settings give ({expected}): "
+        try:
+            if id(model) not in self._gains:
+                self._gains[id(model)] = design_gains(model, self._lockstep)
+        except ParameterError as error:
+            return None, f"{other}{error}"
+        gains = self._gains[id(model)]
+        lines = disagreements(file.gains, gains_statement(gains, model), SAME)
+        return (gains, "") if not lines else (None, other + lines[0])
+
+
+def _unlike_planner(file: PlanFile, model: RobotModel) -> str | None:
+    """What in a plan is not as a planner with the robot's settings makes it."""
+    settings, plan = model.settings.planner, file.plan
+    if abs(plan.t_plan - settings.t_p) > SAME:
+        return (
+            f"plan.t_plan = {plan.t_plan} s: expected {settings.t_p} s, the robot's planner.t_p; for plans of a "
+            f"planner with its own, load the robot with planner.t_p = {plan.t_plan} (verify: --set)"
+        )
+    trajectory = plan.trajectory
+    if len(trajectory.times) == 2:
+        k_range = np.broadcast_to(np.asarray(settings.k_range, float), (model.n,))
+        family = TrajectoryFamily(trajectory.knots[0], k_range, trajectory.duration)
+        gap = np.abs(family.goal(plan.k) - trajectory.knots[-1, 0])
+        if not np.all(gap <= SAME):
+            return (
+                f"plan.k = {plan.k.tolist()}: expected the parameter that ends at the last knot with the robot's "
+                f"planner.k_range = {settings.k_range}; for plans of a planner with its own, load the robot with that "
+                "(verify: --set)"
+            )
+    return None
+
+
+def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerGains) -> Certificate:
+    """On the file's own cells and with its directions, if it has any; else on as many equal cells as it says."""
+    return verify_plan(
+        file.plan,
+        model,
+        file.box,
+        scene,
+        gains,
+        intervals=file.intervals,
+        clearance_margin=file.clearance_margin,
+        grid=file.grid,
+        directions=file.directions,
+    )
+
+
+def _overclaimed(file: PlanFile, certificate: Certificate) -> str | None:
+    """What the file claims that is better than, or other than, what was recomputed."""
+    for name in FAMILIES:
+        claim, found = file.claims[name], certificate.families[name]
+        if not claim.value <= found.value:
+            return (
+                f"certificate.families.{name}.smallest = {claim.value!r} {claim.unit} claimed, recomputed is "
+                f"{found.value!r} {found.unit} ({found.culprit}, {found.time:.3f} s)"
+            )
+        if math.isfinite(found.value):
+            wrong = _misplaced(claim, found, certificate)
+            if wrong is not None:
+                return f"certificate.families.{name}: {wrong}"
+    return None
+
+
+def _misplaced(claim: Margin, found: Margin, certificate: Certificate) -> str | None:
+    """Whether the smallest margin is elsewhere than the file says (where several are equal, any may be named)."""
+    labels, grid = certificate.labels[claim.family], certificate.grid
+    columns = [i for i, label in enumerate(labels) if label == (claim.a, claim.b)]
+    if not columns:
+        return f"culprit = {claim.culprit[:60]!r}: expected one of its constraints"
+    cell = int(np.argmin(np.abs(grid[:-1] - claim.time)))
+    there = float(certificate.margins[claim.family][cell, columns].min())
+    if abs(grid[cell] - claim.time) > SAME or not there - found.value <= 1e-6 * (1.0 + abs(found.value)):
+        return (
+            f"smallest said to be of {claim.culprit} at {claim.time:.3f} s, recomputed is {found.culprit} at "
+            f"{found.time:.3f} s"
+        )
+    return None
+
+
+def _assumed(
+    model: RobotModel, scene: Scene, stated: bool, lockstep: bool, gains: ControllerGains | None
+) -> tuple[str, ...]:
+    """What a PASS rests on besides arithmetic; what has to hold of first states and boxes, plan_chain tells."""
+    around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
+    timing = model.settings.timing
+    added = per_joint(model.settings.controller.feed_forward.bound, model.n)
+    law = model.settings.controller.law
+    proved = gains is None or make_law(law, model, gains).proves is Proves.TRACKING
+    punctual = (
+        "the plant waits for every command (lock-step): nothing is said about an arm with delays"
+        if lockstep
+        else f"a torque in force rests on a measurement at most {1e3 * timing.hold_max_s:g} ms old, and acts at most "
+        f"{1e3 * timing.delay_max_s:g} ms after it (real time)"
+    )
+    return (
+        punctual,
+        f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
+        "(rigid joints, declared sensors and actuators)"
+        + (
+            ""
+            if proved
+            else f", and within the gains' tracking bound though its law, {law}, does not prove that"
+        ),
+        *(
+            [f"a feed-forward adds at most {added_text(model, added)} to the law's torque"]
+            if added.any()
+            else []
+        ),
+        *model.model_assumptions,
+        f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
+        *unchecked(model, scene),
+    )

@@ -1,0 +1,1 @@
+"""Point-to-point motions: ways around obstacles, in certified steps."""

@@ -1,0 +1,201 @@
+"""A task's last resort: a way of poses that may each be rested at, followed in certified motions from rest to rest.
+
+Slow to find and slow to drive, but nothing is guessed: a pose is free if :func:`may_rest` has nothing against it, the
+certificate's own word on standing still, so no reserve is kept for quick margins that may be wrong. Between two
+neighbouring poses of such a way a motion that is short enough asks hardly more than standing still does. What comes
+out is a plan like any other; what does not come out is told with the angles that part start and goal, if some do, and
+with the constraint that most often was in the way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.planning.certification.certificate import Certificate, may_rest
+from safe_sysid.planning.motions.motion_margins import MotionMargins
+from safe_sysid.planning.results import PlannerResult, PlanStatus
+from safe_sysid.planning.separations import Separation, separations
+from safe_sysid.planning.task.polyline import polyline_length, rest_of_polyline
+from safe_sysid.planning.task.roadmap import Roadmap, goals_of_other_turns, room_to_search
+from safe_sysid.planning.task.task_step import StepRequest
+from safe_sysid.robot.margin import Margin
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories.plan import Plan
+
+__all__ = ["LastResort"]
+
+FloatArray = NDArray[np.float64]
+_WAYS = 5  # followed from places where nothing is certified any more, before it is given up
+_SHORTEST = 2e-3  # rad along the way: where a motion this short is not certified, none is
+_SHORTCUTS = 20
+_NAMED = 3  # constraints that a refusal names
+
+
+class LastResort:
+    """The motion to one goal.
+
+    Attributes:
+        way: (m, n) polyline that is followed, rad; empty where there is none.
+        looked: poses looked at.
+        paused: the last call ended for lack of poses or time; the next one goes on there.
+        reasons: why there is no way; empty while there may be one.
+        parted: angles that part start and goal, looked for once no way was found.
+    """
+
+    def __init__(self, margins: MotionMargins, seed: int, per_call: int, most: int) -> None:
+        """Prepare; nothing is looked at yet.
+
+        Args:
+            margins: of motions; asked for certificates.
+            seed: of the poses that are drawn.
+            per_call: about so many poses are looked at in one call, where there is no deadline; about 1 ms each.
+            most: and so many in all.
+        """
+        self._margins, self._planner = margins, margins.planner
+        self._seed, self._per_call, self._most = seed, per_call, most
+        self.way = np.zeros((0, self._planner.model.n))
+        self.looked, self.paused = 0, False
+        self.reasons: tuple[str, ...] = ()
+        self.parted: tuple[Separation, ...] = ()
+        self._ways, self._reach = 0, np.inf
+        self._against: Counter[str] = Counter()
+        self._running: tuple[str, Generator[int, None, FloatArray | None]] | None = None
+
+    def step(self, asked: StepRequest, goal: FloatArray) -> PlannerResult:
+        """A certified motion from rest to rest towards the goal; without one see ``reasons`` and ``paused``.
+
+        Args:
+            asked: from where; at rest.
+            goal: (n,) rad.
+        """
+        found, certificate, count = None, None, 0
+        while found is None and not self.reasons:
+            if not len(self.way):
+                self._look(asked, goal)
+                if self.paused:
+                    reason = f"no way yet of poses that may be rested at, {self.looked} poses looked at"
+                    reason += "; asked again, the search goes on"
+                    return asked.refused(PlanStatus.STOPPED, reason)
+                continue
+            found, certificate, tried = self._along(asked)
+            count += tried
+            if found is None:
+                if asked.budget.stopped():
+                    return asked.refused(PlanStatus.STOPPED, "no step was certified in the time given")
+                self._note_vain(certificate)
+        if found is None or certificate is None:
+            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
+        return PlannerResult(
+            PlanStatus.PLANNED, found, certificate, certificates=count, calibration=asked.calibration
+        )
+
+    # -- the way ----------------------------------------------------------------------------------------------------
+
+    def _look(self, asked: StepRequest, goal: FloatArray) -> None:
+        """Search on; sets ``way``, ``paused`` or ``reasons``."""
+        if self._running is None or self._running[0] != asked.box.identity:
+            self._running = (asked.box.identity, self._search(asked.start[0], goal, asked.box))
+        before, self.paused = self.looked, False
+        while True:
+            try:
+                self.looked += next(self._running[1])
+            except StopIteration as end:
+                self._running = None
+                if end.value is None:
+                    self.reasons = self._no_way()
+                else:
+                    self.way, self._reach = end.value, np.inf
+                    self._ways += 1
+                return
+            enough = asked.budget.deadline is None and self.looked - before >= self._per_call
+            if enough or asked.budget.stopped():
+                self.paused = True
+                return
+
+    def _search(
+        self, start: FloatArray, goal: FloatArray, box: ParameterBox
+    ) -> Generator[int, None, FloatArray | None]:
+        planner = self._planner
+        goals = goals_of_other_turns(planner.model, start, goal)
+        lower, upper = room_to_search(planner.model, start, goals)
+
+        def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[Margin | None]]:
+            return may_rest(
+                planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin
+            )
+
+        def test(q: FloatArray) -> FloatArray:
+            free, against = rests(q)
+            first = next((margin for margin in against if margin is not None), None)
+            if first is not None:
+                self._against[f"{first.family.replace('_', ' ')} of {first.culprit}"] += 1
+            return np.where(free, 1.0, -1.0)
+
+        seed = self._seed + 7919 * (self._ways + 1)
+        looks = max(self._most - self.looked, 1)
+        way = yield from Roadmap(test, lower, upper, seed, looks, _SHORTCUTS).steps(start, goals)
+        if way is None:
+            turning = planner.model.continuous
+            self.parted = yield from separations(rests, start, goals[0], lower, upper, turning, seed)
+        return way
+
+    def _no_way(self) -> tuple[str, ...]:
+        total = max(sum(self._against.values()), 1)
+        named = ", ".join(
+            f"{name} ({100 * times / total:.0f} %)" for name, times in self._against.most_common(_NAMED)
+        )
+        names = self._planner.model.joint_names
+        return (
+            f"no way of poses that may be rested at was found, {self.looked} looked at; in the way most often: {named}",
+            *(separation.text(names[separation.joint]) for separation in self.parted),
+        )
+
+    # -- along it ---------------------------------------------------------------------------------------------------
+
+    def _along(self, asked: StepRequest) -> tuple[Plan | None, Certificate | None, int]:
+        """The farthest certified motion along the way of those tried: plan, last certificate, how many were tried."""
+        planner, family = self._planner, self._planner.family(asked.start)
+        rest = rest_of_polyline(self.way, asked.start[0])
+        length, corner = polyline_length(rest), polyline_length(rest[:2])
+        reach, count, certificate = min(2.0 * self._reach, length), 0, None
+        while not asked.budget.stopped():
+            k = family.parameter(_point(rest, reach))
+            if np.abs(k).max() <= 1.0:
+                plan = Plan(
+                    family.trajectory(k),
+                    asked.time,
+                    planner.settings.t_p,
+                    asked.box.identity,
+                    asked.sequence,
+                    k,
+                )
+                certificate = self._planner.certificate(plan, asked.box)
+                count += 1
+                if certificate.ok:
+                    self._reach = reach
+                    return plan, certificate, count
+            if reach <= _SHORTEST:
+                break
+            # A corner is a better place to stop at than what lies behind it.
+            reach = max(0.5 * reach, corner) if reach > corner else 0.5 * reach
+        return None, certificate, count
+
+    def _note_vain(self, certificate: Certificate | None) -> None:
+        self.way = self.way[:0]
+        if self._ways >= _WAYS:
+            why = "" if certificate is None else f": {certificate.status}"
+            self.reasons = (
+                f"{self._ways} ways of poses that may be rested at, but no motion on along them is certified{why}",
+            )
+
+
+def _point(way: FloatArray, reach: float) -> FloatArray:
+    """The point of a polyline (m, n) so far from its start along it, rad of the longest joint; its end beyond."""
+    at = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(way, axis=0)).max(axis=1))])
+    if reach >= at[-1]:
+        return way[-1].copy()
+    return np.array([np.interp(reach, at, way[:, j]) for j in range(way.shape[1])])

@@ -1,0 +1,1 @@
+"""Drawings and the style of all pages."""

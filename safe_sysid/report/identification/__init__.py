@@ -1,0 +1,1 @@
+"""What an identification leaves: result, tables, pictures, HTML."""

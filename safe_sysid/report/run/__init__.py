@@ -1,0 +1,1 @@
+"""What a run leaves: facts, tables, pictures, HTML."""

@@ -1,0 +1,108 @@
+"""What only the judge of a simulated run can measure, kept beside its summary, thin enough to draw: `judged.npz`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.input_limits import read_arrays
+from safe_sysid.report.drawing.svg import thinned
+from safe_sysid.whole_files import replacing
+
+__all__ = ["CurvesError", "JudgedCurves", "read_curves", "write_curves"]
+
+FloatArray = NDArray[np.float64]
+
+#: Points of a curve; more are not written by us.
+_MOST = 20_000
+
+
+class CurvesError(SafeSysIdError):
+    """Curves that cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedCurves:
+    """Curves over time (s): pairs of arrays of one length, thinned so that no peak is lost; empty if not measured.
+
+    Attributes:
+        clearance_time: (A,). clearance: (A,) m, smallest distance between solids, by MuJoCo.
+        certified_time: (B,). certified: (B,) m, that the certificates promise, nan where they say nothing.
+        position_time: (C,). position_share: (C,) largest true error of a joint over its proved bound.
+        energy_time: (D,). energy_share: (D,) V with the true inertia over its proved bound.
+    """
+
+    clearance_time: FloatArray
+    clearance: FloatArray
+    certified_time: FloatArray
+    certified: FloatArray
+    position_time: FloatArray
+    position_share: FloatArray
+    energy_time: FloatArray
+    energy_share: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        clearance: tuple[FloatArray, FloatArray, FloatArray],
+        tracking: tuple[FloatArray, FloatArray, FloatArray],
+    ) -> JudgedCurves:
+        """Thin what the judge found.
+
+        Args:
+            clearance: time (T,), distance (T,) and promise (T,).
+            tracking: time (K,), position share (K, n) and energy share (K,).
+        """
+        time, distance, promise = clearance
+        ticks, position, energy = tracking
+        worst = position.max(axis=1) if position.size else np.zeros(0)
+        return cls(
+            *thinned(time, distance, 1000),
+            *thinned(time, np.where(np.isfinite(promise), promise, np.nan), 1000),
+            *thinned(ticks, worst, 1000),
+            *thinned(ticks, energy, 1000),
+        )
+
+
+def write_curves(path: str | Path, curves: JudgedCurves) -> None:
+    """Write the file, whole or not at all.
+
+    Args:
+        path: of the file.
+        curves: to write.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, **{f.name: getattr(curves, f.name) for f in fields(curves)})
+
+
+def read_curves(path: str | Path) -> JudgedCurves:
+    """Read the file again.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        CurvesError: it cannot be read, or is not what :func:`write_curves` writes.
+        FileNotFoundError: there is none.
+    """
+    names = [f.name for f in fields(JudgedCurves)]
+    try:
+        found = read_arrays(path)
+        arrays = [np.asarray(found[name], float) for name in names]
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, ValueError, TypeError, MemoryError) as error:
+        raise CurvesError(f"{path}: {str(error)[:100]}: expected the curves of a judged run") from None
+    for time, values, name in zip(arrays[::2], arrays[1::2], names[1::2], strict=True):
+        if time.ndim != 1 or time.shape != values.shape:
+            raise CurvesError(f"{path}: {name} has shape {values.shape}: expected {time.shape}, one per time")
+        if time.size > _MOST:
+            raise CurvesError(f"{path}: {name} has {time.size} points: expected at most {_MOST}")
+    return JudgedCurves(*arrays)

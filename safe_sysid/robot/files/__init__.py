@@ -1,0 +1,1 @@
+"""Readers of URDF, YAML and meshes, strict and limited in size."""

@@ -1,0 +1,1 @@
+"""What attacks and compares: campaigns, the papers' experiments, forgeries. Nothing that an arm needs."""

@@ -1,0 +1,212 @@
+"""One trial: the identifier sees a log, and the truth judges its bounds; worst errors are aimed by what it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
+from safe_sysid.identification.tare.tare import Tare, TareError, make_tare
+from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.studies.campaign.ascent import (
+    Dynamics,
+    aimed_direction,
+    field_of_rows,
+    signs_of_field,
+    worst_gravity,
+)
+from safe_sysid.studies.campaign.case import Case, build_case
+from safe_sysid.studies.campaign.certified import CertificateTrail
+from safe_sysid.studies.campaign.noise import Signs, draw_signs
+from safe_sysid.studies.campaign.results import write_summary
+from safe_sysid.studies.campaign.verdict import Breaches
+
+__all__ = ["attack", "repeat_trial", "run_trial"]
+
+FloatArray = NDArray[np.float64]
+
+_ASCENTS = 2  # solves whose multipliers aim the next errors
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
+
+    Args:
+        seed: of the campaign.
+        index: of the trial.
+        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+
+    Returns:
+        Plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.Breaches` says.
+    """
+    began = time.thread_time()
+    case = build_case(seed, index, options)
+    verdict, _, _ = attack(case)
+    return _result(case, verdict, began)
+
+
+def repeat_trial(
+    seed: int, index: int, options: dict[str, Any], say: Callable[[str], None], log: Path | None
+) -> dict[str, Any]:
+    """One trial again, telling every update; optionally its last log, with the truth, in a file.
+
+    Args:
+        seed: of the campaign.
+        index: of the trial.
+        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+        say: told of every update, line by line.
+        log: ``.npz`` file to write the log to; beside it, ending in ``.json``, the truth and the prior.
+
+    Raises:
+        LogError: the log cannot be written.
+        CampaignError: the truth cannot be written.
+    """
+    began = time.thread_time()
+    case = build_case(seed, index, options)
+    verdict, model, data = attack(case, say)
+    if log is not None:
+        write_log(log, model.joint_names, data)
+        truth = {
+            "theta": case.theta,
+            "prior_lower": model.arm_prior.lower,
+            "prior_upper": model.arm_prior.upper,
+        }
+        facts = {name: values.tolist() for name, values in truth.items()}
+        write_summary(log.with_suffix(".json"), {"settings": case.settings.to_dict(), **facts})
+    return _result(case, verdict, began)
+
+
+def _result(case: Case, verdict: Breaches, began: float) -> dict[str, Any]:
+    return {
+        "index": case.seeds[1],
+        "settings": case.settings.to_dict(),
+        **verdict.to_dict(),
+        "seconds": round(time.thread_time() - began, 4),
+    }
+
+
+def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Breaches, RobotModel, Measurements]:
+    """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer.
+
+    Args:
+        case: the trial.
+        say: told of every update.
+    """
+    s = case.settings
+    verdict = Breaches(case.theta, s.component, s.side, say)
+    signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(_neutral(case)))
+    place: FloatArray | None = None
+    if s.noise in ("aimed", "ascent"):
+        case, signs, place, dynamics = _aimed(case, signs)
+        for step in range(_ASCENTS if s.noise == "ascent" else 0):
+            model = case.model(place)
+            data, order = case.log(signs)
+            answer = _identify(model, data, 1, case.row_theta(signs), verdict)
+            proof = None if answer is None else getattr(answer, "proof", None)
+            if proof is None or not len(proof.rows):
+                break
+            bound = verdict.nearest_bound(proof.lower, proof.upper, model) if step else _wanted(case)
+            sign = 1.0 if bound >= 10 else -1.0
+            field, rest = field_of_rows(
+                proof.rows,
+                sign * proof.row_multipliers[bound],
+                data.stamps,
+                order,
+                len(case.record.times) - 1,
+            )
+            rest[case.arm.layout.payload][bound % 10] += sign
+            place = np.where(rest == 0.0, place, np.sign(rest))
+            signs = _pushed(case, field, place, dynamics, signs)
+    model, data = case.model(place), case.log(signs)[0]
+    tare = _tare(case, model, signs, verdict)
+    trail = CertificateTrail(model, data, None if tare is None else case.tare_log()) if s.certified else None
+    _identify(model, data, s.updates, case.row_theta(signs), verdict, tare, trail)
+    if trail is not None:
+        verdict.faults += trail.faults()
+    return verdict, model, data
+
+
+def _neutral(case: Case) -> Signs:
+    count, n = len(case.record.times), case.arm.n
+    shapes = ((count, n), (count, n), (count, n), (count,), (count, n), (n,))
+    return Signs(*(np.zeros(shape) for shape in shapes))
+
+
+def _wanted(case: Case) -> int:
+    return case.settings.component + (10 if case.settings.side > 0.0 else 0)
+
+
+def _aimed(case: Case, before: Signs) -> tuple[Case, Signs, FloatArray, Dynamics]:
+    s, levels, record = case.settings, case.levels, case.record
+    link = s.source == "link"
+    dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
+    torque = np.abs(case.torque(before))[1:]
+    h = np.diff(record.times)[:, None]
+    noise = (
+        levels.torque_abs + levels.drift + levels.torque_rel * torque + (0.0 if link else record.stuck[1:])
+    )
+    half_width = h * (noise + 1e-6 * (1.0 + torque))
+    if levels.stamp > 1e-9:
+        half_width = half_width + 2.0 * levels.stamp * np.abs(dynamics.growth)
+    if np.any(levels.velocity):
+        half_width = half_width + 2.0 * np.einsum("kij,j->ki", np.abs(dynamics.inertia[1:]), levels.velocity)
+    scale = case.model(None).arm_prior.rad
+    component = case.arm.layout.payload.start + s.component
+    field, place = aimed_direction(dynamics, half_width, scale, component, s.side, s.ridge)
+    if case.remake is not None and levels.angle + levels.relative > 0.0:
+        gravity = worst_gravity(field, case.arm, record, levels.angle, levels.relative)
+        case = replace(case, record=case.remake(gravity))
+    return case, _pushed(case, field, place, dynamics, before), place, dynamics
+
+
+def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs) -> Signs:
+    sampled = case.settings.effort == "sampled"
+    return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
+
+
+def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Breaches) -> Tare | None:
+    """Equations of the motion with the empty hand, each judged by the truth of today."""
+    log = case.tare_log()
+    if log is None:
+        return None
+    try:
+        tare = make_tare(model, MeasurementErrors.from_model(model), log)
+    except TareError as error:
+        if error.rows is not None:  # else nothing was learnt, which is no harm
+            verdict.empty.append(str(error))
+        return None
+    theta = case.row_theta(signs)
+    theta[case.arm.layout.payload] = case.arm.hand
+    verdict.rows(tare.rows, theta)
+    return tare
+
+
+def _identify(
+    model: RobotModel,
+    data: Measurements,
+    updates: int,
+    row_theta: FloatArray,
+    verdict: Breaches,
+    tare: Tare | None = None,
+    trail: CertificateTrail | None = None,
+) -> Any:
+    """Feed the log in batches; the last answer."""
+    identifier = Identifier(model, **({} if tare is None else tare.options()))
+    verdict.begin(model, data, row_theta)
+    answer = None
+    for part in np.array_split(np.arange(len(data)), updates):
+        identifier.add(data[part])
+        answer = identifier.update()
+        verdict.update(answer)
+        if trail is not None:
+            trail.add(answer, int(part[-1]) + 1)
+    return answer

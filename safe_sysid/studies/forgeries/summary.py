@@ -1,0 +1,86 @@
+"""What campaigns of forgeries and contradictions found, in numbers and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+
+from safe_sysid.studies.forgeries.trial import is_missed, passes
+
+__all__ = ["as_json", "complaint", "is_sound", "summarise", "table"]
+
+
+def is_sound(trial: dict[str, Any]) -> bool:
+    """Whether nothing passed that must not, and the identifier saw every contradiction that its checker proves."""
+    return "error" not in trial and not passes(trial) and not is_missed(trial)
+
+
+def complaint(trial: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong with a trial, in short."""
+    return {
+        key: trial[key] for key in ("error", "way", "what", "answer", "resurrected", "empty") if key in trial
+    }
+
+
+def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over trials.
+
+    Args:
+        trials: results.
+
+    Returns:
+        ``trials``; ``passed``: that must not; ``missed``: contradictions that only the checker saw; ``errors``:
+        raised; ``noticed``: refused, or ended in contradiction; ``seconds`` of one core.
+    """
+    trials = list(trials)
+    ran = [trial for trial in trials if "error" not in trial]
+    return {
+        "trials": len(trials),
+        "passed": sum(passes(trial) for trial in ran),
+        "missed": sum(is_missed(trial) for trial in ran),
+        "errors": len(trials) - len(ran),
+        "noticed": sum(trial.get("empty", trial["answer"] != "PASS") for trial in ran),
+        "answers": dict(Counter(trial["answer"] for trial in ran)),
+        "seconds": round(sum(trial["seconds"] for trial in ran), 3),
+    }
+
+
+def _by_way(trials: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for trial in trials:
+        groups.setdefault(trial.get("way", "error"), []).append(trial)
+    return dict(sorted(groups.items()))
+
+
+def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Everything of a campaign: what it was, the counts, the counts by way, and all trials by index."""
+    trials = sorted(trials, key=lambda trial: trial["index"])
+    by = {way: summarise(part) for way, part in _by_way(trials).items()}
+    return {**header, **summarise(trials), "by": by, "results": trials}
+
+
+def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
+    """Counts by way.
+
+    Args:
+        trials: results.
+        title: of the table.
+    """
+    trials = list(trials)
+    out = Table(title=title, title_justify="left")
+    out.add_column("way")
+    for name in ("trials", "passed", "missed", "errors", "noticed", "s/trial"):
+        out.add_column(name, justify="right")
+    for way, part in {"all": trials, **_by_way(trials)}.items():
+        s = summarise(part)
+        out.add_row(
+            way,
+            str(s["trials"]),
+            *(f"[bold red]{s[key]}[/]" if s[key] else "0" for key in ("passed", "missed", "errors")),
+            str(s["noticed"]),
+            f"{s['seconds'] / max(s['trials'], 1):.3f}",
+        )
+    return out
