@@ -32,7 +32,10 @@ __all__ = [
     "verify_plan",
 ]
 
-_HOMES = {"Budget": "optimise", **dict.fromkeys(("Certificate", "start_check", "verify_plan"), "certificate")}
+_HOMES = {
+    "Budget": "optimiser.optimise",
+    **dict.fromkeys(("Certificate", "start_check", "verify_plan"), "certification.certificate"),
+}
 
 
 def __getattr__(name: str) -> Any:
