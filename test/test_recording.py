@@ -112,7 +112,7 @@ class Talker:
 def recording(directory: Path, **parameters: Any) -> Iterator[tuple[NodeProcess, Talker]]:
     """A recorder in the namespace /left, which has to be there before it is told anything that it must not miss."""
     talker = Talker()
-    recorder = NodeProcess("bag_recorder", {"bag": str(directory / "bag"), **parameters}, directory, "/left")
+    recorder = NodeProcess("recorder", {"bag": str(directory / "bag"), **parameters}, directory, "/left")
     try:
         yield recorder, talker
     finally:

@@ -9,7 +9,7 @@ from safe_sysid.demo.options import Setup
 __all__ = ["RECORDER", "bag_of", "recorder_parameters"]
 
 #: Module of safe_sysid.nodes.
-RECORDER = "bag_recorder"
+RECORDER = "recorder"
 
 
 def bag_of(setup: Setup) -> str:
