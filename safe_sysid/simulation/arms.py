@@ -21,6 +21,8 @@ _MARGIN = (
 _TRIES = 500
 _BISECTIONS = 40
 _PASSES = 3
+_MORE_PASSES = 200
+_STILL = 1e-6  # of the box's width: less is no move
 _REDRAWS = 50
 
 
@@ -58,11 +60,22 @@ def draw_link(
     vertex = np.where(rng.integers(0, 2, lower.size) == 1, upper, lower)
     theta = _towards(inside, vertex)
     for _ in range(_PASSES):  # what one parameter gives way, others can take
-        for i in rng.permutation(lower.size):
-            target = theta.copy()
-            target[i] = vertex[i]
-            theta = _towards(theta, target)
+        theta = _pushed(theta, vertex, rng.permutation(lower.size))
+    for _ in range(_MORE_PASSES):  # until none gives way any more
+        farther = _pushed(theta, vertex, np.arange(lower.size))
+        if np.all(np.abs(farther - theta) <= _STILL * (upper - lower)):
+            break
+        theta = farther
     return np.clip(theta, lower, upper)
+
+
+def _pushed(theta: FloatArray, vertex: FloatArray, order: NDArray[np.int64]) -> FloatArray:
+    """Each parameter alone, one after the other, as far towards its bound as it can go."""
+    for i in order:
+        target = theta.copy()
+        target[i] = vertex[i]
+        theta = _towards(theta, target)
+    return theta
 
 
 def _towards(inside: FloatArray, target: FloatArray) -> FloatArray:

@@ -31,7 +31,7 @@ _FROM_FLAT = np.linalg.solve(_FLAT @ _FLAT.T, _FLAT)  # (10, 16): theta of a sca
 _INSIDE = 1e-7  # smallest over largest eigenvalue of a minimiser that needs no search
 _RAISED = 0.1  # of the largest eigenvalue, where the others are raised to at the start
 _ROUNDING = 1e-12  # relative error of theta that no step removes
-_CAUGHT = 100.0  # decrease off the face over that of a step in eta, from which on the search counts as caught
+_CAUGHT = 10.0  # decrease off the face over that of a step in eta, from which on the search counts as caught
 _NUDGE = 1e-9  # of its size that a restart is moved into the cone
 
 
@@ -164,7 +164,7 @@ def _descend(
         step = -_in_ball(slope, np.maximum(np.abs(values), floor), radius)
         promised = -float(slope @ step + 0.5 * step @ (np.abs(values) * step))
         away = _way_out(quadratic, theta, best) if escape else None
-        if away is not None and away[1] > max(_CAUGHT * promised, 1e3 * enough):
+        if away is not None and away[1] > max(_CAUGHT * promised, enough):
             eta, radius = _parameters(away[0], paper), _RADIUS
             value, gradient, hessian, theta = cost_and_derivatives(quadratic, eta, paper, best)
             continue
