@@ -41,6 +41,7 @@ TESTS = (
     "test/test_meshes.py",  # coal
     "test/test_intervals.py",  # numpy's rounding, mpmath
     "test/test_identification_bounds.py",  # highspy
+    "test/test_arm_estimate.py",  # cvxpy
     "test/test_identification_consistency.py",  # clarabel
     "test/test_sqp.py",  # osqp
     "test/test_quintic.py",

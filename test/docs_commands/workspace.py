@@ -90,7 +90,7 @@ class Shared:
             del rest[at : at + 2]
         key = _key(rest, folder)
         if key not in self.runs:
-            name = f"demo_{len(self.runs)}"
+            name = f"demo_{len(list(self.root.glob('demo_*')))}"  # one that failed has left its own
             done = self.execute([*PROGRAM, "demo", *rest, "--out", str(self.root / name)], folder, variables)
             if done.status != 0:
                 return done
