@@ -75,7 +75,7 @@ setup(
     install_requires=[
         "clarabel>=0.9,<1",
         "coal>=3.0.3,<4",
-        "cvxpy>=1.5,<2",
+        "cvxpy>=1.6,<2",
         "defusedxml>=0.7.1",
         "highspy>=1.10,<2",
         "Jinja2>=3.0",
