@@ -4,8 +4,8 @@ Runs the loop in one process (safe_sysid.episode), in lock-step, and judges it w
 run goes to a JSON-lines file as it ends, so an interrupted campaign continues where it stopped; `--table` prints the
 summary of such a file.
 
-    python benchmarks/studies/campaign.py --out campaign.jsonl --workers 2
-    python benchmarks/studies/campaign.py --out campaign.jsonl --table
+    python benchmarks/campaign.py --out campaign.jsonl --workers 2
+    python benchmarks/campaign.py --out campaign.jsonl --table
 """
 
 from __future__ import annotations

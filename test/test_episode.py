@@ -138,7 +138,8 @@ def fingerprint(result: EpisodeResult, plant: Plant) -> dict[str, str]:
 
 _OTHER_PROCESS = """
 import json, test_episode
-print(json.dumps(test_episode.fingerprint(*test_episode.there_and_back(test_episode.load_robot("kinova_gen3")))))
+from safe_sysid.robot.loading import load_robot
+print(json.dumps(test_episode.fingerprint(*test_episode.there_and_back(load_robot("kinova_gen3")))))
 """
 
 

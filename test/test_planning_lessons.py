@@ -188,7 +188,7 @@ import sys
 import numpy as np
 from numba.core.registry import CPUDispatcher
 from safe_sysid.control.design import design_gains
-from safe_sysid.planning import jobs
+from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.planner import Planner, hand_over_state
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import Scene
