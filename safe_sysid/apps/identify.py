@@ -31,7 +31,7 @@ from safe_sysid.logs.checks.checks import check_log
 from safe_sysid.logs.checks.findings import Finding
 from safe_sysid.logs.filtering import low_pass
 from safe_sysid.logs.formats.npz import read_log, write_log
-from safe_sysid.logs.formats.reading import Reading, load_log, read_mapping
+from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.run import LogRun, run_log
@@ -301,16 +301,10 @@ def _clear(out: Path, used: Sequence[Path | None]) -> None:
 
 
 def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
-    reading = Reading() if options.map_file is None else read_mapping(options.map_file)
-    reading = replace(
-        reading,
-        topic=options.topic or reading.topic,
-        columns={**reading.columns, **dict(options.columns)},
-        angles=options.angles or reading.angles,
-        time_unit=options.time_unit or reading.time_unit,
-        start=options.start,
-        end=options.end,
+    reading = reading_of(
+        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
     )
+    reading = replace(reading, start=options.start, end=options.end)
     if np.any(model.sliding):
         # One unit for all joints would turn metres, too.
         if reading.angles == "deg":

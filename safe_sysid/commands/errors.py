@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     check_output("--out", options.out)
     check_output("--json", options.json)
     print(f"safe-sysid errors: {len(options.logs)} log(s) of {options.robot}", flush=True)
-    from safe_sysid.report.arm_errors import print_needed_errors
+    from safe_sysid.apps.needed_errors import print_needed_errors
 
     return print_needed_errors(
         options.logs, options.validation, options.robot, options.map, options.torque_rel, options.margin,

@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
             f"safe-sysid identify-arm: {len(options.logs)} log(s) of {options.loops or options.robot}",
             flush=True,
         )
-    from safe_sysid.report.arm import IdentifyArmOptions, identify_arm
+    from safe_sysid.apps.identify_arm import IdentifyArmOptions, identify_arm
 
     values = {key: value for key, value in vars(options).items() if key != "command"}
     values["json_file"], values["map_file"] = values.pop("json"), values.pop("map")

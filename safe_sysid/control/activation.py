@@ -90,8 +90,8 @@ class ActivationChecks:
         Args:
             model: of the arm.
             gains: of its controller.
-            start_check: reasons why a pose (n,) rad may not be held, as ``planning.certificate.start_check`` gives
-                them; None: not judged.
+            start_check: reasons why a pose (n,) rad may not be held, as that of ``planning.certification.certificate``
+                gives them; None: not judged.
             lockstep: whether the simulation waits for commands.
             simulated: whether stamps are a simulation's, which goes on by itself: such an arm may repeat its numbers.
         """

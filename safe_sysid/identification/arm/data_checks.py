@@ -105,7 +105,7 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 def check_torques(
     modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
 ) -> list[DataFinding]:
-    """What measured torques say of modelled ones: a sign, or a gear ratio, that is another than declared.
+    """What measured torques say of modelled ones: a sign, a gear ratio or a column that is another than declared.
 
     Args:
         modelled: (N, n_a) N m, with what is known of the arm before.
@@ -125,4 +125,21 @@ def check_torques(
                 f"{name}: torques are {slope:.3g} times the model's: gear ratio, torque constant or unit?"
             )
             found.append(DataFinding(name, "torque_scale", message))
-    return found
+    return [*found, *_swapped_torques(modelled, measured, joint_names)]
+
+
+def _swapped_torques(
+    modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
+) -> list[DataFinding]:
+    """Torques that are another joint's by the model."""
+    x, y = modelled - modelled.mean(axis=0), measured - measured.mean(axis=0)
+    out = []
+    for j, name in enumerate(joint_names):
+        like = [_correlation(x[:, j], y[:, k]) for k in range(len(joint_names))]
+        best = int(np.argmax(like))
+        if best != j and like[best] > _ALIKE and like[j] < 0.6:
+            message = (
+                f"{name}: its torques are in the column of {joint_names[best]} (correlation {like[best]:.2f})"
+            )
+            out.append(DataFinding(name, "swapped", message))
+    return out

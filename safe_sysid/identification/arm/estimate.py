@@ -10,7 +10,7 @@ log is cut into blocks, and it is the blocks' sums that are taken to be independ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ FloatArray = NDArray[np.float64]
 METHODS = ("ols", "wls", "log_cholesky", "sdp")
 _TUKEY = 4.685  # standard deviations: 95 % as efficient as least squares where noise is normal
 _ROUNDS, _BLOCKS = 12, 60
+_ROWS = 20_000  # of a block of QR
 #: Share of the largest torque below which a residual is rounding, not noise.
 _EXACT = 1e-8
 
@@ -151,7 +152,9 @@ def estimates(
     if not len(free):
         raise ParameterError("fixed: all parameters are known: expected one that is not")
     if base is None or fixed.any():
-        base = _lifted(base_parameters_of_factor(_factor(regressor, free)), free, size)
+        blocks = (regressor[part, free] for part in _blocks(len(regressor)))
+        factor = _triangle(blocks, len(free))
+        base = _lifted(base_parameters_of_factor(factor), free, size)
     target = torque - regressor[:, fixed] @ nominal[fixed]
     columns, matrix = regressor[:, base.independent], base.matrix
     start = matrix @ np.where(fixed, 0.0, nominal)
@@ -219,13 +222,16 @@ def _never_negative(layout: ParameterLayout, known: Known) -> NDArray[np.int64]:
     ).astype(np.int64)
 
 
-def _factor(regressor: FloatArray, columns: NDArray[np.int64], rows: int = 20_000) -> FloatArray:
-    """Triangular factor of some columns, block of rows by block: memory stays small."""
-    factor = np.zeros((0, len(columns)))
-    for at in range(0, len(regressor), rows):
-        factor = np.asarray(linalg.qr(np.vstack([factor, regressor[at : at + rows, columns]]), mode="r")[0])
-        factor = factor[: len(columns)]
+def _triangle(blocks: Iterable[FloatArray], columns: int) -> FloatArray:
+    """Triangular factor of rows that come in blocks: memory stays small."""
+    factor = np.zeros((0, columns))
+    for rows in blocks:
+        factor = np.asarray(linalg.qr(np.vstack([factor, rows]), mode="r", overwrite_a=True)[0])[:columns]
     return factor
+
+
+def _blocks(count: int) -> list[slice]:
+    return [slice(at, at + _ROWS) for at in range(0, count, _ROWS)]
 
 
 def _lifted(base: BaseParameters, free: NDArray[np.int64], size: int) -> BaseParameters:
@@ -288,11 +294,12 @@ def _best(
     columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Triangular factor of the weighted columns, and the best values, by QR: no square of a condition number."""
-    n, factor = columns.shape[1], np.zeros((0, columns.shape[1] + 1))
-    for at in range(0, len(target), 20_000):
-        part = slice(at, at + 20_000)
-        rows = np.column_stack([columns[part], target[part] - columns[part] @ start]) * shares[part, None]
-        factor = np.asarray(linalg.qr(np.vstack([factor, rows]), mode="r", overwrite_a=True)[0])[: n + 1]
+    n = columns.shape[1]
+    blocks = (
+        np.column_stack([columns[part], target[part] - columns[part] @ start]) * shares[part, None]
+        for part in _blocks(len(target))
+    )
+    factor = _triangle(blocks, n + 1)
     triangle, right = factor[:n, :n], factor[:n, n]
     scale = np.maximum(np.linalg.norm(triangle, axis=0), 1e-300)
     step = np.linalg.lstsq(triangle / scale, right, rcond=1e-11)[0] / scale

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PAYLOAD_UNITS
 from safe_sysid.dynamics.closed_chain import Mechanism, Motion
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import parameter_words
@@ -91,6 +92,11 @@ class ArmIdentification:
     def theta(self) -> FloatArray:
         """(14 n,) parameters, without further columns."""
         return self.estimate.theta[: self.mechanism.layout.size]
+
+    @property
+    def left_over(self) -> float:
+        """Held-out torque that the estimate does not explain, as a share of the drawing's, in the median joint."""
+        return float(np.median(self.rms / np.maximum(self.rms_before, 1e-300)))
 
 
 def identify_samples(
@@ -197,8 +203,7 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
 
 def _units(mechanism: Mechanism) -> list[str]:
     layout = mechanism.layout
-    links = [*("kg", "kg m", "kg m", "kg m"), *("kg m^2",) * 6] * layout.n
-    return links + [term.unit for term in layout.terms for _ in range(layout.n)]
+    return [*PAYLOAD_UNITS * layout.n] + [term.unit for term in layout.terms for _ in range(layout.n)]
 
 
 def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> FloatArray:

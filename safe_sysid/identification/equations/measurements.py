@@ -1,8 +1,9 @@
 """What the sensors said: joint states in order of arrival, and their division into runs without a gap.
 
 ``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ, and
-say why: :class:`Sample`, one of them in a loop; ``nodes.messages.JointSample``, a message with a stamp in ns; and
-what a simulated arm keeps beside its measurements (``campaign.plant.Record``, ``report.run_logs.PlantLog``): the truth.
+say why: :class:`Sample`, one of them in a loop; ``nodes.common.messages.JointSample``, a message with a stamp in ns;
+and what a simulated arm keeps beside its measurements (``studies.campaign.plant.Record``,
+``report.run.logs.PlantLog``): the truth.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from safe_sysid.logs.formats.npz import read_log
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.robot.files.yaml_file import read_yaml
 
-__all__ = ["Reading", "load_log", "read_mapping"]
+__all__ = ["Reading", "load_log", "read_mapping", "reading_of"]
 
 _LARGEST = 1e6  # rad, rad/s, N m: no arm's; products of such numbers would overflow
 
@@ -98,6 +98,35 @@ def read_mapping(path: str | Path) -> Reading:
                 raise LogError(f"{path}: scale.{key} = {factor!r}: expected a number, not 0")
             scale[key] = float(factor)
     return Reading(topic, columns, rename, data.get("angles"), data.get("time_unit"), scale)
+
+
+def reading_of(
+    map_file: str | Path | None,
+    topic: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    angles: str | None = None,
+    time_unit: str | None = None,
+) -> Reading:
+    """A mapping file with what the command line says instead.
+
+    Args:
+        map_file: None for none.
+        topic: see :class:`Reading`; None: as the file says. So are the others.
+        columns: instead of the file's of the same names.
+        angles: "rad" or "deg".
+        time_unit: "s", "ms", "us" or "ns".
+
+    Raises:
+        ConfigError, LogError: see :func:`read_mapping`.
+    """
+    given = Reading() if map_file is None else read_mapping(map_file)
+    return replace(
+        given,
+        topic=topic or given.topic,
+        columns={**given.columns, **(columns or {})},
+        angles=angles or given.angles,
+        time_unit=time_unit or given.time_unit,
+    )
 
 
 def load_log(

@@ -1,6 +1,7 @@
 """What the identifier node does with samples, without ROS: identify, tare, certify, keep the log, explain trouble.
 
-Each thing that changes its state is one entry of a journal, so that a replay (``logs.replay``) can do the same again.
+Each thing that changes its state is one entry of a journal, so that a replay (``logs.online.replay``) can do the same
+again.
 """
 
 from __future__ import annotations

@@ -70,8 +70,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     verdict = (
         f"{len(found.names)} base parameters; "
         + ("all links are real bodies." if found.estimate.consistent else "some links are no real bodies.")
-        + f" Held-out torques are {100 * float(np.median(found.rms / np.maximum(found.rms_before, 1e-300))):.0f} % of "
-        "the drawing's in the median joint."
+        + f" Held-out torques are {100 * found.left_over:.0f} % of the drawing's in the median joint."
     )
     left = [f"{found.names[x.index]}: {x.motion}" for x in found.unexcited]
     values = {"r": result, "verdict": verdict, "table": table, "figures": figures, "open": left}

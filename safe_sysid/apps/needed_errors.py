@@ -14,7 +14,7 @@ import yaml
 from safe_sysid.decimals import at_most
 from safe_sysid.identification.arm.needed_errors import NeededErrors, needed_errors
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.logs.formats.reading import load_log, read_mapping
+from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.whole_files import write_text
 
@@ -50,7 +50,7 @@ def print_needed_errors(
         SafeSysIdError: something cannot be used; one line says what.
     """
     model = load_robot(robot)
-    reading = None if map_file is None else read_mapping(map_file)
+    reading = reading_of(map_file)
     first, second = (
         [load_log(path, model.joint_names, reading).measurements for path in paths]
         for paths in (logs, validation)

@@ -21,10 +21,10 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
-from safe_sysid.logs.formats.reading import Reading, load_log, read_mapping
+from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
-from safe_sysid.report.arm_files import mjcf_fragment, robot_file, urdf_with
-from safe_sysid.report.arm_html import arm_html
+from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
+from safe_sysid.report.arm.html import arm_html
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
@@ -137,14 +137,8 @@ def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
 
 
 def _read(path: Path, mechanism: Mechanism, options: IdentifyArmOptions) -> Log:
-    given = Reading() if options.map_file is None else read_mapping(options.map_file)
-    reading = Reading(
-        topic=options.topic or given.topic,
-        columns={**given.columns, **dict(options.columns)},
-        rename=given.rename,
-        angles=options.angles or given.angles,
-        time_unit=options.time_unit or given.time_unit,
-        scale=given.scale,
+    reading = reading_of(
+        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
     )
     return load_log(path, mechanism.actuated_names, reading)
 
@@ -168,23 +162,7 @@ def _findings(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> li
         return found
     thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
     drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
-    return [*check_torques(drawn, thinned.torque, names), *_swapped(drawn, thinned.torque, names)]
-
-
-def _swapped(drawn: FloatArray, measured: FloatArray, names: Sequence[str]) -> list[DataFinding]:
-    """Torques that are another joint's by the drawing."""
-    centred = [x - x.mean(axis=0) for x in (drawn, measured)]
-    sizes = [np.maximum(np.linalg.norm(x, axis=0), 1e-300) for x in centred]
-    like = (centred[0].T @ centred[1]) / np.outer(*sizes)
-    out = []
-    for j, name in enumerate(names):
-        best = int(np.argmax(like[j]))
-        if best != j and like[j, best] > 0.9 and like[j, j] < 0.6:
-            message = (
-                f"{name}: its torques are in the column of {names[best]} (correlation {like[j, best]:.2f})"
-            )
-            out.append(DataFinding(name, "swapped", message))
-    return out
+    return check_torques(drawn, thinned.torque, names)
 
 
 def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -279,9 +257,8 @@ def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], ou
             )
         for text in result["warnings"]:
             console.print(f"  warning: {text}", soft_wrap=True, markup=False)
-    share = float(np.median(found.rms / np.maximum(found.rms_before, 1e-300)))
     console.print(
         f"{len(found.names)} base parameters, {'a real arm' if found.estimate.consistent else 'NO real arm'}; held-out "
-        f"torques {100 * share:.0f} % of the drawing's in the median joint; {out / 'report.html'}",
+        f"torques {100 * found.left_over:.0f} % of the drawing's in the median joint; {out / 'report.html'}",
         soft_wrap=True, markup=False,
     )  # fmt: skip

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import yaml
-from defusedxml.ElementTree import parse
 from numpy.typing import NDArray
 
 from safe_sysid.identification.arm.identify import ArmIdentification
+from safe_sysid.robot.files.xml_file import read_xml
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.parameters import com_and_inertia
 
@@ -33,8 +33,7 @@ def urdf_with(path: Path, found: ArmIdentification) -> str:
         path: of the URDF that the arm was drawn in.
         found: of the arm.
     """
-    tree: Any = parse(path)
-    root: Any = tree.getroot()
+    root: Any = read_xml(path, "a URDF file")
     joints = {joint.get("name"): joint for joint in root.findall("joint")}
     below: dict[str, list[str]] = {}
     for joint in joints.values():
@@ -61,7 +60,7 @@ def urdf_with(path: Path, found: ArmIdentification) -> str:
         file = mesh.get("filename", "")
         if "://" not in file and not os.path.isabs(file):
             mesh.set("filename", str((path.parent / file).resolve()))
-    ET.indent(tree)
+    ET.indent(root)
     return '<?xml version="1.0"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 

@@ -1,0 +1,1 @@
+"""The identification of an arm as a page and as files of other programs."""
