@@ -1,4 +1,4 @@
-"""What holds for every test: a ROS 2 network of its own, no files at home, the same examples in CI."""
+"""What holds for every test: a ROS 2 network of its own, no files at home, the same examples each time."""
 
 from __future__ import annotations
 
@@ -50,6 +50,9 @@ def _isolate() -> tuple[int, int | None, tempfile.TemporaryDirectory[str]]:
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ["ROS_LOG_DIR"] = os.path.join(scratch.name, "ros_log")
     os.environ["MPLBACKEND"] = "Agg"
+    # Two workers and their nodes on two cores: a library's threads would spend most of the time waiting for each other.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
     # Children (nodes, the command line) must find this clone even where it is not installed.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -62,25 +65,25 @@ def _isolate() -> tuple[int, int | None, tempfile.TemporaryDirectory[str]]:
 
 _DOMAIN, _LOCK, _SCRATCH = _isolate()
 
+# The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
+# New examples: `--hypothesis-profile explore`.
 hypothesis.settings.register_profile(
     "safe_sysid",
     deadline=None,  # the first example compiles
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-# The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
-hypothesis.settings.register_profile(
-    "ci",
-    parent=hypothesis.settings.get_profile("safe_sysid"),
     derandomize=True,
     database=None,
     print_blob=True,
 )
-hypothesis.settings.load_profile("ci" if CI else "safe_sysid")
+hypothesis.settings.register_profile(
+    "explore", parent=hypothesis.settings.get_profile("safe_sysid"), derandomize=False
+)
+hypothesis.settings.load_profile("safe_sysid")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--all`."""
-    parser.addoption("--all", action="store_true", help="run the slow tests too (default where CI=true)")
+    parser.addoption("--all", action="store_true", help="run the slow tests too")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -104,7 +107,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for by `--all`, by `-m`, by name or by CI; those with nodes begin."""
+    """Leave out slow tests unless asked for by `--all`, by `-m` or by name; those with nodes begin."""
     items.sort(key=lambda item: item.get_closest_marker("ros") is None)
     if _runs_slow(config):
         return
@@ -116,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _runs_slow(config: pytest.Config) -> bool:
     named = any("::" in argument for argument in config.args)
-    return bool(CI or named or config.getoption("--all") or "slow" in (config.getoption("-m") or ""))
+    return bool(named or config.getoption("--all") or "slow" in (config.getoption("-m") or ""))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import json
+import multiprocessing
+import multiprocessing.context
+import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -25,6 +30,68 @@ PATIENCE, COMPILATION = 100.0, 220.0
 MANAGED = ("controller", "planner", "identifier")
 
 
+@functools.cache
+def _forks() -> multiprocessing.context.ForkServerContext:
+    """Processes forked of one that has loaded what every node needs first: each would take seconds to do it again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "warm_nodes"])
+    path, here = os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, path]))
+    multiprocessing.forkserver.ensure_running()
+    os.environ["PYTHONPATH"] = path
+    return context
+
+
+def _be_node(name: str, arguments: list[str], log: str, environment: dict[str, str]) -> None:
+    """What a forked process does: as ``python -m`` would, output to a file, no input."""
+    for path, flags, targets in ((log, os.O_WRONLY | os.O_APPEND, (1, 2)), (os.devnull, os.O_RDONLY, (0,))):
+        descriptor = os.open(path, flags)
+        for target in targets:
+            os.dup2(descriptor, target)
+        os.close(descriptor)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", 8192, closefd=False), os.fdopen(2, "w", 1, closefd=False)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    sys.argv = [f"{name}_node", *arguments]
+    sys.exit(importlib.import_module(f"safe_sysid.nodes.{name}.node").main())
+
+
+class Forked:
+    """A process with the interface of :class:`subprocess.Popen`."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._process = _forks().Process(target=_be_node, args=arguments)
+        self._process.start()
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def poll(self) -> int | None:
+        """Exit status, negative if a signal ended it; None while it lives."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until it has ended."""
+        self._process.join(timeout)
+        if (status := self.poll()) is None:
+            raise subprocess.TimeoutExpired(str(self._process.name), timeout or 0.0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens to one that has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and is not yet told to us
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """At once."""
+        self.send_signal(signal.SIGKILL)
+
+
 class NodeProcess:
     """One node of the package, its output in a file. Managed nodes become active by themselves, unless told not to."""
 
@@ -35,23 +102,10 @@ class NodeProcess:
         # JSON is YAML; a file, because a command line would take text in braces for a map.
         parameters = {**({"autostart": True} if name in MANAGED else {}), **parameters}
         file.write_text(json.dumps({"/**": {"ros__parameters": parameters}}))
-        command = [
-            sys.executable,
-            "-m",
-            f"safe_sysid.nodes.{name}.node",
-            "--ros-args",
-            "--params-file",
-            str(file),
-        ]
-        command += ["-r", f"__ns:={namespace}"] if namespace else []
-        with self._log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env=dict(os.environ),
-            )
+        arguments = ["--ros-args", "--params-file", str(file)]
+        arguments += ["-r", f"__ns:={namespace}"] if namespace else []
+        self._log.write_bytes(b"")
+        self.process = Forked(name, arguments, str(self._log), dict(os.environ))
 
     @property
     def log(self) -> str:

@@ -64,7 +64,6 @@ def test_worst_directions_come_nearer_than_chance():
     assert nearest["aimed"] < 1e-3  # of the prior's width
 
 
-@pytest.mark.slow
 def test_five_percent_beyond_the_declared_bound_is_noticed():
     results = trials(16, {"beyond": 1.05, "fixed": WORST})
     assert noticed(results) >= 8  # 12 when this was written

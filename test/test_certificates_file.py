@@ -173,7 +173,6 @@ def test_missing_and_huge_files(certificate, tmp_path):
         read_certificate(large)
 
 
-@pytest.mark.slow
 def test_bytes_turned_at_random(certificate, tmp_path):
     """Either unreadable, or refused by the checker, or a byte that says nothing; never another exception."""
     model, data, path = certificate

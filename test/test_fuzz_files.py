@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from fuzz_targets import TARGETS, Target, run
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = 100 if os.environ.get("CI") else 12
+EXAMPLES = 100
 SLOW = ("bag mcap", "bag sqlite", "bag recovery")  # half a second each for the library's types
 CPU_S = 10.0  # of the processor; an input of a few kB that takes longer is a bomb
 
