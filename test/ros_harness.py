@@ -105,7 +105,21 @@ class NodeProcess:
         arguments = ["--ros-args", "--params-file", str(file)]
         arguments += ["-r", f"__ns:={namespace}"] if namespace else []
         self._log.write_bytes(b"")
-        self.process = Forked(name, arguments, str(self._log), dict(os.environ))
+        self.process = self._started(name, arguments)
+
+    def _started(self, name: str, arguments: list[str]) -> Forked | subprocess.Popen[bytes]:
+        """The four that work together are forked; recorder and viewer start as a user starts them."""
+        if name in (*MANAGED, "plant"):
+            return Forked(name, arguments, str(self._log), dict(os.environ))
+        command = [sys.executable, "-m", f"safe_sysid.nodes.{name}.node", *arguments]
+        with self._log.open("wb") as output:
+            return subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ),
+            )
 
     @property
     def log(self) -> str:
