@@ -1,10 +1,9 @@
-"""How tight the enclosures are: half widths over the sampled hull, sliced first and built over all k, in one run.
+"""How tight the enclosures are: half widths over the sampled hull.
 
 Two problems. ``peer``: ARMOUR's own (see peer_problem.py). ``table1``: the shipped configuration, 4 kg of payload
-uncertainty, six boxes, a plan of the package's planner; sets over all k are over ``--k-range`` around it, because the
-shipped range of 0.785 rad is too much for them. In each time cell the enclosure's half width is divided by the
-half width of the hull that ascent over time and tracking error reaches (sampled_hull.py), for the torque of every joint
-and for the radius of every sphere of the arm's cover. See docs/tightness.md.
+uncertainty, six boxes, a motion near a plan of the package's planner (``--k-range``). In each time cell the enclosure's
+half width is divided by the half width of the hull that ascent over time and tracking error reaches (sampled_hull.py),
+for the torque of every joint and for the radius of every sphere of the arm's cover. See docs/tightness.md.
 
     python benchmarks/enclosures.py [--problems peer table1] [--json FILE]
 """
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from over_all_k import OverAllK, way
 from peer_setup import RANGE, SPHERES, machine, nothing, peer_family, peer_model, radius_of, said
 from rich.console import Console
 from rich.table import Table
@@ -51,7 +48,7 @@ class Case:
     Attributes:
         model: the arm; its prior is the box.
         gains: of the controller.
-        family: that the trajectory is from, and that sets over all k are built for.
+        family: that the trajectory is from.
         k: (n,) which one.
         origin: where k comes from, in words.
     """
@@ -69,8 +66,7 @@ class Enclosed:
 
     torque: FloatArray
     radius: FloatArray
-    built: float
-    sliced: float
+    seconds: float
 
 
 def peer_case(options: argparse.Namespace, rng: np.random.Generator) -> Case:
@@ -100,7 +96,7 @@ def table1_case(options: argparse.Namespace, rng: np.random.Generator) -> Case:
 CASES = {"peer": peer_case, "table1": table1_case}
 
 
-def slice_first(case: Case, cells: TimeCells, tracking: TrackingSet, moved: TrackingSet) -> Enclosed:
+def enclosed(case: Case, cells: TimeCells, tracking: TrackingSet, moved: TrackingSet) -> Enclosed:
     """The package's own, at the given k."""
     kin, began = case.model.kinematics, time.process_time()
     torque = enclose_torque(
@@ -118,40 +114,7 @@ def slice_first(case: Case, cells: TimeCells, tracking: TrackingSet, moved: Trac
         for j, p in zip(_JOINTS, _POINTS, strict=True)
     ]
     taken = time.process_time() - began
-    return Enclosed(
-        0.5 * (torque[..., 1] - torque[..., 0]), radius_of(np.concatenate(boxes, axis=1)), 0.0, taken
-    )
-
-
-def over_all_k(
-    case: Case,
-    intervals: int,
-    tracking: TrackingSet,
-    moved: TrackingSet,
-    symbols: Any,
-    degree: int,
-    order: int,
-) -> Enclosed:
-    """Sets over all k, sliced at the same k."""
-    model, began = case.model, time.process_time()
-    sets = OverAllK.build(
-        model.kinematics,
-        model.arm_prior,
-        case.family,
-        intervals,
-        tracking,
-        case.gains.K_d,
-        model.friction_transition_velocity,
-        degree,
-        symbols,
-        order,
-    )
-    built = time.process_time() - began
-    began = time.process_time()
-    torque = sets.torque(case.k).torque
-    # Positions with the same tube: measurement errors are zero in these configurations, so both tubes are one.
-    radius = radius_of(sets.points(_JOINTS, _POINTS, case.k))
-    return Enclosed(0.5 * (torque[..., 1] - torque[..., 0]), radius, built, time.process_time() - began)
+    return Enclosed(0.5 * (torque[..., 1] - torque[..., 0]), radius_of(np.concatenate(boxes, axis=1)), taken)
 
 
 def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -183,26 +146,12 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             rng,
         )
         truth = 0.5 * (hull[..., 1] - hull[..., 0]), radius_of(reached)
-        ways = [("sliced first", lambda t=tracking, m=moved: slice_first(case, cells, t, m))]
-        for symbols, degree, order in options.over_all_k:
-            text = f"all k, {symbols}, " + (f"{order} terms" if order else f"degree {degree}")
-            ways.append(
-                (
-                    text,
-                    lambda t=tracking, m=moved, s=symbols, d=degree, o=order: over_all_k(
-                        case, options.intervals, t, m, s, d, o
-                    ),
-                )
-            )
-        for text, enclose in ways:
-            print(f"{name}, {label} tracking error: {text}", file=sys.stderr)
-            found = [enclose() for _ in range(options.runs if text == "sliced first" else 1)][-1]
-            rows.append(
-                {"problem": name, "k": case.origin, "tracking": label, "sets": text}
-                | {"built_s": found.built, "sliced_s": found.sliced}
-                | _ratios("torque", found.torque, found.torque[which], truth[0])
-                | _ratios("radius", found.radius, found.radius[which], truth[1])
-            )
+        found = [enclosed(case, cells, tracking, moved) for _ in range(options.runs)][-1]
+        rows.append(
+            {"problem": name, "k": case.origin, "tracking": label, "cpu_s": found.seconds}
+            | _ratios("torque", found.torque, found.torque[which], truth[0])
+            | _ratios("radius", found.radius, found.radius[which], truth[1])
+        )
     return rows
 
 
@@ -227,15 +176,13 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
     for column in (
         "problem",
         "tracking error",
-        "sets",
         "torque",
         "over hull",
         "radius",
         "over hull",
-        "build",
-        "slice",
+        "processor time",
     ):
-        table.add_column(column, justify="left" if column in ("problem", "sets") else "right")
+        table.add_column(column, justify="left" if column == "problem" else "right")
     for r in rows:
         cells = [
             f"{scale * r[w + '_mean']:.2f}"
@@ -244,8 +191,7 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
             for w, scale in (("torque", 1.0), ("radius", 1e3))
             for j in (0, 1)
         ]
-        times = [f"{r['built_s']:.2f} s", f"{r['sliced_s']:.3f} s"]
-        table.add_row(f"{r['problem']} ({r['k']})", r["tracking"], r["sets"], *cells, *times)
+        table.add_row(f"{r['problem']} ({r['k']})", r["tracking"], *cells, f"{r['cpu_s']:.3f} s")
     console.print(table)
 
 
@@ -260,20 +206,10 @@ def main() -> None:
         "--k-range",
         type=float,
         default=RANGE,
-        help="rad; of the sets over all k in table1 (pi/24, the peer's)",
+        help="rad; how far table1's motion may end from the plan (pi/24, the peer's)",
     )
     parser.add_argument("--attacked", type=int, default=32, help="cells whose hull is sampled")
-    parser.add_argument(
-        "--over-all-k",
-        nargs="*",
-        type=way,
-        default=[("armour", 3, 40), ("armour", 3, 0), ("shared", 3, 0)],
-        metavar="SYMBOLS:DEGREE:MONOMIALS",
-        help="sets over all k to build beside; 0 monomials keeps all (default: armour:3:40 armour:3:0 shared:3:0)",
-    )
-    parser.add_argument(
-        "--runs", type=int, default=3, help="of what is sliced first; the last one's time counts"
-    )
+    parser.add_argument("--runs", type=int, default=3, help="the last one's time counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

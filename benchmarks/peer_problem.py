@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from over_all_k import way
 from peer_setup import PEER, SETTINGS, machine, peer_family, peer_model, said
-from peer_widths import Widths, mean_of, ours, published, published_over_all_k
+from peer_widths import Widths, mean_of, ours, published
 from rich.console import Console
 from rich.table import Table
 
@@ -133,13 +132,6 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 ),
             }
         )
-        for how in options.over_all_k if certain else ():
-            w, built = published_over_all_k(base, family, ks[0], intervals, how)
-            label = f"published, all k {how[0]} {how[1]}:{how[2]}"
-            rows.append(
-                {"gains": label, "joints_certain": certain, "intervals": intervals}
-                | {"over_family": asdict(w), "built_s": built}
-            )
     return rows
 
 
@@ -193,8 +185,6 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
                     f"{planned['first_s']:.3f} s",
                     f"{planned['returned_s']:.2f} s (cpu {planned['cpu_s']:.2f})",
                 ]
-            elif "built_s" in row:
-                times[2] = f"sets: cpu {row['built_s']:.1f} s"
             elif "certified_share" in row:
                 times[0] = f"{100 * row['certified_share']:.0f} %"
             table.add_row(
@@ -220,14 +210,6 @@ def main() -> None:
         "--runs", type=int, default=5, help="plans per row, medians are given; 0: do not plan"
     )
     parser.add_argument("--samples", type=int, default=10, help="random trajectories per row")
-    parser.add_argument(
-        "--over-all-k",
-        nargs="*",
-        type=way,
-        default=[("armour", 3, 40)],
-        metavar="SYMBOLS:DEGREE:MONOMIALS",
-        help="the peer's method, sets over all k, built beside, see over_all_k.py (default: armour:3:40)",
-    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

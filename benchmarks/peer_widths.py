@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from over_all_k import OverAllK
-from peer_setup import SPHERES, PublishedGains, nothing, radius_of, sphere_growth
+from peer_setup import PublishedGains, nothing, sphere_growth
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["Widths", "mean_of", "ours", "published", "published_over_all_k"]
+__all__ = ["Widths", "mean_of", "ours", "published"]
 
 FloatArray = NDArray[np.float64]
 
@@ -84,34 +80,6 @@ def published(model: RobotModel, trajectory: QuinticTrajectory, intervals: int) 
         torque.append(law.half_width(nominal, found.spread, robust))
         growth.append(sphere_growth(model, cells, tube))
     return _widths(torque, growth)
-
-
-def published_over_all_k(
-    model: RobotModel, family: TrajectoryFamily, k: FloatArray, intervals: int, how: tuple[Any, int, int]
-) -> tuple[Widths, float]:
-    """Widths with the published gains in sets over all k, sliced at k: the peer's method; and processor s for one."""
-    law, zero = PublishedGains(), np.zeros(model.n)
-    tracking, torque, growth, taken = law.tracking(model.n), [], [], []
-    symbols, degree, order = how
-    for tube, robust in ((tracking, True), (nothing(tracking), False)):
-        began = time.process_time()
-        sets = OverAllK.build(
-            model.kinematics,
-            model.arm_prior,
-            family,
-            intervals,
-            tube,
-            zero,
-            model.friction_transition_velocity,
-            degree,
-            symbols,
-            order,
-        )
-        taken.append(time.process_time() - began)
-        found = sets.torque(k)
-        torque.append(law.half_width(found.nominal, found.spread, robust))
-        growth.append(radius_of(sets.points([j for j, _ in SPHERES], [p for _, p in SPHERES], k)))
-    return _widths(torque, growth), float(np.mean(taken))
 
 
 def _widths(torque: list[FloatArray], growth: list[FloatArray]) -> Widths:

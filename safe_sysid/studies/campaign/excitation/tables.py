@@ -1,4 +1,4 @@
-"""From records of runs to tables: which cost narrows the bounds fastest, and PSO Table V."""
+"""From records of runs to PSO Table V."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.studies.campaign.excitation.episodes import RANDOM
-
-__all__ = ["TABLE_FIVE", "ConditionRow", "WidthRow", "condition_rows", "log_shrinkage", "width_rows"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["TABLE_FIVE", "ConditionRow", "condition_rows"]
 
 #: PSO Table V: payload to the condition number of Y after four plans, theirs and of random plans.
 TABLE_FIVE = {
@@ -24,70 +19,6 @@ TABLE_FIVE = {
     "7lb": (258.517, 312.352),
     "8lb": (233.539, 413.381),
 }
-
-
-def log_shrinkage(record: dict[str, Any]) -> FloatArray:
-    """(updates,) mean log of the ten widths over the prior's: -1 is "e times narrower", parameter by parameter."""
-    widths = np.asarray(record["widths"], float) / np.asarray(record["prior"], float)
-    return np.asarray(np.log(np.maximum(widths, 1e-12)).mean(axis=1), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class WidthRow:
-    """Runs of one cost under one kind of noise.
-
-    Attributes:
-        noise, cost: which.
-        runs: how many.
-        sound: whether every box of every run held the truth, and nothing was refused.
-        widths: (10,) median of the final widths.
-        shrinkage: mean over runs of the final :func:`log_shrinkage`.
-        against: mean difference of that to the reference cost in the same runs, negative is better; nan without.
-        error: standard error of that mean; nan below three runs.
-    """
-
-    noise: str
-    cost: str
-    runs: int
-    sound: bool
-    widths: FloatArray
-    shrinkage: float
-    against: float
-    error: float
-
-
-def _world(record: dict[str, Any]) -> tuple[Any, ...]:
-    """What two runs must share to be compared one by one."""
-    return tuple(record[name] for name in ("noise", "seed", "payload", "scene", "robot", "plans"))
-
-
-def width_rows(records: Sequence[dict[str, Any]], reference: str = RANDOM) -> list[WidthRow]:
-    """One row per noise and cost, best first within a noise."""
-    final = {
-        (record["cost"], _world(record)): (record, float(log_shrinkage(record)[-1])) for record in records
-    }
-    groups: dict[tuple[str, str], list[tuple[dict[str, Any], float, float]]] = defaultdict(list)
-    for (cost, world), (record, value) in final.items():
-        other = final.get((reference, world))
-        groups[record["noise"], cost].append((record, value, np.nan if other is None else value - other[1]))
-    rows = []
-    for (noise, cost), members in groups.items():
-        differences = np.array([difference for _, _, difference in members])
-        differences = differences[np.isfinite(differences)]
-        count = len(differences)
-        rows.append(
-            WidthRow(
-                noise=noise,
-                cost=cost,
-                runs=len(members),
-                sound=all(record["inside"] and not record["refusals"] for record, _, _ in members),
-                widths=np.median([record["widths"][-1] for record, _, _ in members], axis=0),
-                shrinkage=float(np.mean([value for _, value, _ in members])),
-                against=float(differences.mean()) if count else np.nan,
-                error=float(differences.std(ddof=1) / np.sqrt(count)) if count > 2 else np.nan,
-            )
-        )
-    return sorted(rows, key=lambda row: (row.noise, row.shrinkage))
 
 
 @dataclass(frozen=True)
