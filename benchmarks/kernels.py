@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
+from numba import njit
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -35,10 +37,11 @@ from safe_sysid.reachability.swept import swept_boxes
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import NO_MOTORS, RobotModel
+from safe_sysid.robot.model import NO_MOTORS, Kinematics, RobotModel
 from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
+FloatArray = NDArray[np.float64]
 SAMPLES = 7500
 
 
@@ -128,9 +131,15 @@ def main() -> None:
     centre, spread = box.mid[model.layout.links], box.rad[model.layout.links]
     bounds, kin_alone = np.zeros((len(DERIVATIVES), n, max(n, 3))), kin._replace(motors=NO_MOTORS)
 
+    @njit
+    def all_derivatives(
+        kin: Kinematics, mid: FloatArray, rad: FloatArray, q: FloatArray, qd: FloatArray, out: FloatArray
+    ) -> None:
+        for k in range(q.shape[0]):
+            derivative_bounds(kin, mid, rad, 1.0, True, True, q[k], qd[k], out)
+
     def derivatives() -> None:
-        for k in range(steps):
-            derivative_bounds(kin_alone, centre, spread, 1.0, True, True, q[k], qd[k], bounds)
+        all_derivatives(kin_alone, centre, spread, q[:steps], qd[:steps], bounds)
 
     regressors: dict[str, Callable[[], object]] = {
         "W_s": lambda: dynamics.slotine_li_regressor(q, qd, qd_a, qdd),

@@ -11,22 +11,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS, ParameterLayout
+from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.dynamics.protocol import add_further, as_parameters
 from safe_sysid.dynamics.spatial import (
-    Workspace,
-    add_velocity_product,
     friction_sign,
     moment_to_joints,
     polarised_motions,
     polarised_reaction,
-    to_child,
     workspace,
 )
-from safe_sysid.robot.frames import as_batch, joint_placement, unpacked
+from safe_sysid.robot.frames import as_batch, unpacked
 from safe_sysid.robot.model import Kinematics, PackedKinematics
 
-__all__ = ["RecursiveDynamics", "momentum_kernel", "slotine_li_kernel"]
+__all__ = ["RecursiveDynamics", "slotine_li_kernel"]
 
 FloatArray = NDArray[np.float64]
 
@@ -130,121 +128,43 @@ def slotine_li_kernel(
 
 
 @njit(cache=True)
-def _add_reaction_slopes(
-    kin: Kinematics, work: Workspace, m: int, qd: FloatArray, column: FloatArray
-) -> None:
-    """Add to ``column`` (n,) the derivatives by q of the energy ``gear (z . omega) qd_j`` of motor m.
-
-    The axis seen from joint i is turned by it: ``d(z . omega)/dq_i = z . (omega_i x z_i)``, omega_i up to joint i,
-    here the motions ``work.y`` that the links before the joints carry.
-    """
-    axis, motors, carried, spin = kin.axis, kin.motors, work.y, work.moment
-    for i in range(3):
-        spin[i] = motors.gear[m] * qd[motors.joint[m]] * motors.axis[m, i]
-    i = motors.carrier[m]
-    while i >= 0:
-        if not np.isfinite(kin.travel[i, 0]):
-            for a in range(3):
-                b, c = (a + 1) % 3, (a + 2) % 3
-                column[i] += spin[a] * (carried[i, 3 + b] * axis[i, c] - carried[i, 3 + c] * axis[i, b])
-        x, y, z = spin[0], spin[1], spin[2]
-        for a in range(3):
-            spin[a] = work.rotation[i, a, 0] * x + work.rotation[i, a, 1] * y + work.rotation[i, a, 2] * z
-        i = kin.parent[i]
+def momentum_kernel(arm: PackedKinematics, q: FloatArray, qd: FloatArray, out: FloatArray) -> None:
+    """Fill ``out`` (N, n, 14 n) with W_m at N states (N, n)."""
+    kin = unpacked(arm)
+    n, gravity = q.shape[1], kin.gravity.copy()
+    for k in range(q.shape[0]):
+        out[k] = 0.0
+        momentum_columns(kin, gravity, q[k], qd[k], 1.0, out[k], None)
+        _place_motors(kin, out[k])
+        for j in range(n):
+            out[k, j, ROTOR * n + j] += qd[k, j]
 
 
 @njit(cache=True)
-def momentum_kernel(
-    arm: PackedKinematics,
-    q: FloatArray,
-    qd: FloatArray,
-    transition: float,
-    want_momentum: bool,
-    want_rate: bool,
-    w_m: FloatArray,
-    w_c: FloatArray,
+def momentum_rate_kernel(
+    arm: PackedKinematics, q: FloatArray, qd: FloatArray, transition: float, out: FloatArray
 ) -> None:
-    """Fill ``w_m`` and/or ``w_c`` (N, n, 14 n) at N states; the one not wanted may be any array of that rank."""
+    """Fill ``out`` (N, n, 14 n) with W_c at N states (N, n); ``transition``: of friction, rad/s."""
     kin = unpacked(arm)
-    axis, gravity, travel, parent, motors = kin.axis, kin.gravity, kin.travel, kin.parent, kin.motors
-    rotation, translation = kin.rotation, kin.translation
-    n = axis.shape[0]
-    work = workspace(n)
-    rot, shift, moment, base = work.rotation, work.origin, work.moment, work.motion
-    v, carried, weight = work.x, work.y, work.acceleration
-    momentum, gforce, across = np.empty((6, 10)), np.empty((6, 10)), np.empty(6)
+    n, gravity = q.shape[1], kin.gravity.copy()
     for k in range(q.shape[0]):
-        if want_momentum:
-            w_m[k] = 0.0
-        if want_rate:
-            w_c[k] = 0.0
+        out[k] = 0.0
+        momentum_columns(kin, gravity, q[k], qd[k], 1.0, None, out[k])
+        _place_motors(kin, out[k])
         for j in range(n):
-            sliding = np.isfinite(travel[j, 0])
-            joint_placement(rotation[j], translation[j], axis[j], sliding, q[k, j], rot[j], shift[j])
-            before = parent[j]
-            if before < 0:
-                base[:] = 0.0
-                to_child(rot[j], shift[j], base, carried[j])
-                base[0], base[1], base[2] = -gravity[0], -gravity[1], -gravity[2]
-                to_child(rot[j], shift[j], base, weight[j])
-            else:
-                to_child(rot[j], shift[j], v[before], carried[j])
-                to_child(rot[j], shift[j], weight[before], weight[j])
-            o = 0 if sliding else 3
-            for i in range(6):
-                v[j, i] = carried[j, i]
-            for i in range(3):
-                v[j, o + i] += axis[j, i] * qd[k, j]
-        for link in range(n):
-            _momentum_columns(v[link], momentum)
-            if want_rate:
-                _momentum_columns(weight[link], gforce)
-            j = link
-            while j >= 0:
-                a0, a1, a2 = axis[j, 0], axis[j, 1], axis[j, 2]
-                sliding = np.isfinite(travel[j, 0])
-                o = 0 if sliding else 3
-                if want_momentum:
-                    for c in range(10):
-                        w_m[k, j, PER_LINK * link + c] = (
-                            a0 * momentum[o, c] + a1 * momentum[o + 1, c] + a2 * momentum[o + 2, c]
-                        )
-                if want_rate:
-                    # dv_link/dq_j, seen at joint j, is (carried x S): its product with the momentum is dT/dq_j.
-                    across[:] = 0.0
-                    add_velocity_product(axis[j], sliding, 1.0, carried[j], across)
-                    for c in range(10):
-                        w_c[k, j, PER_LINK * link + c] = (
-                            across[0] * momentum[0, c]
-                            + across[1] * momentum[1, c]
-                            + across[2] * momentum[2, c]
-                            + across[3] * momentum[3, c]
-                            + across[4] * momentum[4, c]
-                            + across[5] * momentum[5, c]
-                            - (a0 * gforce[o, c] + a1 * gforce[o + 1, c] + a2 * gforce[o + 2, c])
-                        )
-                before = parent[j]
-                if before >= 0:
-                    _to_parent(rot[j], shift[j], momentum)
-                    if want_rate:
-                        _to_parent(rot[j], shift[j], gforce)
-                j = before
+            out[k, j, COULOMB * n + j] = -friction_sign(qd[k, j], transition)
+            out[k, j, VISCOUS * n + j] = -qd[k, j]
+            out[k, j, OFFSET * n + j] = -1.0
+
+
+@njit(cache=True)
+def _place_motors(kin: Kinematics, out: FloatArray) -> None:
+    """Move the motors' columns from behind the links' to those of their rotor inertias."""
+    n, motors = out.shape[0], kin.motors
+    for m in range(motors.joint.shape[0]):
         for j in range(n):
-            if want_momentum:
-                w_m[k, j, ROTOR * n + j] = qd[k, j]
-            if want_rate:
-                w_c[k, j, COULOMB * n + j] = -friction_sign(qd[k, j], transition)
-                w_c[k, j, VISCOUS * n + j] = -qd[k, j]
-                w_c[k, j, OFFSET * n + j] = -1.0
-        for m in range(motors.joint.shape[0]):
-            j, c = motors.joint[m], motors.carrier[m]
-            if want_momentum:
-                for i in range(3):
-                    moment[i] = motors.gear[m] * qd[k, j] * motors.axis[m, i]
-                    w_m[k, j, ROTOR * n + j] += motors.gear[m] * motors.axis[m, i] * v[c, 3 + i]
-                moment_to_joints(kin, work, c, w_m[k, :, ROTOR * n + j])
-            if want_rate:
-                _add_reaction_slopes(kin, work, m, qd[k], w_c[k, :, ROTOR * n + j])
+            out[j, ROTOR * n + motors.joint[m]] = out[j, PER_LINK * n + m]
+            out[j, PER_LINK * n + m] = 0.0
 
 
 class RecursiveDynamics:
@@ -317,13 +237,13 @@ class RecursiveDynamics:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
         out = np.empty((len(q), self._n, ParameterLayout(self._n).size))
-        momentum_kernel(self.kin.packed, q, qd, 0.0, True, False, out, out)
+        momentum_kernel(self.kin.packed, q, qd, out)
         return out[0] if single else out
 
     def momentum_rate_regressor(self, q: FloatArray, qd: FloatArray, transition: float = 0.0) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_rate_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
         out = np.empty((len(q), self._n, ParameterLayout(self._n).size))
-        momentum_kernel(self.kin.packed, q, qd, transition, False, True, out, out)
+        momentum_rate_kernel(self.kin.packed, q, qd, transition, out)
         add_further(out, qd, transition, -1.0)
         return out[0] if single else out
