@@ -73,12 +73,22 @@ class QuietJoint:
     def gauss_newton(self, k):
         return None
 """
+BACKEND = """
+import numpy as np
+from safe_sysid.dynamics.recursion import RecursiveDynamics
+
+class Symmetric(RecursiveDynamics):
+    def mass_matrix(self, theta, q):
+        inertia = super().mass_matrix(theta, q)
+        return 0.5 * (inertia + np.swapaxes(inertia, -1, -2))
+"""
 #: Table, its name for the new one, file, content, and what a robot file says then.
 ADDED = {
     "law": ("LAWS", "springs", "control/laws/springs.py", LAW, "Springs"),
     "feed-forward": ("FEED_FORWARDS", "hold_up", "control/hold_up.py", FEED_FORWARD, "HoldUp"),
     "residual model": ("RESIDUAL_MODELS", "dashpots", "learning/dashpots.py", RESIDUAL_MODEL, "Dashpots"),
     "cost": ("COSTS", "quiet_joint", "planning/costs/quiet_joint.py", COST, "QuietJoint"),
+    "dynamics": ("DYNAMICS", "symmetric", "dynamics/symmetric.py", BACKEND, "Symmetric"),
 }
 USE = {
     "law": """
@@ -121,7 +131,44 @@ def way_of_second_joint(cost):
     return np.ptp(found.plan.trajectory.states(np.linspace(0.0, 3.0, 50))[:, 0, 1])
 assert way_of_second_joint("condition+20*quiet_joint") < 0.5 * way_of_second_joint("condition")
 """,
+    "dynamics": """
+from safe_sysid.dynamics import dynamics_of
+mine, ours = (dynamics_of(plain.kinematics, name) for name in ("symmetric", "recursion"))
+inertia = mine.mass_matrix(plain.theta_nominal, home + 0.3)
+assert np.array_equal(inertia, inertia.T)
+assert np.allclose(inertia, ours.mass_matrix(plain.theta_nominal, home + 0.3), rtol=0, atol=1e-13)
+""",
 }
+#: A term of friction: quadratic drag. Its line goes into a tuple of values, so the file is imported above it, too.
+DRAG = """
+import numpy as np
+
+def drag(velocity, transition):
+    return velocity * np.abs(velocity)
+
+def drag_bounds(lower, upper, transition):
+    return drag(lower, 0.0), drag(upper, 0.0)
+"""
+DRAG_LINE = (
+    '    JointTerm("drag", "Fq", "quadratic drag", "N m s^2/rad^2", signed=False, drifts=True, '
+    "torque=drag, bounds=drag_bounds),\n"
+)
+USE_DRAG = """
+from safe_sysid.dynamics import dynamics_of
+assert plain.layout.size == len(plain.theta_nominal) == 3 * 15
+assert plain.layout.names(plain.joint_names)[-1] == f"{plain.joint_names[-1]}.Fq"
+theta, qd = np.array(plain.theta_nominal), np.array([0.5, -1.0, 2.0])
+theta[plain.layout.block(14)] = 3.0
+for backend in ("recursion", "pinocchio"):
+    dynamics = dynamics_of(plain.kinematics, backend)
+    torque = dynamics.inverse_dynamics(theta, home, qd, zero)
+    added = torque - dynamics.inverse_dynamics(plain.theta_nominal, home, qd, zero)
+    assert np.allclose(added, 3.0 * qd * np.abs(qd), rtol=0, atol=1e-12)
+    assert np.allclose(dynamics.torque_regressor(home, qd, zero) @ theta, torque, rtol=0, atol=1e-12)
+controller = Controller(plain, gains)
+assert controller.start(0.0, home, zero) == []
+assert controller.claim.text == "proved"
+"""
 BEFORE = """
 import numpy as np
 import safe_sysid
@@ -153,9 +200,27 @@ def test_it_is_one_file_and_one_line(copied: Path, kind: str) -> None:
     at = next(i for i, line in enumerate(lines) if line.startswith(f"{table}: "))
     lines.insert(at + 1, f'    "{name}": "{module}:{attribute}",\n')
     (package / "extensions.py").write_text("".join(lines))
+    in_the_copy(copied, USE[kind])
+
+
+def test_a_friction_term_is_one_file_and_one_line_with_its_import(copied: Path) -> None:
+    core = copied / "safe_sysid" / "core"
+    (core / "drag.py").write_text(DRAG)
+    text = (core / "layout.py").read_text()
+    table = text.index("JOINT_TERMS = (\n")
+    end = text.index("\n)\n", table) + 1
+    imported = "from safe_sysid.core.drag import drag, drag_bounds\n"
+    (core / "layout.py").write_text(text[:table] + imported + text[table:end] + DRAG_LINE + text[end:])
+    try:
+        in_the_copy(copied, USE_DRAG)
+    finally:
+        (core / "layout.py").write_text(text)
+
+
+def in_the_copy(copied: Path, use: str) -> None:
     own = f"assert safe_sysid.__file__.startswith({str(copied)!r})\n"
     found = subprocess.run(
-        [sys.executable, "-c", BEFORE + own + USE[kind]],
+        [sys.executable, "-c", BEFORE + own + use],
         cwd=copied,
         env={**os.environ, "PYTHONPATH": str(copied)},
         capture_output=True,
