@@ -69,6 +69,7 @@ def test_environment_is_put_back():
     assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_results():
     distributed = pytest.importorskip("distributed")
     campaign = Campaign("identification", 3, SMALL)

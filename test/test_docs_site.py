@@ -102,6 +102,7 @@ def built(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
 
 
+@pytest.mark.slow
 def test_every_page_is_on_the_site_and_in_its_menu(site: Path, built: dict[Path, Page]) -> None:
     front = {urlsplit(link).path for link in built[site / "index.html"].links}
     for page in DOCS.rglob("*.md"):
@@ -110,6 +111,7 @@ def test_every_page_is_on_the_site_and_in_its_menu(site: Path, built: dict[Path,
         assert page.name == "index.md" or str(address) in front, f"{page.name} is in no menu"
 
 
+@pytest.mark.slow
 def test_every_link_and_anchor_leads_somewhere(site: Path, built: dict[Path, Page]) -> None:
     """Sphinx looks at links between pages; this at what it made of them, and at links to files."""
     broken = []
@@ -128,6 +130,7 @@ def test_every_link_and_anchor_leads_somewhere(site: Path, built: dict[Path, Pag
     assert broken == []
 
 
+@pytest.mark.slow
 def test_no_page_fetches_anything_from_elsewhere(site: Path, built: dict[Path, Page]) -> None:
     for path, page in built.items():
         assert page.fetched, path

@@ -17,6 +17,7 @@ def test_there_are_pages_with_blocks() -> None:
     assert {"extending.md", "units.md"} <= {page.name for page in WITH_BLOCKS if page.parent == DOCS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("identify")
     write_log(folder / "log.npz", JOINTS, piece())
     options = ["--update", "0.75", "--quiet", "--json", folder / "copy.json"]
-    assert run_identify(folder / "log.npz", "--out", folder / "out", *options) == 0
+    assert run_identify(folder / "log.npz", "--out", folder / "out", *options, pictures=True) == 0
     return folder, json.loads((folder / "out" / "result.json").read_text())
 
 
@@ -214,7 +214,10 @@ def test_a_log_with_errors_is_refused_unless_forced(tmp_path, capsys):
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out") == 2
     assert "opposite sign" in capsys.readouterr().err
     assert not (tmp_path / "out" / "bounds.yaml").exists()
-    assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet") == 1
+    assert (
+        run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--to", "0.5")
+        == 1
+    )
 
 
 def test_forced_intervals_are_not_called_guaranteed(tmp_path):
@@ -241,10 +244,13 @@ def test_parts_filters_and_other_methods(tmp_path):
     assert result["log"]["end_s"] == pytest.approx(1.25)
     assert len(result["updates"]) == 3
     assert holds(result, true_log()[0])
-    assert run_identify(*base, "--filter", "100") in (0, 1)  # whatever comes out, it claims nothing
+    assert run_identify(*base, "--to", "0.75", "--filter", "100") in (
+        0,
+        1,
+    )  # whatever comes out, it claims nothing
     result = json.loads((out / "result.json").read_text())
     assert not result["guaranteed"]
-    assert run_identify(*base, "--method", "sensitivity") == 0
+    assert run_identify(*base, "--to", "0.75", "--method", "sensitivity") == 0
     result = json.loads((out / "result.json").read_text())
     assert not result["guaranteed"]
     assert result["certificate"] is None

@@ -308,6 +308,7 @@ def wheel(tree: Path) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_wheel_holds_code_files_and_scripts(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {
@@ -326,6 +327,7 @@ def test_wheel_holds_code_files_and_scripts(wheel: Path) -> None:
             assert member.external_attr >> 16 & 0o111, f"{node} would not be executable"
 
 
+@pytest.mark.slow
 def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
     """Installed under a prefix, away from the clone: files and executables are where they are looked for."""
     prefix = tmp_path / "prefix"
@@ -366,6 +368,7 @@ def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
         assert answer.stdout.strip().endswith("with --ros-args a b")
 
 
+@pytest.mark.slow
 def test_colcon_builds_an_ament_python_package(tree: Path, tmp_path: Path) -> None:
     pytest.importorskip("colcon_core")
     pytest.importorskip("colcon_ros")
