@@ -71,8 +71,10 @@ def momentum_columns(
     axis, parent, motors = kin.axis, kin.parent, kin.motors
     n = axis.shape[0]
     r, p = np.empty((3, 3)), np.empty(3)
-    # Of every link in its frame: fields of the joints before it, motion, gravity; row 0 is the base's.
-    fields, slopes = np.empty((n + 1, n, 6)), np.empty((n + 1, n, 6))
+    # Of every link in its frame: fields of the joints before it, motion, gravity; row 0 is the base's. One block of
+    # memory: with two the derivatives of columns took some hundredths longer.
+    space = np.empty((2, n + 1, n, 6))
+    fields, slopes = space[0], space[1]
     motions, weights = np.empty((n + 1, 6)), np.empty((n + 1, 3))
     motions[0], weights[0] = 0.0, gravity
     for link in range(n):
