@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,13 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.certification.certificate import may_rest, start_check, verify_plan
 from safe_sysid.planning.distances.proximity import Proximity
+from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.separations import Separation, separations
+from safe_sysid.planning.task.last_resort import LastResort
+from safe_sysid.planning.task.polyline import at_distance, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.task.task_step import StepRequest
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
@@ -56,10 +61,12 @@ def test_many_poses_are_judged_as_one(robot: str) -> None:
     reasons = [start_check(model, model.arm_prior, scene, arm[1], q) for q in poses]
     assert free.tolist() == [not found for found in reasons]
     assert 2 <= free.sum() < len(free)
-    for margin, found in zip(against, reasons, strict=True):
-        assert (margin is not None) == bool(found)
-        # "clearance of box - payload" is told as "box - payload: only 0.0031 m apart, .."
-        assert margin is None or (not margin.ok and any(margin.culprit in reason for reason in found))
+    for margins, found in zip(against, reasons, strict=True):
+        assert len(margins) == len(found), "all that speaks against a pose, not the first family only"
+        for margin in margins:
+            # "clearance of box - payload" is told as "box - payload: only 0.0031 m apart, .."
+            assert not margin.ok
+            assert any(margin.culprit in reason for reason in found)
 
 
 def test_what_was_refused_arrives(three_joint: Arm) -> None:
@@ -91,6 +98,32 @@ def test_the_last_resort_arrives_where_quick_margins_see_no_way(
     for before, after in pairwise(plans):
         assert np.array_equal(before.trajectory.knots[-1, 0], after.trajectory.knots[0, 0])
         assert after.start_time >= before.end_time, "from rest to rest"
+
+
+def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(
+    three_joint: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Poses 0.06 rad apart saw nothing of what is 0.02 rad thick; the arm was driven up to it, and stuck there."""
+    model, gains = three_joint
+    corner = Margin("clearance", "corner", "hand", -3e-4, 0.0)
+
+    def rests(*args: Any) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
+        turn, lift = args[4][:, 0], args[4][:, 1]
+        free = ((np.abs(turn - 1.53) > 0.01) | (lift > 0.3)) & (turn > 0.0)  # and no way round
+        return free, [() if ok else (corner,) for ok in free]
+
+    monkeypatch.setattr("safe_sysid.planning.task.last_resort.may_rest", rests)
+    planner = Planner(model, Scene("open"), gains)
+    start, goal = np.array([0.6, -0.3, 1.6]), np.array([2.4, -0.3, 1.6])
+    poses_of_a_coarse_look = np.linspace(start, goal, 31)
+    assert rests(*4 * [None], poses_of_a_coarse_look)[0].all()
+    resort = LastResort(MotionMargins(planner), 0, 10**6, 7500)
+    state = np.stack([start, 0.0 * start, 0.0 * start])
+    asked = StepRequest(state, 0.0, model.arm_prior, 0, None, planner.budget(), None)
+    assert resort.step(asked, goal).plan is not None
+    way = at_distance(resort.way, np.arange(0.0, polyline_length(resort.way), 2e-3))
+    assert np.array_equal(resort.way[[0, -1]], [start, goal])
+    assert rests(*4 * [None], way)[0].all()
 
 
 def test_a_refusal_names_what_is_in_the_way(three_joint: Arm) -> None:
@@ -154,10 +187,18 @@ def _distance(point: np.ndarray, segment: np.ndarray) -> float:
 
 
 def _parted(rests: Callable[[np.ndarray], np.ndarray], turning: bool) -> tuple[Separation, ...]:
-    def test(q: np.ndarray) -> tuple[np.ndarray, list[Margin | None]]:
+    wall, post = (
+        Margin("clearance", "wall", "hand", -0.01, 0.0),
+        Margin("clearance", "post", "elbow", -0.2, 0.0),
+    )
+
+    def test(q: np.ndarray) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
         free = rests(q)
-        wall = Margin("clearance", "wall", "hand", -0.01, 0.0)
-        return free, [None if ok else wall for ok in free]
+        # The post is in the way first and most often where the first joint is above -1, the wall everywhere.
+        against = [
+            () if ok else (post, wall) if a > -1.0 else (wall,) for ok, a in zip(free, q[:, 0], strict=True)
+        ]
+        return free, against
 
     start, goal, far = np.array([0.0, -1.0]), np.array([0.5, 1.0]), np.full(2, 3.0)
     running = separations(test, start, goal, -far, far, np.array([False, turning]), 0)
@@ -169,11 +210,39 @@ def _parted(rests: Callable[[np.ndarray], np.ndarray], turning: bool) -> tuple[S
 
 
 def test_a_refusal_names_an_angle_that_no_pose_passes() -> None:
-    (found,) = _parted(lambda q: np.abs(q[:, 1]) > 0.2, False)
-    assert (found.joint, found.drawn, found.share) == (1, 400, 1.0)
-    assert abs(found.angle) <= 0.2
-    assert "elbow must pass" in found.text("elbow")
-    assert "clearance of wall - hand (100 %), at best -0.01 m" in found.text("elbow")
+    (found,) = _parted(lambda q: np.abs(q[:, 1]) > 0.3, False)
+    assert (found.joint, found.drawn) == (1, 400)
+    assert abs(found.angle) <= 0.1, "the middle of what is closed"
+    assert [(times, margin.a) for times, margin in found.causes] == [(400, "wall")]
+    text = found.text("elbow")
+    assert "elbow must pass" in text
+    assert "clearance of wall - hand at all of them (at best -0.01 m)" in text
     assert not _parted(lambda q: (np.abs(q[:, 1]) > 0.2) | (q[:, 0] > 2.0), False), "the other joint opens it"
     assert not _parted(lambda q: np.abs(q[:, 1]) > 0.2, True), "it may turn the other way round"
     assert _parted(lambda q: (np.abs(q[:, 1]) > 0.2) & (np.abs(np.abs(q[:, 1]) - 3.0) > 0.2), True)
+
+
+def test_a_refusal_names_few_constraints_of_which_each_pose_violates_one() -> None:
+    inertia = Margin("tracking", "inertia", "", -0.02, 0.0)
+    box, floor = (
+        Margin("clearance", "box", "hand", -0.01, 0.0),
+        Margin("clearance", "floor", "hand", -0.1, 0.0),
+    )
+
+    def test(q: np.ndarray) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
+        return np.zeros(len(q), bool), [(inertia,) if a > 0.0 else (floor, box) for a in q[:, 0]]
+
+    running = separations(
+        test, *np.array([[0.0, -1.0], [0.0, 1.0], [-3.0, -3.0], [3.0, 3.0]]), np.zeros(2, bool), 1
+    )
+    while True:
+        try:
+            next(running)
+        except StopIteration as end:
+            (found,) = end.value
+            break
+    assert len(found.causes) == 2
+    assert sum(times for times, _ in found.causes) == 400
+    assert {margin.a for _, margin in found.causes} == {"inertia", "box"}
+    assert "of the other" in found.text("elbow")
+    assert "more inertia than controller.inertia_ratio allows" in found.text("elbow")

@@ -268,7 +268,7 @@ def test_a_search_is_given_up_after_so_many_poses(planner: Planner, monkeypatch:
     nothing = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.task.ways._pose_test", nothing)
     post = Margin("clearance", "post", "hand", -0.01, 0.0)
-    refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), [post] * len(args[4]))  # noqa: E731
+    refused = lambda *args: (np.zeros(len(args[4]), dtype=bool), [(post,)] * len(args[4]))  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.task.last_resort.may_rest", refused)
     monkeypatch.setattr("safe_sysid.planning.task.task._LOOKS_PER_CALL", 2000)
     scene, start = planner.scene, planner.scene.start_for(planner.model)

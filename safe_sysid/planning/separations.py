@@ -2,13 +2,14 @@
 
 A way of a joint that moves from one angle to another passes every angle between them. If none of many poses with an
 angle in between may be rested at, whatever the other joints do, this angle parts start and goal. Poses are drawn, so
-it is a reason, not a proof: what is rare may be missed.
+it is a reason, not a proof: what is rare may be missed. Of a range of such angles the middle one is told, where a pose
+that was missed is least likely, with few constraints of which each pose violates one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +20,16 @@ from safe_sysid.robot.margin import Margin
 __all__ = ["Separation", "separations"]
 
 FloatArray = NDArray[np.float64]
-#: Which of poses (N, n) may be rested at, and what speaks against each; None where nothing does.
-RestTest = Callable[[FloatArray], tuple[NDArray[np.bool_], list[Margin | None]]]
+#: Which of poses (N, n) may be rested at, and all that speaks against each.
+RestTest = Callable[[FloatArray], tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]]
 _SPACING = 0.1  # rad between angles that are looked at
-_DRAWN = (10, 60, 330)  # poses per angle, as long as none may be rested at
+_FEW, _MORE = 10, (60, 330)  # poses drawn at every angle, then at one where none of these may be rested at
 _TURN = 2.0 * np.pi
+_NAMED = 3  # constraints in words
 #: What a user may change where a hypothesis of the tracking theorem fails at rest.
 _ADVICE = {
-    "inertia": "controller.inertia_ratio bounds the inertia",
-    "uncertainty": "controller.uncertainty bounds it, known payloads need less of it",
+    "inertia": "; more inertia than controller.inertia_ratio allows",
+    "uncertainty": "; less is known of the arm and its payload than controller.uncertainty asks for",
 }
 
 
@@ -39,23 +41,34 @@ class Separation:
         joint: its index.
         angle: rad.
         drawn: poses at this angle, none of which may be rested at.
-        share: of them for which ``best`` is the constraint that fails first.
-        best: the largest margin among these.
+        causes: constraints of which each of these poses violates one, what most of them violate first: at how many
+            of the poses that violate none of those before, and the largest margin found.
     """
 
     joint: int
     angle: float
     drawn: int
-    share: float
-    best: Margin
+    causes: tuple[tuple[int, Margin], ...]
 
     def text(self, name: str) -> str:
         """In words; ``name``: of the joint."""
-        advice = f"; {_ADVICE[self.best.a]}" if self.best.a in _ADVICE else ""
+        told, left = [], self.drawn
+        for times, best in self.causes[:_NAMED]:
+            many = (
+                "all of them" if times == self.drawn else f"{times} of {'the other ' if told else ''}{left}"
+            )
+            advice = _ADVICE.get(best.a, "") if best.family == "tracking" else ""
+            told.append(
+                f"{best.family.replace('_', ' ')} of {best.culprit} at {many} "
+                f"(at best {best.value:.2g} {best.unit}{advice})"
+            )
+            left -= times
+        if left:
+            told.append(f"others at {left}")
+        angle = round(self.angle, 2) + 0.0  # never "-0.00"
         return (
-            f"{name} must pass {self.angle:.2f} rad, where none of {self.drawn} poses drawn may be rested at: "
-            f"{self.best.family.replace('_', ' ')} of {self.best.culprit} ({100 * self.share:.0f} %), "
-            f"at best {self.best.value:.2g} {self.best.unit}{advice}"
+            f"{name} must pass {angle:.2f} rad, where none of {self.drawn} poses drawn may be rested at: "
+            f"{', '.join(told)}"
         )
 
 
@@ -70,7 +83,7 @@ def separations(
 ) -> Generator[int, None, tuple[Separation, ...]]:
     """Yields how many poses were looked at, now and then; returns angles that part start from goal, one per joint.
 
-    A joint without limits is named only if angles either way round part them; the first of these is returned.
+    A joint without limits is named only if angles either way round part them; that on the short way is returned.
 
     Args:
         test: of poses.
@@ -86,9 +99,10 @@ def separations(
         ends = [goal[joint]]
         if turning[joint]:
             ends.append(goal[joint] - np.copysign(_TURN, goal[joint] - start[joint]))
+        draw = _Draws(test, joint, lower, upper, rng)
         parting = []
         for end in ends:
-            one = yield from _first(test, joint, start[joint], end, lower, upper, rng)
+            one = yield from _between(draw, start[joint], end)
             if one is None:
                 break
             parting.append(one)
@@ -97,34 +111,62 @@ def separations(
     return tuple(found)
 
 
-def _first(
-    test: RestTest,
-    joint: int,
-    begin: float,
-    end: float,
-    lower: FloatArray,
-    upper: FloatArray,
-    rng: np.random.Generator,
-) -> Generator[int, None, Separation | None]:
-    """The first angle on the way at which nothing that is drawn may be rested at."""
-    for angle in np.linspace(begin, end, int(abs(end - begin) / _SPACING) + 2)[1:-1]:
-        against: list[Margin] = []
-        for count in _DRAWN:
-            poses = rng.uniform(lower, upper, (count, len(lower)))
-            poses[:, joint] = angle
-            free, why = test(poses)
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """Poses with one joint at an angle, the others anywhere."""
+
+    test: RestTest
+    joint: int
+    lower: FloatArray
+    upper: FloatArray
+    rng: np.random.Generator
+
+    def at(self, angle: float, count: int) -> list[tuple[Margin, ...]] | None:
+        """What speaks against each of so many poses; None if one may be rested at."""
+        poses = self.rng.uniform(self.lower, self.upper, (count, len(self.lower)))
+        poses[:, self.joint] = angle
+        free, against = self.test(poses)
+        return None if free.any() else against
+
+
+def _between(draw: _Draws, begin: float, end: float) -> Generator[int, None, Separation | None]:
+    """An angle between two at which nothing that is drawn may be rested at, from the middle of most such angles."""
+    angles = np.linspace(begin, end, int(abs(end - begin) / _SPACING) + 2)[1:-1]
+    against = {}
+    for i, angle in enumerate(angles):
+        against[i] = draw.at(angle, _FEW)
+        yield _FEW
+    while (i := _middle([against[k] is not None for k in range(len(angles))])) is not None:
+        for count in _MORE:
+            before, more = against[i], draw.at(angles[i], count)
             yield count
-            if free.any():
+            against[i] = None if before is None or more is None else before + more
+            if more is None:
                 break
-            against += [margin for margin in why if margin is not None]
-        else:
-            return _summary(joint, float(angle), against)
+        if (all_of_them := against[i]) is not None:
+            causes = tuple(_cover(all_of_them))
+            return Separation(draw.joint, float(angles[i]), len(all_of_them), causes)
     return None
 
 
-def _summary(joint: int, angle: float, against: list[Margin]) -> Separation:
-    names = Counter((margin.family, margin.culprit) for margin in against)
-    name, times = names.most_common(1)[0]
-    same = [margin for margin in against if (margin.family, margin.culprit) == name]
-    best = max(same, key=lambda margin: -np.inf if np.isnan(margin.value) else margin.value)
-    return Separation(joint, angle, len(against), times / len(against), best)
+def _middle(closed: list[bool]) -> int | None:
+    """Index in the middle of the longest run of True; None without any."""
+    ends = np.flatnonzero(np.diff([False, *closed, False])).reshape(-1, 2)
+    if not len(ends):
+        return None
+    first, behind = ends[int(np.argmax(ends[:, 1] - ends[:, 0]))]
+    return int(first + behind - 1) // 2
+
+
+def _cover(against: list[tuple[Margin, ...]]) -> Iterator[tuple[int, Margin]]:
+    """Constraints until each pose violates one of them, greedily, with how many more poses each one covers."""
+    best: dict[tuple[str, str], Margin] = {}
+    for margin in (margin for margins in against for margin in margins):
+        name = margin.family, margin.culprit
+        if name not in best or margin.value > best[name].value or np.isnan(best[name].value):
+            best[name] = margin
+    left = [{(margin.family, margin.culprit) for margin in margins} for margins in against if margins]
+    while left:
+        name, times = Counter(name for names in left for name in sorted(names)).most_common(1)[0]
+        yield times, best[name]
+        left = [names for names in left if name not in names]

@@ -192,12 +192,12 @@ def may_rest(
     gains: ControllerGains,
     poses: ArrayLike,
     clearance_margin: float | None = None,
-) -> tuple[NDArray[np.bool_], list[Margin | None]]:
+) -> tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]:
     """Which of many poses (N, n) rad the arm may rest at: what :func:`start_check` says, in a fifth of its time.
 
     Returns:
-        (N,) whether it may, and for each pose the smallest margin of the first family that speaks against it; None
-        where it may.
+        (N,) whether it may, and for each pose every margin that speaks against it, family by family, the smallest
+        of each first; none where it may.
     """
     margin = model.settings.planner.clearance_margin if clearance_margin is None else clearance_margin
     poses = np.atleast_2d(np.asarray(poses, float))
@@ -207,10 +207,15 @@ def may_rest(
     find = _finder(QuinticTrajectory(times, knots), model, box, scene, gains, margin, 1)
     cells = find(times.reshape(-1, 2))
     free = ~cells.failing()
-    against: list[Margin | None] = [None] * len(poses)
+    against: list[tuple[Margin, ...]] = [()] * len(poses)
     for i in np.flatnonzero(~free):
-        family = next(name for name in FAMILIES if not np.all(cells.values[name][i] >= 0.0))
-        against[i] = Margin.smallest(family, find.labels[family], cells.values[family][i : i + 1], times)
+        found: list[Margin] = []
+        for family in FAMILIES:
+            values, labels = cells.values[family][i], find.labels[family]
+            order = np.argsort(np.where(np.isnan(values), -np.inf, values), kind="stable")
+            bad = [c for c in order.tolist() if not values[c] >= 0.0]
+            found += [Margin(family, *labels[c], float(values[c]), float(times[2 * i])) for c in bad]
+        against[i] = tuple(found)
     return free, against
 
 

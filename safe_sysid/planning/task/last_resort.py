@@ -5,6 +5,10 @@ certificate's own word on standing still, so no reserve is kept for quick margin
 neighbouring poses of such a way a motion that is short enough asks hardly more than standing still does. What comes
 out is a plan like any other; what does not come out is told with the angles that part start and goal, if some do, and
 with the constraint that most often was in the way.
+
+Between poses that are some centimetres apart a corner may be cut by a fraction of a millimetre, and who drives up to
+there rests with no room left. So a way is looked at once more, finely, before it is followed; where that finds a pose
+that may not be rested at, poses of the next search are nearer to each other.
 """
 
 from __future__ import annotations
@@ -19,8 +23,14 @@ from safe_sysid.planning.certification.certificate import Certificate, may_rest
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.separations import Separation, separations
-from safe_sysid.planning.task.polyline import polyline_length, rest_of_polyline
-from safe_sysid.planning.task.roadmap import Roadmap, goals_of_other_turns, room_to_search
+from safe_sysid.planning.task.polyline import at_distance, polyline_length, rest_of_polyline
+from safe_sysid.planning.task.roadmap import (
+    RESOLUTION,
+    PoseTest,
+    Roadmap,
+    goals_of_other_turns,
+    room_to_search,
+)
 from safe_sysid.planning.task.task_step import StepRequest
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import ParameterBox
@@ -32,6 +42,8 @@ FloatArray = NDArray[np.float64]
 _WAYS = 5  # followed from places where nothing is certified any more, before it is given up
 _SHORTEST = 2e-3  # rad along the way: where a motion this short is not certified, none is
 _SHORTCUTS = 20
+_FINE = 0.004  # rad between poses of a way that is looked at before it is followed
+_AT_ONCE = 50  # poses
 _NAMED = 3  # constraints that a refusal names
 
 
@@ -53,7 +65,7 @@ class LastResort:
             margins: of motions; asked for certificates.
             seed: of the poses that are drawn.
             per_call: about so many poses are looked at in one call, where there is no deadline; about 1 ms each.
-            most: and so many in all.
+            most: and so many in one search.
         """
         self._margins, self._planner = margins, margins.planner
         self._seed, self._per_call, self._most = seed, per_call, most
@@ -61,7 +73,7 @@ class LastResort:
         self.looked, self.paused = 0, False
         self.reasons: tuple[str, ...] = ()
         self.parted: tuple[Separation, ...] = ()
-        self._ways, self._reach = 0, np.inf
+        self._ways, self._reach, self._resolution = 0, np.inf, RESOLUTION
         self._against: Counter[str] = Counter()
         self._running: tuple[str, Generator[int, None, FloatArray | None]] | None = None
 
@@ -123,25 +135,34 @@ class LastResort:
         goals = goals_of_other_turns(planner.model, start, goal)
         lower, upper = room_to_search(planner.model, start, goals)
 
-        def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[Margin | None]]:
+        def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]:
             return may_rest(
                 planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin
             )
 
         def test(q: FloatArray) -> FloatArray:
             free, against = rests(q)
-            first = next((margin for margin in against if margin is not None), None)
+            first = next((margins[0] for margins in against if margins), None)
             if first is not None:
                 self._against[f"{first.family.replace('_', ' ')} of {first.culprit}"] += 1
             return np.where(free, 1.0, -1.0)
 
         seed = self._seed + 7919 * (self._ways + 1)
-        looks = max(self._most - self.looked, 1)
-        way = yield from Roadmap(test, lower, upper, seed, looks, _SHORTCUTS).steps(start, goals)
-        if way is None:
+        best, most_free = None, -1.0
+        while True:
+            road = Roadmap(test, lower, upper, seed, self._most, _SHORTCUTS, self._resolution)
+            way = yield from road.steps(start, goals)
+            if way is None:
+                break
+            free = yield from _free_up_to(test, way)
+            best, most_free = (way, free) if free > most_free else (best, most_free)
+            if free == 1.0 or self._resolution <= _FINE:
+                break
+            self._resolution = max(0.5 * self._resolution, _FINE)
+        if best is None:
             turning = planner.model.continuous
             self.parted = yield from separations(rests, start, goals[0], lower, upper, turning, seed)
-        return way
+        return best
 
     def _no_way(self) -> tuple[str, ...]:
         total = max(sum(self._against.values()), 1)
@@ -163,7 +184,7 @@ class LastResort:
         length, corner = polyline_length(rest), polyline_length(rest[:2])
         reach, count, certificate = min(2.0 * self._reach, length), 0, None
         while not asked.budget.stopped():
-            k = family.parameter(_point(rest, reach))
+            k = family.parameter(at_distance(rest, np.array([reach]))[0])
             if np.abs(k).max() <= 1.0:
                 plan = Plan(
                     family.trajectory(k),
@@ -186,16 +207,23 @@ class LastResort:
 
     def _note_vain(self, certificate: Certificate | None) -> None:
         self.way = self.way[:0]
+        self._resolution = max(0.5 * self._resolution, _FINE)
         if self._ways >= _WAYS:
             why = "" if certificate is None else f": {certificate.status}"
             self.reasons = (
-                f"{self._ways} ways of poses that may be rested at, but no motion on along them is certified{why}",
+                f"{self._ways} ways of poses that may be rested at were found, but no motion on along them is "
+                f"certified{why}",
             )
 
 
-def _point(way: FloatArray, reach: float) -> FloatArray:
-    """The point of a polyline (m, n) so far from its start along it, rad of the longest joint; its end beyond."""
-    at = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(way, axis=0)).max(axis=1))])
-    if reach >= at[-1]:
-        return way[-1].copy()
-    return np.array([np.interp(reach, at, way[:, j]) for j in range(way.shape[1])])
+def _free_up_to(test: PoseTest, way: FloatArray) -> Generator[int, None, float]:
+    """Yields how many poses it looked at, now and then; returns the share of a way that is free from its start on."""
+    length = polyline_length(way)
+    count = max(int(np.ceil(length / _FINE)), 1)
+    for first in range(1, count + 1, _AT_ONCE):
+        at = np.arange(first, min(first + _AT_ONCE, count + 1))
+        free = test(at_distance(way, length * at / count)) >= 0.0
+        yield len(at)
+        if not free.all():
+            return float(at[int(np.argmin(free))] - 1) / count
+    return 1.0

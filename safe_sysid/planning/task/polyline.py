@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["polyline_length", "rest_of_polyline", "spread"]
+__all__ = ["at_distance", "polyline_length", "rest_of_polyline", "spread"]
 
 FloatArray = NDArray[np.float64]
 
@@ -32,11 +32,20 @@ def rest_of_polyline(way: FloatArray, q: FloatArray) -> FloatArray:
 
 def spread(way: FloatArray, count: int) -> FloatArray:
     """Points (at least ``count``, n) along a polyline, without its start, denser near it, end and corners included."""
-    pieces = np.abs(np.diff(way, axis=0)).max(axis=1)
-    ends = np.concatenate([[0.0], np.cumsum(pieces)])
+    ends = _ends(way)
     if ends[-1] <= 0.0:
         return way[-1:].copy()
-    at = np.union1d(ends[1:], ends[-1] * (np.arange(1, count + 1) / count) ** 1.5)
+    return at_distance(way, np.union1d(ends[1:], ends[-1] * (np.arange(1, count + 1) / count) ** 1.5))
+
+
+def at_distance(way: FloatArray, at: FloatArray) -> FloatArray:
+    """Points (N, n) of a polyline (m, n) so far from its start along it (N,), rad of the longest joint."""
+    ends = _ends(way)
     points = np.stack([np.interp(at, ends, way[:, j]) for j in range(way.shape[1])], axis=1)
-    points[-1] = way[-1]
+    points[at >= ends[-1]] = way[-1]
     return points
+
+
+def _ends(way: FloatArray) -> FloatArray:
+    """(m,) how far along it the corners are."""
+    return np.concatenate([[0.0], np.cumsum(np.abs(np.diff(way, axis=0)).max(axis=1))])

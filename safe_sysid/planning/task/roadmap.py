@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safe_sysid.planning.task.polyline import polyline_length
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["Roadmap", "goals_of_other_turns", "room_to_search"]
+__all__ = ["RESOLUTION", "PoseTest", "Roadmap", "goals_of_other_turns", "room_to_search"]
 
 FloatArray = NDArray[np.float64]
 #: Margins (N,) of poses (N, n): negative ones are not entered.
@@ -23,7 +23,7 @@ PoseTest = Callable[[FloatArray], FloatArray]
 _STEP = 0.5  # rad, longest joint's part of one extension
 _ROUND = np.pi  # rad, how far beyond start and goal a joint without limits is looked for
 _WORTH_TURNING = 1.5  # rad to go: from here on the other way round may be better
-_RESOLUTION = 0.06  # rad, longest joint's part between two poses that are looked at
+RESOLUTION = 0.06  # rad, longest joint's part between two poses that are looked at, unless asked for finer
 
 
 class _Tree:
@@ -67,6 +67,7 @@ class Roadmap:
         seed: of the draws.
         looks: how many poses may be tested in one search.
         shortcuts: tried on the way that was found.
+        resolution: rad, longest joint's part between two poses that are looked at.
     """
 
     test: PoseTest
@@ -75,6 +76,7 @@ class Roadmap:
     seed: int = 0
     looks: int = 60_000
     shortcuts: int = 120
+    resolution: float = RESOLUTION
     _used: list[int] = field(default_factory=lambda: [0], repr=False)
 
     def is_clear(self, start: FloatArray, end: FloatArray) -> bool:
@@ -83,7 +85,7 @@ class Roadmap:
 
     def _reached(self, start: FloatArray, end: FloatArray) -> float:
         """Share of the straight line from a pose up to the last free pose."""
-        count = max(int(np.ceil(np.abs(end - start).max() / _RESOLUTION)), 1)
+        count = max(int(np.ceil(np.abs(end - start).max() / self.resolution)), 1)
         shares = np.arange(1, count + 1) / count
         self._used[0] += count
         free = self.test(start + shares[:, None] * (end - start)) >= 0.0
@@ -151,7 +153,7 @@ class Roadmap:
         gap = aim - pose
         end = pose + gap * min(1.0, _STEP / max(float(np.abs(gap).max()), 1e-12))
         share = self._reached(pose, end)
-        if share * float(np.abs(end - pose).max()) < 0.5 * _RESOLUTION:
+        if share * float(np.abs(end - pose).max()) < 0.5 * self.resolution:
             return None
         return tree.add(pose + share * (end - pose), index)
 

@@ -21,6 +21,7 @@ from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.results import Calibration, PlannerResult, PlanStatus, hand_over_state
+from safe_sysid.planning.separations import Separation
 from safe_sysid.planning.task.inverse_kinematics import nearest_turn
 from safe_sysid.planning.task.last_resort import LastResort
 from safe_sysid.planning.task.polyline import polyline_length, rest_of_polyline
@@ -79,7 +80,7 @@ class TaskPlanner:
                 last resort is tried (:mod:`~.task.last_resort`), and if that finds nothing it is refused.
             seed: of the ways.
             looks: so many poses looked at without coming nearer, some 0.05 ms each; then the last resort looks at a
-                20th of it, some 1 ms each.
+                20th of it in each of its searches, some 1 ms each.
 
         Raises:
             PlanError: waypoints that are no joint angles, or a tolerance, patience or number of looks that is not
@@ -142,6 +143,11 @@ class TaskPlanner:
     def in_last_resort(self) -> bool:
         """Whether the last resort is followed to the current waypoint."""
         return self._last_resort is not None
+
+    @property
+    def parted(self) -> tuple[Separation, ...]:
+        """Angles that part where the arm rests from the current waypoint, as the last resort found; often none."""
+        return () if self._last_resort is None else self._last_resort.parted
 
     @property
     def distance(self) -> float:
@@ -253,8 +259,8 @@ class TaskPlanner:
     def _refuse(self, reasons: Sequence[str]) -> None:
         self.status = TaskStatus.REFUSED
         far = "" if not np.isfinite(self._nearest) else f" {self._nearest:.2f} rad before it"
-        tried = f"{self._ways} way{'' if self._ways == 1 else 's'} tried"
-        self.reasons = (f"{self._name}: stuck{far}, {tried}: {reasons[0]}", *reasons[1:])
+        tried = f", {self._ways} way{'' if self._ways == 1 else 's'} tried" if self._ways else ""
+        self.reasons = (f"{self._name}: stuck{far}{tried}: {reasons[0]}", *reasons[1:])
 
     # -- one step ---------------------------------------------------------------------------------------------------
 
@@ -293,7 +299,8 @@ class TaskPlanner:
         result = resort.step(asked, self._goal(asked.rest))
         self.way = resort.way
         if resort.reasons:
-            self._refuse((*resort.reasons, *self._last_reasons))
+            before = (f"before the last resort: {reason}" for reason in self._last_reasons)
+            self._refuse((*resort.reasons, *before))
             return replace(result, reasons=self.reasons)
         if result.plan is not None:
             end = result.plan.trajectory.knots[-1, 0]
