@@ -52,7 +52,8 @@ class Separation:
 
     def text(self, name: str) -> str:
         """In words; ``name``: of the joint."""
-        told, left = [], self.drawn
+        told: list[str] = []
+        left = self.drawn
         for times, best in self.causes[:_NAMED]:
             many = (
                 "all of them" if times == self.drawn else f"{times} of {'the other ' if told else ''}{left}"
@@ -132,11 +133,11 @@ class _Draws:
 def _between(draw: _Draws, begin: float, end: float) -> Generator[int, None, Separation | None]:
     """An angle between two at which nothing that is drawn may be rested at, from the middle of most such angles."""
     angles = np.linspace(begin, end, int(abs(end - begin) / _SPACING) + 2)[1:-1]
-    against = {}
-    for i, angle in enumerate(angles):
-        against[i] = draw.at(angle, _FEW)
+    against = []
+    for angle in angles:
+        against.append(draw.at(angle, _FEW))
         yield _FEW
-    while (i := _middle([against[k] is not None for k in range(len(angles))])) is not None:
+    while (i := _middle([found is not None for found in against])) is not None:
         for count in _MORE:
             before, more = against[i], draw.at(angles[i], count)
             yield count

@@ -213,7 +213,7 @@ def may_rest(
         for family in FAMILIES:
             values, labels = cells.values[family][i], find.labels[family]
             order = np.argsort(np.where(np.isnan(values), -np.inf, values), kind="stable")
-            bad = [c for c in order.tolist() if not values[c] >= 0.0]
+            bad = [int(c) for c in order if not values[c] >= 0.0]
             found += [Margin(family, *labels[c], float(values[c]), float(times[2 * i])) for c in bad]
         against[i] = tuple(found)
     return free, against
