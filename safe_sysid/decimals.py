@@ -1,4 +1,4 @@
-"""Proved numbers as decimals: a lower bound is rounded down, an upper bound up, so that what is read is proved, too.
+"""Decimal output of proved numbers: lower bounds round down, upper bounds round up.
 
 Exact: a float is a rational number, and all that is done with it here is done with whole numbers. Every proved number
 that people read is made here: in a terminal, a page, a picture, a comment, a diagnostic. What programs read

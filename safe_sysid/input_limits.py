@@ -1,4 +1,4 @@
-"""How much of a file is read: every parser of a stranger's file starts here, so that none hangs or fills the memory.
+"""Limits on input files: how much of a file any parser reads, so that none hangs or fills the memory.
 
 A name may lead to a pipe (reading would wait for ever), to a device without end, or to a file that another program
 changes meanwhile: so the opened file is judged, not its name, and read once. Limits are far above what honest files

@@ -1,4 +1,4 @@
-"""Processes that this package starts: what they are told, and how they end with the one that started them."""
+"""Child processes of this package: how they start, and how they end with their parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the package's pictures look, and how they are written: whole or not at all."""
+"""Style of the package's pictures, and how they are written to files."""
 
 from __future__ import annotations
 

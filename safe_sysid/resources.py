@@ -1,4 +1,4 @@
-"""Where robots, their settings and scenes lie, however the package was installed."""
+"""Packaged files: where robots, settings and scenes are, however the package was installed."""
 
 from __future__ import annotations
 

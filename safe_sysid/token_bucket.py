@@ -1,4 +1,4 @@
-"""So much at once, and so much in the long run: what limits the rate of messages, requests and browsers."""
+"""Token bucket: limits the rate of messages, requests and browsers, with a burst."""
 
 from __future__ import annotations
 

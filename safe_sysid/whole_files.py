@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written beside their place, then renamed."""
+"""Atomic files: written beside their place, then renamed, so that no reader sees a part."""
 
 from __future__ import annotations
 

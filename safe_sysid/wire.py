@@ -1,4 +1,4 @@
-"""What a process and one that it started say to each other: pickles of nouns, read-only where they were."""
+"""Pickled messages between a process and its child, with read-only arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planned motion driven in the MuJoCo plant, in one process, and judged as the demo is."""
+"""Drives a planned motion in the MuJoCo plant, in one process, and judges it as the demo does."""
 
 from __future__ import annotations
 

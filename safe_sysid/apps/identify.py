@@ -1,4 +1,4 @@
-"""Identifies a log: from the options of ``safe-sysid identify`` to files and a verdict."""
+"""Identifies a log: from the options of ``safe-sysid identify`` to files and a result."""
 
 from __future__ import annotations
 

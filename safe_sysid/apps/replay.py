@@ -1,4 +1,4 @@
-"""What ``safe-sysid replay`` shows: one line per update, what differs, and an exit status."""
+"""Output of ``safe-sysid replay``: one line per update, differences, and an exit status."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How an arm's nodes are started, led from state to state, and ended: by the demo and by launch files alike."""
+"""Bring-up: starts an arm's nodes, leads them from state to state and ends them, for the demo and for launch files."""

@@ -1,4 +1,4 @@
-"""How an arm's nodes are run by the demo and by launch files: order, scheduling, environment. No ROS."""
+"""Arrangement of an arm's processes: order, scheduling, environment. No ROS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m safe_sysid.bring_up.child NODE ...``: a node that ends when the demo ends, even if the demo is killed."""
+"""``python -m safe_sysid.bring_up.child NODE ...``: a node that ends with its parent, even if that is killed."""
 
 from __future__ import annotations
 

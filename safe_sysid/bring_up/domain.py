@@ -1,4 +1,4 @@
-"""A ROS 2 network of its own for each run: nobody else's robot moves, two demos do not meet."""
+"""A ROS 2 domain for each run, so that a demo neither moves another robot nor meets another demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far numba's compilation is: the only part of a first start that takes long, so it is told."""
+"""Progress of numba's compilation, which takes most of a first start."""
 
 from __future__ import annotations
 

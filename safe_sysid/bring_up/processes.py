@@ -1,4 +1,4 @@
-"""Processes of a run: started in groups of their own, watched, and always ended."""
+"""Processes of a run: starts them in their own groups, watches them, and ends them."""
 
 from __future__ import annotations
 

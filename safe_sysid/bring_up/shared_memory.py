@@ -1,4 +1,4 @@
-"""What the middleware leaves in /dev/shm when a node is killed, found and removed: this run's, and ports of nobody."""
+"""Removal of shared memory in /dev/shm that killed nodes leave behind."""
 
 from __future__ import annotations
 

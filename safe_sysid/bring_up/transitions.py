@@ -1,4 +1,4 @@
-"""Takes managed nodes from one state to the next by their lifecycle services, and knows why one does not go."""
+"""Lifecycle transitions: leads managed nodes from state to state by their services, and reports refusals."""
 
 from __future__ import annotations
 

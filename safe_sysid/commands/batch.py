@@ -1,4 +1,4 @@
-"""What commands with many trials share: where these run, a file that a stopped run goes on with, progress, Ctrl-C."""
+"""Code shared by commands with many trials: where trials run, resuming, progress, Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""May a controller become active? Judged by the arm's own measurements, before the first command; pure, no clocks.
+"""Activation checks: whether the last measurements allow control to begin. Pure functions of arrays, no clocks.
 
 On a real arm nothing that a proof rests on is taken on trust here which a fraction of a second of measurements at rest
 can refute: rate and delay of the measurements, the declared errors of position and velocity, unit, sign and source of

@@ -1,4 +1,4 @@
-"""A feed-forward in a process of its own, beside the loop: no tick ever waits for it.
+"""Feed-forward in a process of its own: the control loop takes the newest answer and never waits for it.
 
 Why not in the tick, measured, and withdrawn once it took too long: then the first answer that is late delays a tick,
 and one that never comes ends the loop. Why not in a thread: it would share the interpreter's lock with the loop.

@@ -1,4 +1,4 @@
-"""The box that the law works with, tick by tick: it moves to a new one in small steps, and always holds the truth.
+"""Blending of parameter boxes: the law's box moves to a new one in small steps and always contains the truth.
 
 A convex combination of two boxes that hold the truth holds it. Rounding cannot spoil that: every bound is clipped
 between those of the two boxes, and centre and half width are rounded outwards.

@@ -1,4 +1,4 @@
-"""Static gravity check: does the effort that is measured at rest belong to any parameters in the box?
+"""Static gravity check: whether the effort measured at rest fits any parameters in the box.
 
 Run at every activation. It catches what no tracking bound survives: efforts with the wrong sign or unit, joints that
 are mixed up, another torque source than declared, an arm that is mounted otherwise than its model.

@@ -1,4 +1,4 @@
-"""Do commands reach the joints? Compares the measured effort with what was commanded last, within the declared errors.
+"""Command watch: compares measured efforts with the last commands, to detect commands that do not reach the joints.
 
 Where commands are lost the arm's drives brake by themselves sooner or later; a controller that did not notice would
 come back with a jump of torque. A sensor on the link's side sees friction that nobody knows: there is no such check.

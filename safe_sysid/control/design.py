@@ -1,4 +1,4 @@
-"""Gains from a robot's configuration or for one motion: computed once, read by planner and controller alike."""
+"""Gain design: gains for a robot's configuration or for one motion, computed once for planner and controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Torque that is added to a law's, whoever computes it: within a declared bound, never with a jump, or none.
+r"""Feed-forward torques: interface, declared bound and smooth switching of torque that is added to a law's.
 
 A feed-forward says a torque and how far it trusts it. What is added approaches ``trust * torque``, clipped to
 ``+-bound``, no faster than ``rate``; where there is no usable answer (late, not finite, not trusted, of another shape,

@@ -1,4 +1,4 @@
-"""What the controller takes and what it refuses: plans and boxes, each refusal with its reason."""
+"""Acceptance of plans and boxes by the controller; each refusal has its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every control law is: measured state, reference and what is known of the parameters in, torque out.
+"""Interface of control laws: measured state, reference and parameter box in, torque out.
 
 A law has no clock and does no I/O. It allocates nothing that grows; the array it returns is its own and is overwritten
 by the next step. A law says what it proves: a controller claims that, and nothing else, of the arm that it moves.

@@ -1,4 +1,4 @@
-"""Judges every measurement before it is used: finite, newer than the last, no jump that no joint can make.
+"""Measurement watch: checks that each measurement is finite, newer than the last, and physically possible.
 
 A measurement that is refused is one that is missing. Continuous joints are put on the branch next to where they were.
 """

@@ -1,4 +1,4 @@
-"""What a robot's file sets of its control; where the defaults of the laws' gains come from is in docs/laws.md."""
+"""Control settings of a robot's file. docs/laws.md says where the default gains come from."""
 
 from __future__ import annotations
 

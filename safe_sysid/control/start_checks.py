@@ -1,4 +1,4 @@
-"""The energy of the tracking error from a measurement, and whether control may begin with it."""
+"""Start checks: bounds the energy of the tracking error and decides whether control may begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of the controller and what one of its steps says."""
+"""States of the controller, and the output of one of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a take-over may last so that the tracking bound holds from the first command on.
+"""Taking over: how long the ramp to the law's torque may last so that the tracking bound holds from the start.
 
 The arm rests and its drives hold it; ``tau_0``, the measured effort, is their torque. While control is taken over the
 command is ``tau_0 + s (tau_law - tau_0)``, s from 0 to 1 (:mod:`safe_sysid.control.torque_rate`), and nothing but rest

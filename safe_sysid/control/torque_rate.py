@@ -1,4 +1,4 @@
-r"""Torque that never jumps: a declared rate, and a ramp from the torque in force where control is taken over.
+r"""Torque rate limit: a declared rate at all times, and a ramp from the measured torque when control begins.
 
 While it takes over, the command is ``tau_0 + s (tau_law - tau_0)``, ``s`` growing from 0 to 1 with time, the same for
 all joints. At rest ``tau_0``, the measured effort, is the torque of the true parameters up to its error, so ``dV/dt``

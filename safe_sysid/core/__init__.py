@@ -1,1 +1,1 @@
-"""What every room is built on and what knows nothing of robots, ROS or files."""
+"""Basic types that every other room uses; they know nothing of robots, ROS or files."""

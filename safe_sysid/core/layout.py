@@ -1,4 +1,4 @@
-r"""Order of all parameters of an arm: the only module that knows where each of them lies in the vector.
+r"""Parameter layout: the only module that knows where each parameter is in the vector of an arm.
 
 For ``n`` joints: ten inertial parameters for each link, then one block of ``n`` numbers for each line of
 :data:`JOINT_TERMS`: ``theta = [link 1 (10) | ... | link n (10) | Fc (n) | Fv (n) | Ia (n) | beta (n)]``. The last link

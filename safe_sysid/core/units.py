@@ -1,4 +1,4 @@
-"""Units as joints have them: ``rad or m`` is rad where a joint turns and m where it slides."""
+"""Units of joints: ``rad or m`` is rad for a revolute joint and m for a prismatic one."""
 
 from __future__ import annotations
 

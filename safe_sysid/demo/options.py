@@ -1,4 +1,4 @@
-"""What the user asked for, judged before any process starts."""
+"""Options of the demo, checked before any process starts."""
 
 from __future__ import annotations
 

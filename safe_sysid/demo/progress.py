@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live panel on a terminal, plain lines everywhere else."""
+"""Progress of a run: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

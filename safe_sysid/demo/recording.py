@@ -1,4 +1,4 @@
-"""The recorder of ``safe-sysid demo --record``: one more process, which listens."""
+"""Recorder process of ``safe-sysid demo --record``."""
 
 from __future__ import annotations
 

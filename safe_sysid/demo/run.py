@@ -1,4 +1,4 @@
-"""``safe-sysid demo`` from options to exit status."""
+"""``safe-sysid demo``: from options to exit status."""
 
 from __future__ import annotations
 

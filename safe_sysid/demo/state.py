@@ -1,4 +1,4 @@
-"""What the parent has seen of a run so far, from topics alone; no ROS in here."""
+"""State of a run as seen on its topics. No ROS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From logs and verdict to the summary, tables and pictures of a run."""
+"""Summary, tables and pictures of a run, from its logs and verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the four processes of a run, watches until it is over, ends them; whatever happens, none is left."""
+"""Supervisor of a run: starts its processes, watches until it is over, and ends all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view's process: with a demo, or by itself beside nodes that run already."""
+"""Viewer process: beside a demo, or alone beside running nodes."""
 
 from __future__ import annotations
 

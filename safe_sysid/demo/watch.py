@@ -1,4 +1,4 @@
-"""The parent's own ROS node: listens, and leads the nodes from state to state. It knows only what they say."""
+"""Watcher: the demo's own ROS node. It listens and leads the nodes from state to state."""
 
 from __future__ import annotations
 

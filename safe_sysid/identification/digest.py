@@ -1,4 +1,4 @@
-"""What identifies a log: a hash of its samples in order of arrival, however they were batched."""
+"""Log digest: a hash of samples in order of arrival, whatever batches they came in."""
 
 from __future__ import annotations
 

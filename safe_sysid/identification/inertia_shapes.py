@@ -1,4 +1,4 @@
-"""Inertial parameters as shapes that can be looked at: where the centre of mass may be, and an ellipsoid."""
+"""Inertial parameters as shapes for pictures: possible centres of mass, and an ellipsoid of inertia."""
 
 from __future__ import annotations
 

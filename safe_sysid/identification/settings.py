@@ -1,4 +1,4 @@
-"""What a robot's file sets of identification, and of tares."""
+"""Settings of identification and tares in a robot's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded measurements: files of several formats in, one kind of log out, and what is wrong with it."""
+"""Recorded measurements: several file formats in, one kind of log out, and checks of it."""
 
 from safe_sysid.logs.formats.npz import read_log, write_log
 from safe_sysid.logs.log import Log, LogError

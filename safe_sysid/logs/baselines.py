@@ -1,4 +1,4 @@
-"""Methods for comparison on a whole log: one estimate with intervals that carry no guarantee of ours."""
+"""Comparison methods on a whole log: one estimate with intervals that carry no guarantee."""
 
 from __future__ import annotations
 

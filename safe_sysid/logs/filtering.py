@@ -1,4 +1,4 @@
-"""A zero-phase low-pass, only where the user asks for it: what it does to the errors is nobody's declared bound."""
+"""Zero-phase low-pass filter, on request only: no declared error covers what it does to the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole log through the identifier: batches in, one record per update out, and what the equations say afterwards."""
+"""Identification of a whole log: batches in, one record per update out, and diagnosis at the end."""
 
 from __future__ import annotations
 

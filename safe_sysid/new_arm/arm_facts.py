@@ -1,4 +1,4 @@
-"""What a URDF says of an arm: which joints are its own, which are locked, where its tool is."""
+"""Facts in a URDF: which joints belong to the arm, which are locked, where the tool is."""
 
 from __future__ import annotations
 

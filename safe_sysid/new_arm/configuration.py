@@ -1,4 +1,4 @@
-"""A configuration for an arm from its URDF: what that says, what follows from it, starting values for the rest."""
+"""Configuration of a new arm from its URDF: facts, derived values, and starting values for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting values for what a URDF does not say of the drives: friction and rotor inertia. All of them to be measured.
+"""Starting values for friction and rotor inertia, which a URDF does not give. The user must measure them.
 
 Nothing is silently zero: Coulomb and viscous friction are a share of the torque limit and may be anything from none to
 twice that; the rotor's inertia is a multiple of the inertia that the joint moves, as drives are chosen (inertia

@@ -1,4 +1,4 @@
-"""A pose to start from: clear of itself and the table, inside its limits, easy to hold with every payload.
+"""Home pose of a new arm: clear of itself and the table, inside its limits, easy to hold.
 
 Poses are drawn at random; the best is where the largest payload asks for little torque, and where what is unknown of
 the payload moves the joints little, nearby too. A proposal: that it can be held is what ``start_check`` says later.

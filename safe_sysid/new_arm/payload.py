@@ -1,4 +1,4 @@
-"""The payload prior and envelope that a declared payload mass asks for."""
+"""Payload prior and envelope for a declared payload mass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner: from a start state and a parameter box to a certified plan, or to the reason why there is none.
+"""The planner: finds a certified plan from a start state and a parameter box, or says why there is none.
 
 Pure: no clocks but the one in the budget, no messages. Without a deadline the same inputs give the same plan anywhere.
 """

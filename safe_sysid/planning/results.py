@@ -1,4 +1,4 @@
-"""What a planner is told and what it answers."""
+"""Options and results of the planner."""
 
 from __future__ import annotations
 

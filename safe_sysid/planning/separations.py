@@ -1,4 +1,4 @@
-"""Why there is no way: angles of one joint that lie between start and goal, where no pose was found to rest at.
+"""Explanations of a missing path: angles of one joint between start and goal at which no pose was found to rest.
 
 A way of a joint that moves from one angle to another passes every angle between them. If none of many poses with an
 angle in between may be rested at, whatever the other joints do, this angle parts start and goal. Poses are drawn, so

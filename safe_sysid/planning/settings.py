@@ -1,4 +1,4 @@
-"""What a robot's file sets of planning."""
+"""Planning settings of a robot's file."""
 
 from __future__ import annotations
 

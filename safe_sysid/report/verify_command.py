@@ -1,4 +1,4 @@
-"""The command that checks what was left in a directory: whatever is not the default has to be named."""
+"""The ``verify`` command line for a directory, with all options that are not the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The robot's YAML file as validated settings: finite, in range, known; or a ConfigError that says why not.
+"""Settings of a robot's YAML file, validated: finite, in range, known keys, or a ConfigError that says why not.
 
 Here is what is declared about the arm. Control, identification and planning declare their own sections, in their
 ``settings`` modules, which import nothing but :mod:`safe_sysid.schema`. What the guarantees rest on (limits, friction,

@@ -1,4 +1,4 @@
-"""What a robot's file comes to: every value in force, where it comes from, and what it means."""
+"""Effective settings: every value in force, where it comes from, and what it means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the joint frames are: placements of joints, and forward kinematics, compiled and batched."""
+"""Joint frames: placements of joints and forward kinematics, compiled and batched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which robot a claim is about: all that the claim rests on, as content, as a digest, and as what differs.
+"""Robot identity: what a proof rests on, as content and as a digest, and the differences of two identities.
 
 A *scope* is a kind of claim. Its content is what the robot's file declares, and *parts*: what files and settings make
 of the arm. Whatever a robot's file says is content of every scope, unless :data:`PARTS` says which part holds it, or

@@ -1,4 +1,4 @@
-"""From a URDF file and a YAML file to a :class:`RobotModel`. Knows no robot by name."""
+"""Loading of robots: from a URDF file and a YAML file to a :class:`RobotModel`."""
 
 from __future__ import annotations
 

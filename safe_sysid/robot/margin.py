@@ -1,4 +1,4 @@
-"""How far something stays from a limit: the one noun of planner, certificates, plan files, reports and pictures."""
+"""Margin: the distance to a limit, as planner, certificates, plan files, reports and pictures use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arm is: kinematics, limits, parameters and geometry, validated once and read-only."""
+"""Robot model: kinematics, limits, parameters and geometry, validated once and read-only."""
 
 from __future__ import annotations
 

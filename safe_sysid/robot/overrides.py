@@ -1,4 +1,4 @@
-"""Settings that replace those of a robot's file, as ROS parameters have them: flat names, few types, no null."""
+"""Overrides of a robot's settings in the form of ROS parameters: flat names, few types, no null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Inertial parameters, their frame, and boxes of them. The only module that converts.
+r"""Inertial parameters and boxes of them, with their frame. The only module that converts.
 
 Order of the ten inertial parameters of a link (Pinocchio's): ``m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz``,
 SI units, expressed in the frame of the link's joint, inertia about that frame's *origin*. The order of all parameters

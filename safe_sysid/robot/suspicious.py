@@ -1,4 +1,4 @@
-"""What a robot's file says that is allowed, but probably not meant: forgotten, or true in simulation only."""
+"""Warnings about a robot's file: values that are allowed but probably not meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What stands between the commanded torque and the joints: saturation and the declared actuator error.
+r"""Actuators: saturation and the declared actuator error between commanded torque and joints.
 
 For commands within the hard limits :math:`|\tau - \tau_{cmd}| \le a_u + b_u |\tau_{cmd}|` holds exactly.
 """

@@ -1,4 +1,4 @@
-"""One seed to one simulated arm: the draw of its parameters, its errors, its scene, as the settings declare them."""
+"""Assembly of a simulated arm from a seed: its parameters, errors and scene, as the settings declare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arm's own fail-safe: what the drives do when commands stop coming.
+"""Brakes of the simulated arm: what the drives do when commands stop.
 
 A quick stop as industrial drives have it (CiA 402): a set-point that starts at the present position and velocity and
 brakes at a fixed deceleration, followed by the position loop, then held. The drives know neither payload nor

@@ -1,4 +1,4 @@
-"""The simulated arm: what the real one would be to the other processes. It alone knows the true parameters."""
+"""The simulated arm: it takes the place of the real one and alone knows the true parameters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What attacks and compares: campaigns, the papers' experiments, forgeries. Nothing that an arm needs."""
+"""Studies: campaigns, the papers' experiments and forgeries. No arm needs them."""

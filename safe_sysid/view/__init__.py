@@ -1,1 +1,1 @@
-"""The live view: scene and panel in a browser, drawn from plain data. No ROS."""
+"""Live view: scene and panel in a browser, drawn from plain data. No ROS."""

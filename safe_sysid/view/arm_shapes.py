@@ -1,4 +1,4 @@
-"""What an arm looks like: the visual shapes of its URDF in the frames of its joints, else its collision bodies."""
+"""Shapes of an arm for display: its URDF's visual shapes in joint frames, else its collision bodies."""
 
 from __future__ import annotations
 

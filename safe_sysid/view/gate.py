@@ -1,4 +1,4 @@
-"""Who may look: a request is judged by its own words before anything is served. No network, no viser.
+"""Access control of the live view: judges a request by its headers before anything is served. No network.
 
 A page in somebody's browser can ask any address on this machine, and a name of the attacker's can be made to point at
 127.0.0.1 (DNS rebinding). So three things are asked of a request: ``Host`` names this machine as people name it, the

@@ -1,4 +1,4 @@
-"""The view's server: viser's, behind a gate. One page, one kind of socket, no files, no uploads, no tunnels.
+"""Server of the live view: viser behind access control. One page, one kind of socket, no files or uploads.
 
 viser has no place for checks of its own, but builds on :func:`websockets.asyncio.server.serve`, which has: while its
 server starts, that function is ours. That a foreign page is really refused is tried before the address is told to

@@ -1,4 +1,4 @@
-"""How the intervals have shrunk: widths as shares of the prior, over the plant's time."""
+"""History of the intervals' widths, as shares of the prior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole page: scene, panel, buttons. Told what there is to see, it changes what has changed."""
+"""Page of the live view: scene, panel and buttons. It redraws only what has changed."""
 
 from __future__ import annotations
 

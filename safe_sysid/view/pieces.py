@@ -1,4 +1,4 @@
-"""Pieces of HTML for the panel. Everything that is not a number made here goes through :func:`escaped`."""
+"""HTML pieces of the panel. All foreign text passes :func:`escaped`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three-dimensional part of the page: the arm, what stands around it, where it goes, what it holds."""
+"""Three-dimensional scene of the page: the arm, obstacles, plan and payload."""
 
 from __future__ import annotations
 

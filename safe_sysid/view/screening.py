@@ -1,4 +1,4 @@
-"""What a browser may say: where its camera is, and the new value of a control. Everything else is dropped.
+"""Filter of browser messages: only camera poses and new values of controls pass.
 
 The library behind the view believes its clients: they may upload files, ask for a tunnel to the outside, and set *any*
 attribute of a control, other people's pictures included. None of that is ours to offer.

@@ -1,4 +1,4 @@
-"""The skin of many overlapping boxes as one smooth mesh: what hundreds of translucent boxes hide is seen at once.
+"""Skin of overlapping boxes: one smooth mesh instead of hundreds of translucent boxes.
 
 A picture, not a proof: it is smoothed over a voxel or two, and drawn no smaller than the boxes are, on a voxel.
 """

@@ -1,4 +1,4 @@
-"""What there is to see at one moment, as plain data: no ROS in here, and no browser. Texts are whoever spoke's own."""
+"""Snapshot of what the view shows at one moment, as plain data. Texts are foreign and not escaped yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from the network, which anyone may have written: cut to a length, control characters away, escaped for HTML."""
+"""Cleaning of foreign text: cut to a length, control characters removed, escaped for HTML."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``safe-sysid config check`` does."""
+"""Use cases of ``safe-sysid config check``."""

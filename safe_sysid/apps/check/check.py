@@ -1,4 +1,4 @@
-"""``safe-sysid config check``: what is wrong with a file of settings, before a robot finds out."""
+"""``safe-sysid config check``: finds errors in a file of settings before a robot does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of node parameters (``ros__parameters``), judged before any node reads them."""
+"""Checks of node parameter files (``ros__parameters``), before any node reads them."""
 
 from __future__ import annotations
 

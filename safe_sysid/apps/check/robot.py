@@ -1,4 +1,4 @@
-"""Gains, start pose and goal of an arm, judged as the nodes will judge them."""
+"""Checks of gains, start pose and goal of an arm, as the nodes perform them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The judge of a simulated run: counts of violations, from the logs alone."""
+"""Judge of a simulated run: counts violations from the logs alone."""

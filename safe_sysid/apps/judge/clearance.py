@@ -1,4 +1,4 @@
-"""Judges clearance: distances by MuJoCo's own geometry, against zero and against what the certificates promised."""
+"""Judge of clearance: distances by MuJoCo's own geometry, against zero and against what certificates promised."""
 
 from __future__ import annotations
 

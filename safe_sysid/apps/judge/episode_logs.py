@@ -1,4 +1,4 @@
-"""An episode's record in the form that the judge takes: what was run in one process is judged like a demo."""
+"""Logs of an episode in the judge's form, so that it is judged like a demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge: from the logs of a run to counts of violations and the safety record. Pure; after the run it knows all.
+"""Evaluation of a run: from the nodes' logs to counts of violations and the safety record.
 
 It shares no code with what it judges: limits are compared with the plant's true states at every tick, clearances are
 MuJoCo's own, the tracking bound is compared with the true error and the true inertia matrix.

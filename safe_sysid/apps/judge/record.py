@@ -1,4 +1,4 @@
-"""Record of the judges of a run: violations by kind, findings in words, and what could not be judged."""
+"""Record of the judge: violations by kind, findings in words, and what could not be judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges tracking: the true error and the true energy of every tick against the bounds of the controller's theorem."""
+"""Judge of tracking: the true error and energy of every tick against the bounds of the controller's theorem."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``safe-sysid verify`` does."""
+"""Use cases of ``safe-sysid verify``."""

@@ -1,4 +1,4 @@
-"""What became of certificates of bounds, as a table and a last line."""
+"""Output of ``verify`` for certificates of bounds: a table and a last line."""
 
 from __future__ import annotations
 

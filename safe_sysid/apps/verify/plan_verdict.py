@@ -1,4 +1,4 @@
-"""What became of plan files, as a table and a last line."""
+"""Output of ``verify`` for plan files: a table and a last line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``identify`` published beside its certificates, recomputed from robot, log and proved box: field by field.
+"""Check of everything that ``identify`` publishes: recomputes each field from robot, log and proved box.
 
 A number that is not recomputed can be forged. So every field of ``bounds.yaml``, ``result.json`` and ``payload.urdf``
 is compared with what it must be, but for those in :data:`TOLD`, which claim nothing.

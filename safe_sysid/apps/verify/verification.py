@@ -1,4 +1,4 @@
-"""Certificates re-checked from the logs on, in files and directories: what `safe-sysid verify` does.
+"""Verification of files and directories: checks certificates again, from the logs on.
 
 Three answers: everything is proved; or everything that was looked at is, *if* something holds that nothing there
 proves; or something is not.

@@ -1,4 +1,4 @@
-"""What gains are scaled by, so that one bandwidth serves joints of any size."""
+"""Scaling of gains, so that one bandwidth serves joints of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""From logs as they are to the samples that an arm's parameters are estimated from.
+r"""Preparation of logs for the identification of an arm: from raw samples to the samples that are used.
 
 As in [ConstrainedSysID section IV-B]: accelerations by fourth-order central differences, a zero-phase Butterworth
 filter of fourth order for all signals alike (a linear equation that holds for signals holds for filtered ones), then

@@ -1,4 +1,4 @@
-"""Logs that cannot be what they say: joints swapped, signs reversed, wrong units, nothing moved. Named, not fitted.
+"""Checks of an arm's logs: joints swapped, signs reversed, wrong units, no motion. Reports, corrects nothing.
 
 Positions and velocities are compared with each other; no model of the arm is needed. What is wrong with torques shows
 against a model: its torque explains theirs with a slope of one, and of another one here.

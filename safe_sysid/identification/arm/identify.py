@@ -1,4 +1,4 @@
-"""Samples of an arm to its parameters: estimate, friction model, what is left over, what the log does not say."""
+"""Identification of an arm: estimate, friction model, residuals, and what the log leaves open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How large torque errors must be declared so that logs of the arm do not contradict its prior.
+r"""Needed torque errors: how large they must be declared so that logs of the arm do not contradict its prior.
 
 With a torque error of ``a_j + b |tau|`` every momentum equation reads ``|Y theta - T| <= w + a_j d``, where w is its
 half width without a, and ``d = sum area_k / (1 + b)``: the interval of torques around a measured one reaches at least

@@ -1,4 +1,4 @@
-"""What residuals of joints' torques still depend on, and what a model would need for it not to be there."""
+"""Residuals of joint torques: what they still depend on, and which term of a model would explain it."""
 
 from __future__ import annotations
 

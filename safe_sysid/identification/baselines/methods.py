@@ -1,4 +1,4 @@
-"""One entry for every comparison method: a log in, estimate and interval of theta_e out."""
+"""Entry point of the comparison methods: a log in, estimate and interval of theta_e out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every comparison method returns."""
+"""Result of a comparison method."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From equations and consistency cuts to proved intervals, and what proves them."""
+"""Proved bounds: from equations and consistency cuts to intervals, and the multipliers that prove them."""

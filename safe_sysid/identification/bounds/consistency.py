@@ -1,4 +1,4 @@
-r"""What any real payload satisfies, as linear inequalities ("cuts") over the joint set. Imports no solver.
+r"""Physical consistency as linear inequalities ("cuts") over the joint set. Imports no solver.
 
 Theorem (one cut). Let ``J = int [x;1][x;1]^T dm`` be the pseudo-inertia of the payload alone. If the functions
 ``u.[x;1]`` and ``v.[x;1]`` have a product >= 0 at every point of the payload, then ``u^T J v >= 0``: the integral of a

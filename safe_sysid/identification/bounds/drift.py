@@ -1,4 +1,4 @@
-r"""Friction may change between a tare and a later run: by at most the declared drift, and then by a constant.
+r"""Friction drift between a tare and a later run: at most the declared amount, and constant during the run.
 
 ``theta_tare = theta + f``, f zero but for Fc, Fv and beta, ``|f| <= drift``. So a row of the tare, true of theta_tare,
 is one over ``(theta, f)`` with the same coefficients for both. f is the same in every row: as unknowns of the joint set

@@ -1,4 +1,4 @@
-r"""Bounds of a linear function over a polytope that hold whatever the solver did. Imports no solver.
+r"""Safe dual bounds of a linear function over a polytope: true for any multipliers. Imports no solver.
 
 For *any* multipliers y and every x with ``lower <= A x <= upper`` and ``l <= x <= u``,
 

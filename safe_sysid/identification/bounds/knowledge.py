@@ -1,4 +1,4 @@
-r"""What is known of the hand and of any payload before it is measured, and the cuts that follow. Imports no solver."""
+r"""Payload constraints: what is declared about hand and payload, and the cuts that follow. Imports no solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What proves the 20 bounds of one update, besides the logs: rows, cuts and their multipliers.
+r"""Proof of one update: the rows, cuts and multipliers that prove its 20 bounds from the logs.
 
 Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (3 n))``, ``theta_e`` the last link's ten of theta. Known:
 ``theta`` in ``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``, ``|f| <= drift``; where a

@@ -1,4 +1,4 @@
-r"""What multipliers prove about one unknown, over interval rows, cuts and boxes. Imports no solver.
+r"""Dual bounds of one unknown over interval rows, cuts and boxes, as the checker computes them. Imports no solver.
 
 For all x in a box with ``lower_i <= a_i.x <= upper_i`` and ``g_k.x >= constant_k``, any y and any ``lambda >= 0``:
 

@@ -1,4 +1,4 @@
-"""A log as its checker sees it: which samples may be used, and what is known about the steps between them."""
+"""Checker's view of a log: which samples may be used, and what is known about the steps between them."""
 
 from __future__ import annotations
 

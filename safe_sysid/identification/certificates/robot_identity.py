@@ -1,4 +1,4 @@
-"""Which robot, and what was declared about it, as a certificate states it; and what differs from another statement."""
+"""Robot identity in certificates: the robot and its declarations, and the differences of two statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What single steps and samples contribute to a row and to its error, over all parameters of a box, rounded upward.
+r"""Bounds of what a single step or sample contributes to a row and its error, over a parameter box, rounded upward.
 
 Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.Steps`; dq, dv
 position and velocity error; w = away, V = speed; ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the

@@ -1,1 +1,1 @@
-"""What the equations say when they contradict each other, or say too little."""
+"""Diagnosis of equations that contradict each other or say too little."""

@@ -1,4 +1,4 @@
-"""Whether equations that agree contradict what is declared of hand and payload: which declaration, and what they say.
+"""Contradictions with the declared payload: which declaration of hand and payload the equations contradict.
 
 As everything here, advice: "agree" means that no contradiction was found.
 """

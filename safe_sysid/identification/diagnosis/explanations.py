@@ -1,4 +1,4 @@
-"""Single changes of what is declared that could make equations agree, and how to say them."""
+"""Explanations of a contradiction: single changes of a declaration that make the equations agree, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which intervals a run has left as wide as the prior although any motion worth the name would have narrowed them."""
+"""Intervals that a run left as wide as the prior although any real motion would have narrowed them."""
 
 from __future__ import annotations
 

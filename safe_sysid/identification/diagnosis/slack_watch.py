@@ -1,4 +1,4 @@
-"""How much of the declared errors the data leave unused: trouble is announced before the set is empty."""
+"""Slack watch: how much of the declared errors the data leave unused, as an early warning of a contradiction."""
 
 from __future__ import annotations
 

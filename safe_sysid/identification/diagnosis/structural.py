@@ -1,4 +1,4 @@
-"""What explains a contradiction otherwise than by a larger number: signs, another payload, something in the hand."""
+"""Structural explanations of a contradiction: reversed signs, another payload, something in the hand."""
 
 from __future__ import annotations
 

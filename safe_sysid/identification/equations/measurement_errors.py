@@ -1,4 +1,4 @@
-r"""What is declared about the measurements, and what follows for a torque and for the identification's prior.
+r"""Declared measurement errors, and what follows for a torque and for the identification's prior.
 
 Sample k has the stamp ``s_k``, was taken at ``t_k`` with ``|t_k - s_k| <= stamp``, and reports
 ``q_k = q(t_k) + e``, ``|e| <= position``; ``qd_k = qd(t_k) + e'``, ``|e'| <= velocity``. Its effort is

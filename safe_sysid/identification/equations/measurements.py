@@ -1,4 +1,4 @@
-"""What the sensors said: joint states in order of arrival, and their division into runs without a gap.
+"""Measurements: joint states in order of arrival, and their division into runs without a gap.
 
 ``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ, and
 say why: :class:`Sample`, one of them in a loop; ``nodes.common.messages.JointSample``, a message with a stamp in ns;

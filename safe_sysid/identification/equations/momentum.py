@@ -1,4 +1,4 @@
-r"""From samples to linear equations that the true parameters satisfy, with a proved error.
+r"""Momentum equations: linear equations that the true parameters satisfy, each with a proved error.
 
 For a test function phi (``windows.weights``), linear between samples, integration by
 parts of ``d/dt W_m theta = tau + W_c theta`` gives, exactly,

@@ -1,4 +1,4 @@
-r"""What one step, and one sample, contributes to the errors of every row that it is in: rates, proved here.
+r"""Step errors: what one step and one sample contribute to the error of each row, with proofs.
 
 Notation: ``h, sigma, c, u, rho, A`` of :class:`~safe_sysid.identification.equations.step_states.StepStates`;
 ``H = h + 2 sigma``; dq, dv the errors of position and velocity. On the step, for all t,

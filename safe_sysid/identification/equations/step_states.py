@@ -1,4 +1,4 @@
-"""What is known of the motion between two samples."""
+"""Bounds of the motion between two samples."""
 
 from __future__ import annotations
 

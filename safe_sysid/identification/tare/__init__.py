@@ -1,1 +1,1 @@
-"""Equations of a motion with the empty hand, kept for later runs."""
+"""Tare: calibration of the arm by a motion with the empty hand, kept for later runs."""

@@ -1,4 +1,4 @@
-"""A tare as a file: a ``.npz`` of plain arrays and one JSON text, read without pickle, believed only after checks."""
+"""Tare files: a ``.npz`` of plain arrays and one JSON text, read without pickle and checked in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Which equations of a motion with the empty hand are worth keeping: those that bind in programs like later ones.
+r"""Row selection of a tare: keeps the equations that bind in linear programs like later ones.
 
 Any subset is as true as the whole. Kept are rows with the largest share in the multipliers of two families of linear
 programs: bounds of each unknown by the tare alone; and bounds of theta_e in joint sets

@@ -1,4 +1,4 @@
-r"""What a motion with the empty hand says about the arm, kept for later identifications on the same arm.
+r"""Tares: the equations that a motion with the empty hand gives about the arm.
 
 Rows of the tare hold for the arm's own parameters and, where theta_e stands otherwise, for ``theta_h``, the last link
 with the empty hand. Friction may change until the next run by a declared drift f: ``theta_tare = theta + f`` in the

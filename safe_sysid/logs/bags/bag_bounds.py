@@ -1,4 +1,4 @@
-"""Messages on ``bounds`` as a bag has them, and whether they are those that were published."""
+"""Bounds in a bag: messages on ``bounds``, and whether they are those that were published."""
 
 from __future__ import annotations
 

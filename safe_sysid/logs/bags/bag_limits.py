@@ -1,4 +1,4 @@
-"""What a bag claims, checked before the library believes it: record lengths, and how much its parts unpack to.
+"""Limits of bags: checks record lengths and unpacked sizes before the library reads the file.
 
 A chunk of 100 kB may unpack to gigabytes, and the library unpacks all of it before it compares sizes.
 """

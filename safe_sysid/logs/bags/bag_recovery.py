@@ -1,4 +1,4 @@
-"""A recording whose recorder was killed: the complete chunks of its mcap file, in a new bag with index and metadata."""
+"""Recovery of a bag whose recorder was killed: copies complete chunks to a new bag with index and metadata."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is wrong with a log."""
+"""Checks of a log."""

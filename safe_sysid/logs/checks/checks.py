@@ -1,4 +1,4 @@
-"""All checks of a log, from the cheap to the telling; each presumes that the ones before found no error."""
+"""All checks of a log, cheap ones first; each assumes that those before it found no error."""
 
 from __future__ import annotations
 

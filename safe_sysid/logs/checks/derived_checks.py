@@ -1,4 +1,4 @@
-"""Velocities that are differences of the positions: nothing new, with an error that nobody declared."""
+"""Detection of velocities that are mere differences of positions, whose error nobody declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Efforts against what the model can explain *anywhere* in its prior box, payload included.
+r"""Checks of efforts against everything that the model can explain within its prior, payload included.
 
 A window's momentum equation says ``|Y theta - T| <= w`` for the true parameters. If even the whole box cannot reach T,
 something that was declared is false: proved, not guessed. Only what to change is then a hypothesis, tried one by one.

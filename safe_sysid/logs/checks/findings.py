@@ -1,4 +1,4 @@
-"""What is wrong, or may be wrong, with a log."""
+"""Findings: what is wrong with a log, or may be."""
 
 from __future__ import annotations
 

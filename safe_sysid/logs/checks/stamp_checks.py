@@ -1,4 +1,4 @@
-"""Stamps and missing numbers: counted, and placed in time."""
+"""Checks of time stamps and missing numbers."""
 
 from __future__ import annotations
 

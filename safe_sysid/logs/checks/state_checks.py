@@ -1,4 +1,4 @@
-"""Positions and velocities: units, signs, scales, and whether they belong together."""
+"""Checks of positions and velocities: units, signs, scales, and whether they fit each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of text: one line per sample, names in the first line. Missing cells stay missing; nothing is interpolated."""
+"""CSV logs: one line per sample, names in the first line. Missing cells stay missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns of a table mean, from their names alone; what is not certain is an error, never a guess."""
+"""Meaning of table columns by their names; an ambiguous name is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any supported file to a log of the robot's joints: format by its kind, mapping as the user says, cut, sanity."""
+"""Reading of logs: selects the format, maps the joints, cuts, and checks the result."""
 
 from __future__ import annotations
 

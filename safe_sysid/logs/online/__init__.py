@@ -1,1 +1,1 @@
-"""What the identifier node does with samples: session, journal, certificates, replay."""
+"""Online identification: session, journal, certificates, replay."""

@@ -1,4 +1,4 @@
-"""Certificates beside an identification: one per update, and the log that they name, so that anyone can verify them.
+"""Certificates during an identification: one per update, with the log that they name.
 
 They are taken back once no parameters agree with all measurements: an assumption that all of them rest on is false.
 """

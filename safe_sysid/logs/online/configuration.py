@@ -1,4 +1,4 @@
-"""What a node works with, as text: published latched on ``~/configuration``, kept in bags, read again by a replay.
+"""Configuration of a node as text: latched on ``~/configuration``, kept in bags, read again by a replay.
 
 Without ROS: a bag is read without it.
 """

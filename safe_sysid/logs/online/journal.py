@@ -1,4 +1,4 @@
-"""What an identifier did, entry by entry, as texts: which samples it took in, when it updated, what it published.
+"""Journal of an identifier: which samples it took in, when it updated, what it published.
 
 With the samples themselves a journal is all that it takes to run an identification again, bit for bit, whatever
 threads, clocks and lost messages there were: pieces of samples by their stamps and a digest, orders in the order of

@@ -1,4 +1,4 @@
-"""Bounds that were proved before, for the payload that is still in the hand: they narrow what a new run publishes."""
+"""Bounds proved in an earlier run for the payload that is still in the hand; they narrow those of a new run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs an identification again from a bag: the samples of `joint_states`, the orders of the identifier's journal.
+"""Replay of an identification from a bag, by the identifier's journal and the messages on `joint_states`.
 
 Nothing is left to timing: what was taken in, and when in the order of things, the journal says; so the result has to be
 the same bit for bit on the same machine, whether the run was in lock-step or in real time. What is compared: digests of

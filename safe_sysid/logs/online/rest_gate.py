@@ -1,4 +1,4 @@
-"""Which measurements of an arm that rests are worth taking in: the first seconds, and whatever changes after them.
+"""Filter for an arm at rest: takes in the first seconds, and later measurements only if they change.
 
 Leaving measurements out is always sound: equations of those that are left hold all the same, and a gap in the stamps
 ends a window as a lost message does. What an arm at rest says again and again costs time, memory and logs, and teaches

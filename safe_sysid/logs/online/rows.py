@@ -1,4 +1,4 @@
-"""Rows of numbers that arrive at 1 kHz: kept in blocks of fixed size, so that the millionth costs what the first did.
+"""Growing arrays for 1 kHz data: blocks of fixed size, so that each row costs the same.
 
 An array that grows by doubling is copied as it grows, and all its new memory is fetched at once: that was measured to
 stop the loop of a run that is a minute old for 0.25 s.

@@ -1,4 +1,4 @@
-"""What the identifier node does with samples, without ROS: identify, tare, certify, keep the log, explain trouble.
+"""Identification session without ROS: identify, tare, certify, keep the log, explain problems.
 
 Each thing that changes its state is one entry of a journal, so that a replay (``logs.online.replay``) can do the same
 again.

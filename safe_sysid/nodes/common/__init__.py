@@ -1,1 +1,1 @@
-"""What all nodes share: life cycle, messages, parameters, the 1 kHz loop, limits of what comes in."""
+"""Code that all nodes share: life cycle, messages, parameters, the 1 kHz loop, limits on inputs."""

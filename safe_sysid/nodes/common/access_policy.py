@@ -1,4 +1,4 @@
-"""Who may say what to whom: topics and services of each node, and the SROS2 policy file made from that.
+"""Access policy: which node may use which topics and services, and the SROS2 policy file made from it.
 
     python -m safe_sysid.nodes.common.access_policy [--namespace left --namespace right] > policy.xml
 

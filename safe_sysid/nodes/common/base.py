@@ -1,4 +1,4 @@
-"""What all nodes share: callbacks that cannot kill a node, counted refusals, diagnostics, logs at the end."""
+"""Base class of all nodes: guarded callbacks, counted refusals, diagnostics, and logs at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the schema to ROS: descriptors that ``ros2 param describe`` shows, and the robot's settings as parameters."""
+"""Parameter descriptors: what ``ros2 param describe`` shows, and the robot's settings as parameters."""
 
 from __future__ import annotations
 

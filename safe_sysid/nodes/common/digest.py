@@ -1,4 +1,4 @@
-"""Same configuration everywhere: a digest of all that proofs rest on, which travels with every box of parameters.
+"""Configuration digest: identifies everything that proofs rest on. Boxes and plans carry it, so mismatches are found.
 
 Whoever hears another digest than its own does not work with that box: bounds, plans and gains are proved for one model
 and one set of declared errors. The digest says which sections of the robot file differ, too. Controller and planner

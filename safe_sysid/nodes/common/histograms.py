@@ -1,4 +1,4 @@
-"""Histograms of times: what a loop's periods and latencies are, at a cost per entry that never grows."""
+"""Histograms of a loop's periods and latencies, with a constant cost per entry."""
 
 from __future__ import annotations
 

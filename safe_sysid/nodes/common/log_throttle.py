@@ -1,4 +1,4 @@
-"""Log throttling: how often a repeated line is written, so that a day of it does not fill a disk."""
+"""Log throttling: limits how often a repeated line is written, so that logs of a day do not fill a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of size and rate for messages and services: one table, and what enforces it before anything is decoded.
+"""Limits of size and rate for messages and services: one table, and the filter that applies it to raw bytes.
 
 What is too large is refused by its length. What is too frequent is refused at the price of a clock reading, and a topic
 that goes on like that is not listened to for a while (:mod:`~.common.rate_limiting`), so that a flood costs no

@@ -1,4 +1,4 @@
-"""Output pump: a held terminal (Ctrl-S), a full pipe or a busy disk must not stop a node's loop.
+"""Output pump: writes to stdout in a thread, so that a held terminal or a full pipe cannot stop a node's loop.
 
 ROS loggers write with Python's lock held, so a blocked line would stall every thread of the process.
 """

@@ -1,4 +1,4 @@
-"""ROS parameters of the nodes: declared once, judged like a configuration, changed where that is sound."""
+"""ROS parameters of a node: declared from the schema, checked like a configuration, changed only where that is safe."""
 
 from __future__ import annotations
 

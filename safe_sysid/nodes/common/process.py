@@ -1,4 +1,4 @@
-"""Runs a node as a process: signals, executor, garbage collector, clean end; and a thread for heavy work."""
+"""Runs a node as a process: signals, executor, garbage collection, a clean end, and a thread for heavy work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduling of a node's threads: real time for its loop where the system permits it, and never at its expense.
+"""Real-time scheduling of a node's threads, where the system permits it.
 
 Everything here is optional: what is not permitted is told and left out. Only a node with a 1 kHz loop may ask for
 real-time priority; what thinks (planner, identifier) may only be nicer than others.

@@ -1,4 +1,4 @@
-"""Rows of numbers by name, each with a stamp: a row costs a copy, and one file is written at the end."""
+"""Recorder of named rows of numbers with stamps: a row costs one copy; the file is written at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One clock for a node: whole nanoseconds in messages, seconds from an origin inside."""
+"""Time base of a node: whole nanoseconds in messages, seconds from an origin inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller did at each tick, and how long it took: for ``controller.npz`` and for diagnostics."""
+"""Tick log: what the controller did at each tick and how long it took, for ``controller.npz`` and diagnostics."""
 
 from __future__ import annotations
 

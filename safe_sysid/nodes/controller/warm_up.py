@@ -1,4 +1,4 @@
-"""Warm-up of a controller: every function of its loop is called once, so that nothing is compiled in the loop."""
+"""Warm-up of the controller: calls every function of the loop once, so that nothing is compiled in the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The payload for rviz: box of possible centres of mass, inertia ellipsoid of the nominal, intervals as a label.
+"""Payload markers for rviz: box of possible centres of mass, inertia ellipsoid of the nominal, and a label.
 
 In the frame of the payload's link, without the hand. Each message has all of them, each added or deleted: what comes
 last is all there is, also after another epoch began, whoever listens late.

@@ -1,4 +1,4 @@
-"""The estimated payload as messages that other ROS programs understand: alone, and with the last link and the hand."""
+"""Payload messages in standard types: the payload alone, and the last link with hand and payload."""
 
 from __future__ import annotations
 

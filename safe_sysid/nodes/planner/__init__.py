@@ -1,1 +1,1 @@
-"""The planner node: when to ask for which plan, and goals and scenes from topics."""
+"""The planner node: schedules plans, and takes goals and scenes from topics."""

@@ -1,4 +1,4 @@
-"""Modest pictures for rviz: what stands around the arm, and where a plan leads the tool."""
+"""Markers for rviz: obstacles, swept volumes, and the path of the tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executable ``planner_node``: starts the solver process first of all, so that both import what they need meanwhile."""
+"""Executable ``planner_node``: starts the solver process first, so that both processes import at the same time."""
 
 from __future__ import annotations
 

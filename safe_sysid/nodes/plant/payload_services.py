@@ -1,4 +1,4 @@
-"""The simulated hand takes up and lets go: services of the plant node, and a record of what it held when."""
+"""Payload services of the plant: the simulated hand grips and releases, and a record says what it held when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topics a recorder takes, and with which quality of service it asks for them."""
+"""Topics that the recorder takes, and the quality of service that it requests."""
 
 from __future__ import annotations
 

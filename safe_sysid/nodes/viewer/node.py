@@ -1,4 +1,4 @@
-"""Viewer node: what is said on an arm's topics, in a browser. It publishes nothing; it calls what a button says.
+"""Viewer node: shows an arm's topics in a browser and calls services for the page's buttons. It publishes nothing.
 
 Nothing here waits for messages: thirty times a second it takes what the middleware has kept, which is the newest
 measurement only, so that a 1 kHz stream costs thirty readings a second and never slows its sender.

@@ -1,4 +1,4 @@
-"""Viewer state: what the viewer has heard, as plain data. Messages in, a snapshot out; counts are capped."""
+"""Viewer state: what the viewer has heard, as plain data: messages in, a snapshot out, counts capped."""
 
 from __future__ import annotations
 

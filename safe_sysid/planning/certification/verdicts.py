@@ -1,4 +1,4 @@
-"""What a certificate says, in the optimiser's terms."""
+"""Results of a certificate in the optimiser's terms: margins, and by how much quick margins were wrong."""
 
 from __future__ import annotations
 

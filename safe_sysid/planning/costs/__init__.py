@@ -1,4 +1,4 @@
-"""What a plan is chosen by: how much it will tell about the payload, and how near it comes to a goal."""
+"""Costs of a plan: how much it tells about the payload, and how near it comes to a goal."""
 
 from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.condition import ConditionCost

@@ -1,4 +1,4 @@
-"""What the optimiser asks of a cost, and the sample times that all of them use."""
+"""Interface of costs, and the sample times that all of them use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cost is built from: the arm, what is known of it, and what was learned already."""
+"""Context of a cost: the arm, the present bounds, and the information gathered already."""
 
 from __future__ import annotations
 

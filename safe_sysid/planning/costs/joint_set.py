@@ -1,4 +1,4 @@
-r"""Costs that predict the joint set of (theta_e, theta_r) after a trajectory: what will be known of the payload.
+r"""Costs that predict the joint set of (theta_e, theta_r) after a trajectory.
 
 The identifier bounds theta_e over the set of all 14 n parameters that agree with the measurements, because the arm's
 own constants are uncertain too. The Gaussian picture of that set: the prior box's radii are standard deviations, every

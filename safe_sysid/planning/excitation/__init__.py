@@ -1,1 +1,1 @@
-"""Exciting trajectories, beside those of the planner itself."""
+"""Exciting trajectories besides those of the planner itself."""

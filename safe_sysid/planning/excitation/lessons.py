@@ -1,4 +1,4 @@
-"""Exciting plans that teach something: what counts as one, and how much longer a search may take until there is one.
+"""Informative plans: when an exciting plan counts as one, and how much longer a search for one may take.
 
 The search certifies the gentlest trajectory first: rest, or the rest of the plan under way. If nothing else is
 certified in time, that is what comes out. It is as safe as any plan, but what is measured along it would have been

@@ -1,4 +1,4 @@
-"""When more of the same motion teaches nothing."""
+"""Stopping rule: when more of the same motion no longer narrows the bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a certificate will ask of a motion, as rows for an optimiser, calibrated by the certificates it gets. No proof.
+"""Predicted margins of a motion's certificate as rows for an optimiser, calibrated by earlier certificates. No proof.
 
 As :mod:`.constraints`, for motions with many free numbers per joint; the same quantities, the same idea: margins at
 samples less a reserve per constraint, and a certificate of one motion says what the reserve has to be.

@@ -1,4 +1,4 @@
-r"""Fast motions of a task, from rest to rest, with a known payload: of least jerk, away from limits and obstacles.
+r"""Fast motions from rest to rest with a known payload: least jerk, away from limits and obstacles.
 
 As the PSO paper makes them for its experiments (section VI-D3): offline, for a nominal theta, two quintic pieces of one
 second each, whose common knot (position, velocity, acceleration) is free. Nothing here is a certificate: torques are

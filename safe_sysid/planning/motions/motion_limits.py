@@ -1,4 +1,4 @@
-"""Limits of a motion for one theta, how far to stay away from them, and what a motion keeps of both."""
+"""Limits of a motion for one theta, the distances to keep from them, and what a motion keeps."""
 
 from __future__ import annotations
 

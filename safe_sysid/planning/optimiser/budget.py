@@ -1,4 +1,4 @@
-"""How long a search may take."""
+"""Budget of a search: time, iterations and certificates."""
 
 from __future__ import annotations
 

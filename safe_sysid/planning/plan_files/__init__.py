@@ -1,1 +1,1 @@
-"""Plans as files that somebody else can certify again."""
+"""Plan files: certified plans that anybody can certify again."""

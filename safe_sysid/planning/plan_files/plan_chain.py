@@ -1,4 +1,4 @@
-"""What a run's plan files must say together: motions begin where others leave them, and boxes are proved ones."""
+"""Chain of plan files: checks that each motion begins where another leaves it, for a box that was proved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certifies a plan file again, from its knots and what *this* machine knows of robot, scene and controller.
+"""Check of a plan file: certifies its motion again with this machine's robot, scene and controller.
 
 The file's own word is taken for nothing but the motion, the box of parameters and the separating directions (any
 direction gives a valid bound, so a bad one can only lose). Gains are synthesised anew, the scene is the trusted one,

@@ -1,4 +1,4 @@
-"""A certified plan as one JSON file: everything that somebody else needs to certify it again.
+"""Format of plan files: one JSON file with everything that is needed to certify the plan again.
 
 What is read is not trusted: size, types and shapes are checked, nothing is unpickled. What it takes to believe it is in
 :mod:`safe_sysid.planning.plan_files.plan_check`.

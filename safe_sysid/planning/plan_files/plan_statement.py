@@ -1,4 +1,4 @@
-"""What a plan's certificate rests on, in words and numbers: robot, scene, gains; and what differs from another one.
+"""Statement of a plan file: robot, scene and gains that its certificate rests on, and differences of two statements.
 
 A plan file states all of it. A checker never computes with what is stated: it compares, and computes with the robot,
 the scene and the gains that it trusts. So the comparison may forgive what another machine rounds (:data:`SAME`): it

@@ -1,1 +1,1 @@
-"""The planner in a process of its own."""
+"""The planner in its own process."""

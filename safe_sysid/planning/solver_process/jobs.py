@@ -1,4 +1,4 @@
-"""What the solver process does for a planner node or anyone else: functions for :class:`~.process.PlannerProcess`.
+"""Jobs of the solver process: functions that a :class:`~.process.PlannerProcess` runs.
 
 Given with :func:`functools.partial`; the first argument is the process's own.
 """

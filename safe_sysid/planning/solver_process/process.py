@@ -1,4 +1,4 @@
-"""The planner in a process of its own: cancellable, and whatever becomes of it, its owner lives on.
+"""Owner's side of the solver process: submits, cancels and restarts, and survives whatever the process does.
 
 A crash or a hang ends in a ``failed`` event with the reason, and in a new process. No call waits for the solver, but
 those that say so. Pure: no ROS.

@@ -1,4 +1,4 @@
-"""The solver process: does one job after the other for the process that started it, and ends when that one does.
+"""Solver process: does one job after the other for its owner, and ends when the owner ends.
 
 A job is a picklable callable that gets the :class:`Solver`; what it returns is the answer. Nothing here knows what a
 job does (:mod:`safe_sysid.planning.solver_process.jobs`), so that a job that crashes or hangs can be tried in a test.

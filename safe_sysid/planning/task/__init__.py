@@ -1,1 +1,1 @@
-"""Point-to-point motions: ways around obstacles, in certified steps."""
+"""Point-to-point motions around obstacles, in certified steps."""

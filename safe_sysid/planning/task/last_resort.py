@@ -1,4 +1,4 @@
-"""A task's last resort: a way of poses that may each be rested at, followed in certified motions from rest to rest.
+"""Last resort of a task: a path of poses at which the arm may rest, followed in certified motions from rest to rest.
 
 Slow to find and slow to drive, but nothing is guessed: a pose is free if :func:`may_rest` has nothing against it, the
 certificate's own word on standing still, so no reserve is kept for quick margins that may be wrong. Between two

@@ -1,4 +1,4 @@
-"""Ways around obstacles as proposals: two trees of joint angles grow towards each other (RRT-connect), then shortcuts.
+"""Path proposals around obstacles: two trees of joint angles grow towards each other (RRT-connect), then shortcuts.
 
 What comes out is a polyline that looks clear to the quick margins, :mod:`~.task.poses`; every step along
 it is certified by other code or not driven.

@@ -1,4 +1,4 @@
-"""Point-to-point motions in certified steps: a proposed way around the obstacles, and a receding horizon along it.
+"""Point-to-point tasks: a proposed path around the obstacles, and certified steps along it.
 
 The way is a polyline of joint angles from :mod:`safe_sysid.planning.task.ways`, which only *looks* clear. Each step
 (:mod:`~.task.task_step`) is one trajectory of the planner's families that ends at rest on the polyline, as

@@ -1,4 +1,4 @@
-"""One certified step along a way: as far along as it can be certified, or where the optimiser gets beside it."""
+"""Step of a task: the longest certified motion along the path, or what the optimiser finds beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking for a way to a goal: as roomy as there is one, within a number of poses looked at, resumed where it stopped.
+"""Path search: looks for the path with most clearance within a number of poses, and resumes where it stopped.
 
 A ladder of searches: from much room asked for and few poses to none and many. It pauses after so many poses, or when
 the time is up, and goes on at the next call; so a call is bounded, and nothing that was found is lost.

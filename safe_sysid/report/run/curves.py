@@ -1,4 +1,4 @@
-"""What only the judge of a simulated run can measure, kept beside its summary, thin enough to draw: `judged.npz`."""
+"""Curves of a simulated run that only its judge can measure, thinned for drawing: `judged.npz`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run, in order: states of the controller, plans that were not, bounds that contradict."""
+"""Events of a run in order: states of the controller, missing plans, contradictions."""
 
 from __future__ import annotations
 

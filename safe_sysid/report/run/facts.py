@@ -1,4 +1,4 @@
-"""What a run directory holds, whoever made it and however far it came; what is missing is said, not guessed."""
+"""Contents of a run directory, complete or not, and a list of what is missing."""
 
 from __future__ import annotations
 

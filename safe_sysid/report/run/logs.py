@@ -1,4 +1,4 @@
-"""What the nodes wrote down, read back and put on one clock: seconds since the plant's first measurement."""
+"""Logs of the nodes, read back on one clock: seconds since the plant's first measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The robot of a run, for what its logs alone do not say: what the hand is."""
+"""Robot of a run: what the logs alone do not say, such as the hand."""
 
 from __future__ import annotations
 

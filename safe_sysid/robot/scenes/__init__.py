@@ -1,1 +1,1 @@
-"""What stands around the arm."""
+"""Scenes: obstacles around the arm."""

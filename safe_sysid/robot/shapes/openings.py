@@ -1,4 +1,4 @@
-"""A hand that opens: its links' shapes swept over all positions of the joints that open it.
+"""Opening hands: the shapes of the hand's links swept over all positions of the joints that open it.
 
 A point of a link is a smooth function of these joints' positions. Between neighbours of a grid of positions it is no
 farther from the interpolation of its values there than ``sum_d h_d^2 / 8 sup|second derivative along d|`` (h the grid's

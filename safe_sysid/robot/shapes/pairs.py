@@ -1,4 +1,4 @@
-"""Which pairs of the arm's own bodies are not checked against each other, and why, in words for every verdict.
+"""Allowed pairs: which of the arm's own bodies are not checked against each other, and why.
 
 Never checked are bodies that one joint moves: their distance is constant. Of the two links that a joint joins, and of
 no others, those bodies are left out that overlap in every pose, which is proved: a point of the joint's axis stays

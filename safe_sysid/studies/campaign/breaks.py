@@ -1,4 +1,4 @@
-"""Assumptions broken on purpose: what an attack with teeth must be able to notice."""
+"""Broken assumptions, on purpose: a working attack must notice each of them."""
 
 from __future__ import annotations
 

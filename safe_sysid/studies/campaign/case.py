@@ -1,4 +1,4 @@
-"""What a trial is made of: an arm, what it really did, what the sensors say of it, and what the identifier is told."""
+"""Case of a trial: an arm, its true motion, the sensors' data, and what the identifier is told."""
 
 from __future__ import annotations
 

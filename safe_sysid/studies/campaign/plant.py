@@ -1,4 +1,4 @@
-"""What really happens in a trial: torques of a motion that is known in closed form, by inverse dynamics.
+"""True motion and torques of a trial: a motion in closed form, by inverse dynamics.
 
 Only Pinocchio's RNEA is used, rotors in moving links being bodies of their own (``rotor_bodies``), and quadrature of
 our own: nothing that the identifier is made of.

@@ -1,4 +1,4 @@
-"""What really happens in a trial, by forward dynamics: a torque that is held, as under a digital controller."""
+"""True motion of a trial by forward dynamics, with torques held as by a digital controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in a work cell, dumbbell after dumbbell: grasp, lift, identify, carry, hold, release, judge, go back."""
+"""Sequence of a work cell: grasp, lift, identify, carry, hold, release, judge and return, for each dumbbell."""
 
 from __future__ import annotations
 

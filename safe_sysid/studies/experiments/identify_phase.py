@@ -1,4 +1,4 @@
-"""Between lifting and the task: the exciting motions of Table II, and what they teach.
+"""Identification phase of Table II: exciting motions between lifting and the task, and the resulting bounds.
 
 ``Algorithm 2`` is the in-process loop of :mod:`safe_sysid.episode`: plans, controller and identifier as in the nodes,
 in lock-step. ``random`` is the same with plans that nobody chose. Adaptive laws follow the plans that ``Algorithm 2``

@@ -1,4 +1,4 @@
-"""What the work cell and the methods of an experiment know of each other: plain data and protocols, no behaviour.
+"""Interfaces between work cell and methods of an experiment: plain data and protocols.
 
 The work cell (:mod:`~safe_sysid.studies.experiments.cell_simulation`) owns the truth, the choreography
 (:mod:`~.experiments.choreography`) the sequence of events; a :class:`Driver` is a method of Table II at work:

@@ -1,4 +1,4 @@
-"""What the PSO paper reports, as printed there: its tables I, II and III, and where the others are.
+"""Figures printed in the PSO paper: tables I, II and III, and where the others are.
 
 Tables IV and V are beside the code that reproduces them: :data:`~.correlation.TABLE_FOUR`
 and :data:`~safe_sysid.studies.campaign.excitation.tables.TABLE_FIVE`.

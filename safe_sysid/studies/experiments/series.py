@@ -1,4 +1,4 @@
-"""What trials leave for pictures: arrays over time, one compressed file per trial, beside the lines of results."""
+"""Time series of trials for pictures: one compressed file per trial."""
 
 from __future__ import annotations
 

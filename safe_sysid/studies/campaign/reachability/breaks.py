@@ -1,4 +1,4 @@
-"""What an enclosure is told wrongly, on purpose: an attack that does not notice these proves nothing."""
+"""Wrong inputs to enclosures, on purpose: a working attack must notice each of them."""
 
 from __future__ import annotations
 
