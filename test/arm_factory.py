@@ -149,4 +149,4 @@ def rotor_arm(n: int, rng: np.random.Generator, slides: float = 0.0, ratios: flo
         np.array(gear),
         np.array(axes).reshape(-1, 3),
     )
-    return RotorArm(kin._replace(motors=motors), model, jacobian, theta)
+    return RotorArm(kin._replace(motors=motors).read_only, model, jacobian, theta)

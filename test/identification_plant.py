@@ -171,7 +171,7 @@ def geared(rng, kin, ratios=(3.0, 20.0)):
     axis = rng.normal(size=(n - 1, 3))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
     carrier = np.array([rng.integers(0, j) for j in joints], np.int64)
-    return kin._replace(motors=Motors(joints, carrier, gear, axis))
+    return kin._replace(motors=Motors(joints, carrier, gear, axis)).read_only
 
 
 def random_consistent_box(rng, theta, n):

@@ -176,7 +176,7 @@ class RecursiveDynamics:
 
     def __init__(self, kin: Kinematics) -> None:
         """Nothing is prepared."""
-        self.kin = kin
+        self.kin = kin.read_only
         self._n = len(kin.axis)
 
     def inverse_dynamics(

@@ -102,7 +102,9 @@ def kinematics_kernel(
 
 
 def as_batch(kin: Kinematics, *arrays: FloatArray) -> tuple[list[FloatArray], bool]:
-    """Joint states (n,) or (N, n) as float64 arrays (N, n) in C order, and whether they were single.
+    """Joint states (n,) or (N, n) as float64 arrays (N, n), C-ordered and writeable, and whether they were single.
+
+    Kernels are compiled for this one kind of array.
 
     Raises:
         ParameterError: shapes do not match.
@@ -110,6 +112,7 @@ def as_batch(kin: Kinematics, *arrays: FloatArray) -> tuple[list[FloatArray], bo
     n = len(kin.axis)
     single = np.ndim(arrays[0]) == 1
     batch = [np.ascontiguousarray(np.atleast_2d(np.asarray(a, dtype=np.float64))) for a in arrays]
+    batch = [a if a.flags.writeable else a.copy() for a in batch]
     for a in batch:
         if a.shape != batch[0].shape or a.shape[1] != n:
             raise ParameterError(f"joint states of shapes {[x.shape for x in batch]}: expected all (N, {n})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,16 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 if TYPE_CHECKING:
     from safe_sysid.robot.config import Settings
 
-__all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "PackedKinematics", "RobotModel"]
+__all__ = [
+    "NO_MOTORS",
+    "Body",
+    "JointLimits",
+    "Kinematics",
+    "Motors",
+    "PackedKinematics",
+    "RobotModel",
+    "read_only",
+]
 
 FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
@@ -42,8 +51,17 @@ class Motors(NamedTuple):
     axis: FloatArray
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, C-ordered and not to be written: numba compiles a kernel for each kind of array it is given."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
 #: No rotor turns in a moving link, or none is declared to.
-NO_MOTORS = Motors(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3)))
+NO_MOTORS = Motors(
+    *map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3))))
+)
 
 
 #: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
@@ -93,7 +111,7 @@ class Kinematics(NamedTuple):
             gravity: (3,) m/s^2.
             travel: (n, 2) m.
         """
-        return cls(np.arange(len(axis)) - 1, rotation, translation, axis, gravity, travel)
+        return cls(np.arange(len(axis)) - 1, rotation, translation, axis, gravity, travel).read_only
 
     @classmethod
     def turning(
@@ -108,6 +126,13 @@ class Kinematics(NamedTuple):
             gravity: (3,) m/s^2.
         """
         return cls.chain(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
+
+    @property
+    def read_only(self) -> Kinematics:
+        """The same arm in arrays of the one kind that kernels are compiled for."""
+        parent, rotation, translation, axis, gravity, travel = map(read_only, self[:-1])
+        motors = Motors(*map(read_only, self.motors))
+        return Kinematics(parent, rotation, translation, axis, gravity, travel, motors)
 
     @property
     def packed(self) -> PackedKinematics:

@@ -36,7 +36,7 @@ from safe_sysid.identification.equations.step_states import (
     step_states,
 )
 from safe_sysid.intervals import mid_rad
-from safe_sysid.robot.model import Kinematics
+from safe_sysid.robot.model import Kinematics, read_only
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["MomentumRows", "RowSource", "momentum_rows"]
@@ -188,7 +188,7 @@ class RowSource:
             ramps: whether windows will have slopes.
             log: which log this is, for :attr:`MomentumRows.log`.
         """
-        data = run.samples
+        data, kin = run.samples, kin.read_only
         self._run, self._box_seq, self._log = run, box.seq, log
         # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
         self._means_only = errors.torque_source == "link" and errors.effort == "held"
@@ -202,11 +202,12 @@ class RowSource:
             beside = errors.torque_delay + errors.torque_jitter
             loose = noise + errors.torque_rate * (0.25 * (states.h + 2.0 * states.stamp) + beside)[:, None]
         self._wrong_before = np.concatenate([[0], np.cumsum(states.wrong)])
-        self._steps = Steps(
+        steps = (
             data.stamps, data.q, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
             states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
+        self._steps = Steps(*map(read_only, steps))
         m, n = states.delta.shape
         self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
         size = magnitudes(kin, box, own=limits.friction > 0.0)
