@@ -109,6 +109,7 @@ setup(
         "sim": ["mujoco>=3.2.6,<5"],
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",
+            "trimesh>=4.4,<6",
             "viser>=1.1.1,<1.2",  # the view's server stands before viser's own, and was read for these versions
             "websockets>=15.0,<17",
         ],
@@ -123,6 +124,7 @@ setup(
             "example-robot-data>=4.1",  # URDFs of other arms
             "mcap-ros2-support>=0.5",  # a second reader of our bags
             "mypy>=1.11",
+            "pycollada>=0.8",  # trimesh's reader of COLLADA, beside ours
             "playwright>=1.48",  # drives the Chromium of the system
             "ruff>=0.9",
             "setuptools>=68",

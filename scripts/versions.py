@@ -50,6 +50,7 @@ TESTS = (
     "test/test_campaign_runner.py",  # distributed
     "test/test_report_files.py",  # Jinja2, matplotlib
     "test/test_view_guard.py",  # viser, websockets, msgspec
+    "test/test_view_parts.py",  # trimesh
     "test/test_nodes_wire.py",  # rclpy and messages
     "test/test_recording_bags.py",  # rosbags as writer
     *("-k", "not test_campaign_runner or dask"),

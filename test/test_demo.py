@@ -168,7 +168,7 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
     assert len(plans) >= 3
     assert {
         "summary.json", "plant.npz", "controller.npz", "identifier.json", "planner.json", "log.npz",
-        "bounds.png", "torques.png", "safety.png", "judged.npz", "report.html", "log", "parameters",
+        "bounds.png", "judged.npz", "report.html", "log", "parameters",
     } == names - certificates - plans  # fmt: skip
     updates = json.loads((out / "identifier.json").read_text())["updates"]
     narrowed = [update["identity"] for update in updates if update["status"] == "OK"]

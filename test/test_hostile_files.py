@@ -5,8 +5,10 @@ All of these once hung, filled the memory, ended the process, or raised what nob
 
 from __future__ import annotations
 
+import io
 import os
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -237,6 +239,24 @@ def test_bags_whose_chunks_are_bombs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SafeSysIdError, match="zstd: byte 8: a chunk"):
         check_bag(tmp_path)
     assert "unpacks to" in refused("bag recovery", content[:-8], tmp_path)
+
+
+def test_the_library_of_mcap_unpacks_what_it_was_not_told_of() -> None:
+    """Why the records are walked by our own code: limits for whole records do not stop either of these."""
+    zstd = pytest.importorskip("backports.zstd")
+    mcap = pytest.importorskip("mcap.stream_reader", reason="needs the extra `dev`")
+    data = zstd.compress(bytes(64 << 20))
+    chunk = mcap.Chunk("zstd", data, 0, 0, 0, 100)
+    assert len(data) < 64 << 10
+    assert mcap.get_chunk_data_stream(chunk)[1] == 64 << 20, "it is told of 100 bytes"
+    index = struct.pack("<HI", 0, 4 << 20) + b"\x01" * (4 << 20)
+    record = b"\x89MCAP0\r\n\x07" + struct.pack("<Q", len(index)) + index
+    tracemalloc.start()
+    try:
+        next(iter(mcap.StreamReader(io.BytesIO(record)).records))
+        assert tracemalloc.get_traced_memory()[1] > 5 * len(record), "an object for each of its entries"
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("hidden", ["chunk", "summary", "footer"])

@@ -57,6 +57,7 @@ DISTRIBUTIONS = {
     "std_msgs": ("ros-std-msgs", "std_msgs"),
     "std_srvs": ("ros-std-srvs", "std_srvs"),
     "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
+    "trimesh": ("trimesh", None),  # no rosdep key exists
     "viser": ("viser", None),  # no rosdep key exists
     "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
     "websockets": ("websockets", None),  # too old in Ubuntu 24.04

@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
-import pinocchio as pin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,13 +16,10 @@ from scipy.spatial.transform import Rotation
 from safe_sysid.commands.view import _namespace
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.files.urdf import read_urdf
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.view import pieces
-from safe_sysid.view.arm_shapes import arm_shapes, link_placements
+from safe_sysid.view.arm_shapes import arm_shapes
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
@@ -80,20 +76,6 @@ def test_the_skin_lies_around_the_boxes_and_near_them(boxes: list[tuple[float, .
 def test_no_boxes_have_no_skin() -> None:
     vertices, faces = skin_of_boxes(np.zeros((0, 3)), np.zeros((0, 3)))
     assert len(vertices) == len(faces) == 0
-
-
-@pytest.mark.parametrize("robot", ["kinova_gen3", "ur5e", "three_joint_wall"])
-def test_links_stand_where_pinocchio_puts_them(robot: str) -> None:
-    model = load_robot(robot)
-    file = config_path(robot, "config")
-    chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
-    place = model.settings.mounting
-    mounting = None if place is None else (place.xyz, place.rpy)
-    reference = pin.buildModelFromXML(chain.text_for_pinocchio(tuple(chain.link_joint), mounting))
-    for link, (rotation, position) in link_placements(chain, model).items():
-        expected = reference.frames[reference.getFrameId(link, pin.FrameType.BODY)].placement
-        np.testing.assert_allclose(rotation, expected.rotation, atol=1e-12)
-        np.testing.assert_allclose(position, expected.translation, atol=1e-12)
 
 
 @pytest.mark.parametrize("robot", ["kinova_gen3", "ur5e", "three_joint"])

@@ -110,7 +110,7 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
         progress.say(f"judging the run by the plant's record in {setup.run_dir}")
         logs = read_logs(setup.run_dir, setup.model.n)
         evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
-        pictures = _draw(setup, logs, evaluation, progress)
+        pictures = _draw(setup, logs, progress)
     notes = timing_notes(logs, setup.gains, options.lockstep)
     reason = _reason(trouble, evaluation, goal_of(setup, logs))
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
@@ -168,10 +168,10 @@ def _oracle(setup: Setup, logs: RunLogs) -> Oracle | None:
         return None
 
 
-def _draw(setup: Setup, logs: RunLogs, evaluation: Evaluation, progress: Progress) -> list[str]:
+def _draw(setup: Setup, logs: RunLogs, progress: Progress) -> list[str]:
     """Pictures are for looking at: a run is not judged by whether they could be drawn."""
     try:
-        return draw_pictures(setup, logs, evaluation)
+        return draw_pictures(setup, logs)
     except (OSError, ValueError, RuntimeError) as error:
         progress.say(f"no pictures: {error}")
         return []

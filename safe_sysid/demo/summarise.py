@@ -266,19 +266,18 @@ def _durations(values: list[float | None]) -> Durations:
     return Durations(count=len(values), median_s=float(np.median(known)), max_s=max(known))
 
 
-def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[str]:
-    """Write the three pictures into the run directory; returns their names."""
-    from safe_sysid.report.run.pictures import plot_bounds, plot_safety, plot_torques
+def draw_pictures(setup: Setup, logs: RunLogs) -> list[str]:
+    """Write the picture of the bounds into the run directory; returns its name, nothing if the plant left no record."""
+    from safe_sysid.report.run.pictures import plot_bounds
 
     if logs.plant is None or not logs.plant.time.size:
         return []
-    model, plant, curves = setup.model, logs.plant, evaluation.curves
+    model, plant = setup.model, logs.plant
     options, prior = setup.options, setup.model.arm_prior
     noise = options.noise if options.noise != "none" else "no"
     where = (
         f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {noise} noise, seed {options.seed}"
     )
-    starts = [plan.start for plan in logs.plans if plan.planned]
     updates = logs.updates
     lower, nominal, upper = (
         np.array([getattr(update, side) for update in updates]).reshape(-1, 10)
@@ -295,28 +294,7 @@ def draw_pictures(setup: Setup, logs: RunLogs, evaluation: Evaluation) -> list[s
         float(plant.time[-1]),
         f"Guaranteed bounds of last link, hand and payload ({where})",
     )
-    plot_torques(
-        setup.run_dir / "torques.png",
-        plant.time,
-        plant.applied,
-        model.limits.torque,
-        model.joint_names,
-        model.torque_units,
-        starts,
-        f"Applied torques between their limits ({where})",
-    )
-    plot_safety(
-        setup.run_dir / "safety.png",
-        (curves.clearance_time, curves.clearance),
-        curves.certified,
-        curves.tracking_time,
-        curves.position_share,
-        curves.energy_share,
-        model.joint_names,
-        starts,
-        f"Clearance and tracking ({where})",
-    )
-    return ["bounds.png", "torques.png", "safety.png"]
+    return ["bounds.png"]
 
 
 def write_page(setup: Setup, evaluation: Evaluation) -> str:

@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from safe_sysid.robot.config import KEYS
+from safe_sysid.robot.files.yaml_file import flow_text
 
 __all__ = ["configuration_text"]
 
 _WIDTH, _COLUMN = 120, 38  # of lines, and where short comments begin
 _MARK = "to be measured"
-_PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~", ""}
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        text = repr(value)
-        # YAML 1.1 takes 1e-05 for a word.
-        mantissa, e, exponent = text.partition("e")
-        if e:
-            return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent):+d}"
-        return text if "." in text else f"{text}.0"
-    if isinstance(value, int):
-        return str(value)
-    text = str(value)
-    plain = set(text) <= _PLAIN and text.lower() not in _WORDS and text[0].isalpha()
-    return text if plain else json.dumps(text)
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return _scalar(value)
 
 
 def _lines(comment: str, indent: str = "") -> list[str]:
@@ -94,7 +65,7 @@ class _Text:
         each = "per joint or one for all" if declared.type == "per_joint" else ""
         words = (declared.unit_for(self._sliding), declared.description, each, _REMARKS.get(path, ""))
         note = "; ".join(word for word in words if word)
-        line = f"{indent}{_scalar(path.rpartition('.')[2])}: {_flow(value)}".ljust(_COLUMN)
+        line = f"{indent}{flow_text(path.rpartition('.')[2])}: {flow_text(value)}".ljust(_COLUMN)
         if len(line) + len(note) + 3 > _WIDTH:
             self.say(note, indent=indent)
             note = ""
@@ -191,11 +162,11 @@ def _arm(t: _Text, told: Mapping[str, str]) -> None:
     t.say(f"rotor_inertia, viscous, coulomb, offset: {_MARK} (docs/tutorial.md).")
     t.lines.append("joints:")
     for name, joint in t.data["joints"].items():
-        t.lines.append(f"  {_scalar(name)}: {_flow(joint)}")
+        t.lines.append(f"  {flow_text(name)}: {flow_text(joint)}")
     t.gap()
     if "locked" in t.data:
         t.say(KEYS["locked"].sentence)
-        t.lines.append(f"locked: {_flow(t.data['locked'])}")
+        t.lines.append(f"locked: {flow_text(t.data['locked'])}")
         t.gap()
     t.put("friction_transition_velocity")
     t.gap()
@@ -214,7 +185,7 @@ def _rest(t: _Text, told: Mapping[str, str]) -> None:
     if t.data["geometry"]:
         t.lines.append("geometry:")
         for link, hulls in t.data["geometry"].items():
-            t.lines.append(f"  {_scalar(link)}:" + ("" if hulls else " []"))
+            t.lines.append(f"  {flow_text(link)}:" + ("" if hulls else " []"))
             for hull in hulls:
                 t.lines += _hull_lines(hull)
     else:
@@ -228,7 +199,7 @@ def _rest(t: _Text, told: Mapping[str, str]) -> None:
     )
     if t.data["allowed_pairs"]:
         t.lines.append("allowed_pairs:")
-        t.lines += [f"  - {_flow(pair)}" for pair in t.data["allowed_pairs"]]
+        t.lines += [f"  - {flow_text(pair)}" for pair in t.data["allowed_pairs"]]
     else:
         t.lines.append("allowed_pairs: []")
     t.gap()
@@ -238,16 +209,5 @@ def _rest(t: _Text, told: Mapping[str, str]) -> None:
 
 def _hull_lines(hull: Mapping[str, Any]) -> list[str]:
     """A hull, points in lines of at most 120 characters."""
-    lines, row = [], "    - {points: ["
-    for i, point in enumerate(hull["points"]):
-        text = _flow(point) + (", " if i + 1 < len(hull["points"]) else "")
-        if len(row) + len(text) > 118:
-            lines.append(row.rstrip())
-            row = " " * 15
-        row += text
-    tail = f"], radius: {_scalar(hull['radius'])}" + "}"
-    if len(row) + len(tail) > 120:
-        lines.append(row.rstrip())
-        row = " " * 14
-    lines.append(row + tail)
-    return lines
+    first, *others = flow_text(dict(hull), _WIDTH - 6).splitlines()
+    return [f"    - {first}", *(f"      {line}" for line in others)]

@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.config import KEYS, Settings
+from safe_sysid.robot.files.yaml_file import flow_text
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.schema import Parameter
 
@@ -243,12 +243,12 @@ def commented_yaml(values: Sequence[EffectiveValue], head: str) -> str:
         if not parents or (common == 0 and before != parents):
             lines.append("")
         for depth in range(common, len(parents)):
-            lines.append(f"{'  ' * depth}{_scalar(parents[depth])}:")
+            lines.append(f"{'  ' * depth}{flow_text(parents[depth])}:")
         before = parents
         indent = "  " * len(parents)
         unit = f"{value.unit}; " if value.unit else ""
         lines.append(f"{indent}# {unit}{value.parameter.description} ({value.source.value})")
-        lines.append(f"{indent}{_scalar(leaf)}: {_scalar(value.value)}")
+        lines.append(f"{indent}{flow_text(leaf)}: {flow_text(value.value)}")
     return "\n".join(lines) + "\n"
 
 
@@ -261,8 +261,3 @@ def _split(value: EffectiveValue) -> tuple[list[str], str]:
             width = len(parts) - len(declared) + 1
             parts = [*parts[:i], ".".join(parts[i : i + width]), *parts[i + width :]]
     return parts[:-1], parts[-1]
-
-
-def _scalar(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, sort_keys=False).strip()
-    return text.removesuffix("\n...").removesuffix("...").strip()

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import numpy as np
+import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
@@ -97,52 +98,13 @@ def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[Floa
         chain: of the URDF.
         model: for how the root stands in the world.
     """
-    above: dict[str, tuple[str, FloatArray, FloatArray, bool]] = {}
-    moving = {joint.name for joint in chain.joints}
-    for element in chain.xml.findall("joint"):
-        parent, child = element.find("parent"), element.find("child")
-        if parent is None or child is None:
-            continue
-        name = element.get("name", "")
-        rotation, position = _origin(element)
-        if name in chain.locked:
-            turn, shift = _motion(element, chain.locked[name])
-            rotation, position = rotation @ turn, position + rotation @ shift
-        above[child.get("link", "")] = (parent.get("link", ""), rotation, position, name in moving)
     place = model.settings.mounting
-    root = (
-        (np.eye(3), np.zeros(3))
-        if place is None
-        else (rotation_from_rpy(np.array(place.rpy)), np.array(place.xyz, float))
+    text = chain.text_for_pinocchio(
+        tuple(chain.link_joint), None if place is None else (place.xyz, place.rpy)
     )
-    found: dict[str, tuple[FloatArray, FloatArray]] = {}
-
-    def place_of(link: str) -> tuple[FloatArray, FloatArray]:
-        if link not in found:
-            if link not in above:
-                found[link] = root
-            else:
-                parent, rotation, position, moves = above[link]
-                if moves:
-                    found[link] = (np.eye(3), np.zeros(3))
-                else:
-                    r, p = place_of(parent)
-                    found[link] = (r @ rotation, p + r @ position)
-        return found[link]
-
-    return {link: place_of(link) for link in chain.link_joint}
-
-
-def _motion(element: Element, value: float) -> tuple[FloatArray, FloatArray]:
-    """Rotation and shift of a locked joint."""
-    item = element.find("axis")
-    axis = np.array([float(x) for x in ("1 0 0" if item is None else item.get("xyz", "1 0 0")).split()])
-    axis = axis / np.linalg.norm(axis)
-    if element.get("type") == "prismatic":
-        return np.eye(3), value * axis
-    x, y, z = axis
-    skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    return np.eye(3) + np.sin(value) * skew + (1.0 - np.cos(value)) * skew @ skew, np.zeros(3)
+    found = pin.buildModelFromXML(text)
+    frames = {link: found.frames[found.getFrameId(link, pin.FrameType.BODY)] for link in chain.link_joint}
+    return {link: (frame.placement.rotation, frame.placement.translation) for link, frame in frames.items()}
 
 
 def _origin(element: Element) -> tuple[FloatArray, FloatArray]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import trimesh
 from numpy.typing import NDArray
+from trimesh import creation
+from trimesh.geometry import align_vectors
 
 from safe_sysid.robot.shapes.hulls import hull_triangles
 
@@ -12,20 +15,12 @@ __all__ = ["Mesh", "ball", "box", "capsule", "cylinder", "joined", "placed", "ro
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Mesh = tuple[FloatArray, IntArray]
-#: Around a circle; a quarter of that from pole to equator.
+#: Corners of a circle; a quarter of that from pole to equator.
 AROUND = 48
 
 
-def _lathe(radius: FloatArray, height: FloatArray, around: int) -> Mesh:
-    """Turn a line (radius, height), from below upward, about z; ends with radius 0 close it."""
-    angle = np.linspace(0.0, 2.0 * np.pi, around, endpoint=False)
-    ring = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=1)
-    vertices = radius[:, None, None] * ring + height[:, None, None] * np.array([0.0, 0.0, 1.0])
-    i, j = np.meshgrid(np.arange(len(radius) - 1), np.arange(around), indexing="ij")
-    k = (j + 1) % around
-    a, b, c, d = (x * around + y for x, y in ((i, j), (i, k), (i + 1, k), (i + 1, j)))
-    faces = np.concatenate([np.stack([a, b, c], -1).reshape(-1, 3), np.stack([a, c, d], -1).reshape(-1, 3)])
-    return vertices.reshape(-1, 3), faces
+def _plain(mesh: trimesh.Trimesh) -> Mesh:
+    return np.array(mesh.vertices, float), np.array(mesh.faces, np.int64)
 
 
 def ball(radius: float, around: int = AROUND) -> Mesh:
@@ -35,7 +30,7 @@ def ball(radius: float, around: int = AROUND) -> Mesh:
         radius: m.
         around: corners of its equator, a multiple of 4.
     """
-    return capsule(radius, 0.0, around)
+    return _plain(creation.uv_sphere(radius, count=[around // 2, around]))
 
 
 def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
@@ -46,14 +41,8 @@ def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
         length: of the cylinder, m.
         around: corners of its equator, a multiple of 4.
     """
-    rings = around // 4
-    turn = np.linspace(-0.5 * np.pi, 0.5 * np.pi, 2 * rings + 1)
-    low, high = turn[: rings + 1], turn[rings:]
-    return _lathe(
-        radius * np.cos(np.concatenate([low, high])),
-        np.concatenate([radius * np.sin(low) - 0.5 * length, radius * np.sin(high) + 0.5 * length]),
-        around,
-    )
+    vertices, faces = _plain(creation.capsule(length, radius, count=[around // 2, around]))
+    return vertices - 0.5 * (vertices.max(axis=0) + vertices.min(axis=0)), faces
 
 
 def cylinder(radius: float, length: float, around: int = AROUND) -> Mesh:
@@ -64,9 +53,7 @@ def cylinder(radius: float, length: float, around: int = AROUND) -> Mesh:
         length: m.
         around: corners of its circles.
     """
-    half = 0.5 * length
-    radii = np.array([0.0, radius, radius, radius, radius, 0.0])
-    return _lathe(radii, np.array([-half] * 3 + [half] * 3), around)
+    return _plain(creation.cylinder(radius, length, around).smooth_shaded)
 
 
 def box(size: FloatArray) -> Mesh:
@@ -75,9 +62,7 @@ def box(size: FloatArray) -> Mesh:
     Args:
         size: (3,) m.
     """
-    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
-    triangles = hull_triangles(0.5 * signs * np.asarray(size, float))
-    return unindexed(triangles)
+    return unindexed(np.array(creation.box(np.asarray(size, float)).triangles))
 
 
 def rounded_hull(points: FloatArray, radius: float) -> Mesh:
@@ -95,23 +80,13 @@ def rounded_hull(points: FloatArray, radius: float) -> Mesh:
         length = float(np.linalg.norm(axis))
         if length < 1e-9:
             return placed(ball(radius), np.eye(3), points[0])
-        return placed(capsule(radius, length), _frame_along(axis / length), points.mean(axis=0))
+        return placed(
+            capsule(radius, length), align_vectors([0.0, 0.0, 1.0], axis)[:3, :3], points.mean(axis=0)
+        )
     if radius <= 0.0:
         return unindexed(hull_triangles(points))
-    corners, _ = _lathe(radius * np.cos(_COARSE), radius * np.sin(_COARSE), 8)
-    corners = np.unique(corners.round(12), axis=0)
+    corners, _ = ball(radius, 8)
     return unindexed(hull_triangles((points[:, None] + corners).reshape(-1, 3)))
-
-
-_COARSE = np.linspace(-0.5 * np.pi, 0.5 * np.pi, 5)
-
-
-def _frame_along(axis: FloatArray) -> FloatArray:
-    """A rotation whose z axis is a unit vector."""
-    other = np.eye(3)[int(np.argmin(np.abs(axis)))]
-    x = np.cross(other, axis)
-    x /= np.linalg.norm(x)
-    return np.stack([x, np.cross(axis, x), axis], axis=1)
 
 
 def unindexed(triangles: FloatArray) -> Mesh:

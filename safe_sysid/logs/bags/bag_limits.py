@@ -1,6 +1,7 @@
 """Limits of bags: checks record lengths and unpacked sizes before the library reads the file.
 
-A chunk of 100 kB may unpack to gigabytes, and the library unpacks all of it before it compares sizes.
+A chunk of 100 kB may unpack to gigabytes, and rosbags unpacks all of it before it compares sizes. So does mcap, which
+makes an object of every entry of an index besides (`test_hostile_files.py`): records are walked by their lengths here.
 """
 
 from __future__ import annotations

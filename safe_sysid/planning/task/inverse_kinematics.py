@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.errors import PlanError
@@ -100,7 +101,7 @@ def goal_from_pose(
     if not found:
         position, turn = tool_pose(model, closest)
         gap = float(np.linalg.norm(position - target_p))
-        angle = float(np.linalg.norm(_rotation_vector(target_r @ turn.T)))
+        angle = float(np.linalg.norm(pin.log3(target_r @ turn.T)))
         raise PlanError(
             f"goal pose at {target_p.tolist()} m: expected one within reach; the nearest found is {gap:.3g} m and "
             f"{angle:.3g} rad off, limits of the joints kept"
@@ -147,7 +148,7 @@ def _descend(
         rotation, position = forward_kinematics(kin, q)
         tool = position[-1] + rotation[-1] @ flange_p
         axes = np.einsum("jab,jb->ja", rotation, kin.axis)
-        error = np.concatenate([target_p - tool, _rotation_vector(target_r @ (rotation[-1] @ flange_r).T)])
+        error = np.concatenate([target_p - tool, pin.log3(target_r @ (rotation[-1] @ flange_r).T)])
         size = float(np.abs(error).max())
         if size < best_error:
             best, best_error = q, size
@@ -161,20 +162,3 @@ def _descend(
         step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-12))
         q = np.clip(q + step, limits.position_lower, limits.position_upper)
     return best, best_error
-
-
-def _rotation_vector(rotation: FloatArray) -> FloatArray:
-    """Axis times angle (3,) of a rotation."""
-    skew = 0.5 * np.array(
-        [rotation[2, 1] - rotation[1, 2], rotation[0, 2] - rotation[2, 0], rotation[1, 0] - rotation[0, 1]]
-    )
-    sine, cosine = float(np.linalg.norm(skew)), 0.5 * (float(np.trace(rotation)) - 1.0)
-    angle = float(np.arctan2(sine, cosine))
-    if sine > 1e-8:
-        return np.asarray(skew * (angle / sine))
-    if cosine > 0.0:
-        return np.asarray(skew)
-    # Half a turn: the axis is in the symmetric part.
-    symmetric = 0.5 * (rotation + np.eye(3))
-    axis = symmetric[:, int(np.argmax(np.diag(symmetric)))]
-    return np.asarray(np.pi * axis / np.linalg.norm(axis))

@@ -1,7 +1,10 @@
 """Triangles of STL, OBJ and PLY files, read by ourselves and only where the bytes are what the header says.
 
-A C++ reader stood here before. It believed counts (4 billion vertices in a file of 100 bytes), called itself along
-references until the process died, and never came back from a header without an end; a node must not end by a mesh.
+Of a file that is damaged or unusual, trimesh makes a smaller body without a word: it leaves out a solid or faces that
+are cut off, faces of indented lines, the divisor of a corner, and counts corners otherwise than the format says
+(`test_meshes.py`: test_trimesh_makes_another_body_of_the_file_without_a_word). Clearances would be proved for that
+body. Assimp believes counts, calls itself along references until the process dies, and never comes back from a header
+without an end.
 """
 
 from __future__ import annotations

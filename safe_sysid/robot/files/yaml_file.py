@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic_core import ErrorDetails
 from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import MAX_YAML_BYTES, read_regular_text
 
-__all__ = ["dotted", "merge", "parse_value", "parse_yaml", "read_yaml", "validate"]
+__all__ = ["dotted", "flow_text", "merge", "parse_value", "parse_yaml", "read_yaml", "validate"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -60,6 +61,14 @@ def _integer(loader: Any, node: yaml.ScalarNode) -> int:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper without aliases: what occurs twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Always."""
+        return True
 
 
 def dotted(location: tuple[int | str, ...]) -> str:
@@ -221,6 +230,19 @@ def parse_value(text: str, file: str) -> Any:
     ) as error:
         # Not only YAMLError: an impossible date, a number without digits, `!!bool x`.
         raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
+
+
+def flow_text(value: Any, width: float = math.inf) -> str:
+    """A value as YAML on one line, or on lines of at most ``width`` characters that may be indented at will.
+
+    Args:
+        value: plain (numbers, texts, lists, mappings), None for null.
+        width: characters.
+    """
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=width, sort_keys=False, allow_unicode=True
+    )
+    return text.strip().removesuffix("...").strip()
 
 
 def merge(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
