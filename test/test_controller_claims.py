@@ -20,6 +20,7 @@ from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 STAMP = 1_700_000_000_000_000_000
 
@@ -31,7 +32,7 @@ def test_what_was_in_force_before_counts_for_what_is_covered(
     quiet, a = np.full(model.n, 1e-3), gains.assumptions
 
     def longest(before: list[tuple[float, float]], cuts: list[tuple[float, float]]) -> float:
-        coverage = Coverage(gains)
+        coverage = Coverage(gains, np.inf)
         coverage.begin(0.0, quiet)
         for stamp, s in before:
             coverage.note(stamp, quiet, s)
@@ -53,7 +54,7 @@ def test_what_was_in_force_before_counts_for_what_is_covered(
     assert late == pytest.approx(gains.longest_covered_gap(quiet, 1.0, 0.014 + a.delay_max), abs=2e-6)
     assert late < small - 1e-5
     # A mix goes on to act until the next command that is the law's own does: so does its S.
-    coverage = Coverage(gains)
+    coverage = Coverage(gains, np.inf)
     coverage.begin(0.0, quiet)
     coverage.note(0.001, quiet, 1.0)
     coverage.cut(0.002, a.uncertainty)
@@ -227,6 +228,51 @@ def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_s
     run(200, late=None, gap=205)  # by stamps alone
     assert "not proved since 0.235 s: no measurement came for 31 ms" in core.claim.text
     assert [loss.partition(":")[0] for loss in core.claim.losses] == ["0.020 s", "0.235 s"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "gap", "covered", "ramp"),
+    [
+        ({}, 0.0035, True, False),
+        ({"driver.command_timeout_s": 0.003}, 0.0035, False, False),  # the drives may have braked meanwhile
+        ({"measurement.max_age_s": 0.003}, 0.0035, False, True),
+        ({}, 0.05, False, True),
+    ],
+)
+def test_silence_after_which_another_torque_may_be_in_force_is_never_covered(
+    declared: dict[str, float], gap: float, covered: bool, ramp: bool
+) -> None:
+    """However quiet the arm was: "late" is proved for our command in force, and a ramp for a start at rest."""
+    arm = load_robot("kinova_gen3", **declared)
+    core, home, zero = Controller(arm, design_gains(arm, False)), np.array(arm.settings.home), np.zeros(arm.n)
+    assert core.start(0.0, home, zero) == []
+    effort = zero
+    for k in range(1, 60):
+        out = core.step(PERIOD * k, home, zero)
+        assert out.torque is not None
+        effort = np.array(out.torque)
+    stamp = PERIOD * 59 + gap
+    other = effort + 0.5  # what the drives hold
+    out = core.step(stamp, home, zero, other)
+    assert out.torque is not None
+    assert (core.claim.text == "proved") == covered, core.claim.text
+    assert core.taking_over == ramp
+    rests = core.rests_until(stamp)
+    if ramp:
+        assert np.abs(out.torque - other).max() < 0.1, "it departs from what is in force"
+        assert rests > stamp + 0.018
+        plan = QuinticTrajectory.to_rest(np.stack([home, zero, zero]), home + 0.01, 1.0)
+        early, late = (Plan(plan, rests + shift, 0.5, "0:0", 0, zero) for shift in (-1e-3, 1e-3))
+        reason = core.offer_plan(early, stamp)
+        assert reason is not None
+        assert "while control is still taken over" in reason
+        assert core.offer_plan(late, stamp) is None
+    while stamp < rests + 0.05:
+        stamp += PERIOD
+        out = core.step(stamp, *out.reference[:2])
+        assert core.claim.possible
+        assert (core.claim.text == "proved") == covered, "until the next start"
+    assert (core.plan is not None) == ramp
 
 
 @pytest.mark.parametrize("lockstep", [True, False])

@@ -226,7 +226,7 @@ def test_a_torque_rate_that_cannot_reach_the_limits_is_refused(model: RobotModel
 
 
 def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None:
-    coverage = Coverage(gains)
+    coverage = Coverage(gains, np.inf)
     coverage.begin(0.999, np.full(model.n, 1e-3))
     coverage.note(1.0, np.full(model.n, 1e-3), 5.0)
     longest = gains.longest_covered_gap(np.full(model.n, 1e-3), 5.0)

@@ -85,7 +85,8 @@ class Controller:
         rate = per_joint(model.settings.controller.torque_rate, n)
         self._rate = TorqueRate(rate, gains.assumptions.hold_max)
         self._ramp_stamp = -np.inf  # of the last measurement whose command is not the law's but a ramp's, s
-        self.followed = Coverage(gains)
+        timeout = model.settings.driver.command_timeout_s
+        self.followed = Coverage(gains, min(self._watch.too_long, np.inf if timeout is None else timeout))
         self._output = ControllerOutput(None, self._hold)
         self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error

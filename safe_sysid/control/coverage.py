@@ -27,13 +27,15 @@ class Coverage:
         lost: nothing is claimed until the next command that is the law's own.
     """
 
-    def __init__(self, gains: ControllerGains) -> None:
+    def __init__(self, gains: ControllerGains, silence: float) -> None:
         """Before the first command the arm rests.
 
         Args:
             gains: of the controller.
+            silence: time without a command after which another may be in force than the last, s: the drives' own, or
+                that of a ramp from the measured effort. Beyond it nothing is covered.
         """
-        self._gains = gains
+        self._gains, self._silence = gains, silence
         self._stamp, self.older, self.mixed = 0.0, 0.0, 0.0
         self._r, self._uncertainty, self._oldest = np.zeros(gains.r_bound.size), 0.0, 0.0
         self.lost = False
@@ -102,4 +104,4 @@ class Coverage:
         oldest = self._oldest if self._oldest > in_time else 0.0
         if age <= in_time and not oldest:
             return True
-        return age <= self._gains.longest_covered_gap(self._r, self._uncertainty, oldest)
+        return age <= min(self._silence, self._gains.longest_covered_gap(self._r, self._uncertainty, oldest))
