@@ -18,6 +18,7 @@ __all__ = [
     "at_least",
     "at_most",
     "bracketed",
+    "declared_text",
     "estimate_in",
     "estimate_text",
     "interval_text",
@@ -164,6 +165,16 @@ def share_at_most(share: Number, digits: int = 3, places: int | None = None) -> 
         places: behind the point, instead of digits that count.
     """
     return f"{at_most(share, digits, 100, places)} %"
+
+
+def declared_text(value: float, scale: int = 1) -> str:
+    """A declared number in another unit, to the last digit: ``0.0049`` m as ``4.9``; read back it is the same float.
+
+    Args:
+        value: finite.
+        scale: of the unit that is shown, a power of ten.
+    """
+    return format((Decimal(repr(float(value))) * scale).normalize(), "f")
 
 
 def _one_sided(value: Number, digits: int, scale: int | Fraction, places: int | None, upward: bool) -> str:

@@ -14,6 +14,7 @@ from safe_sysid.decimals import (
     at_least,
     at_most,
     bracketed,
+    declared_text,
     estimate_text,
     interval_text,
     share_at_most,
@@ -149,6 +150,19 @@ def test_units_are_scaled_exactly() -> None:
     value = 0.0005
     assert Fraction(1e3 * value) < 1000 * Fraction(value)
     assert Fraction(at_most(value, 17, 1000)) >= 1000 * Fraction(value)
+
+
+def test_a_declared_number_in_another_unit_loses_no_digit() -> None:
+    for value, text in (
+        (0.005, "5"),
+        (0.0049, "4.9"),
+        (0.0051234567, "5.1234567"),
+        (0.0, "0"),
+        (1e-9, "0.000001"),
+    ):
+        assert declared_text(value, 1000) == text
+    for value in np.random.default_rng(0).uniform(0.0, 0.1, 1000):
+        assert float(declared_text(value)) == value
 
 
 def test_ends_that_cross_or_are_no_numbers_are_refused() -> None:

@@ -14,7 +14,7 @@ from safe_sysid.studies.forgeries.printed_numbers import is_sound, run_trial
 PACKAGE = Path(__file__).resolve().parent.parent / "safe_sysid"
 #: Words that name what is proved.
 PROVED = re.compile(
-    r"\b(lower|upper|smallest|smallest_m|certified|certified_m|e_bound|de_bound|V_max|half_width|width_share|"
+    r"\b(lower|upper|smallest|smallest_m|certified|certified_m|e_bound|de_bound|V_max|half_width|width_share|acceleration_bound|clearance_margin|"
     r"payload_lower|payload_upper|prior_lower|prior_upper|promise|(margin|worst|tightest|claim)\.value)\b"
 )
 ROUNDED = re.compile(r"\.\d+[gfe]$|^g$|%\.\d+[gfe]")

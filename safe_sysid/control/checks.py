@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.take_over import TAKE_OVER
-from safe_sysid.decimals import bracketed
+from safe_sysid.decimals import at_most, bracketed
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
@@ -207,6 +207,6 @@ def why_not_rate(model: RobotModel) -> str:
     j = int(np.argmin(rate / least))
     name, unit = model.joint_names[j], model.torque_units[j]
     return (
-        f"controller.torque_rate is {rate[j]:g} {unit}/s for {name}: expected at least {least[j]:g}, "
+        f"controller.torque_rate is {rate[j]:g} {unit}/s for {name}: expected at least {at_most(least[j], 6)}, "
         f"its torque limit of {model.limits.torque[j]:g} {unit} within the {TAKE_OVER:g} s of a take-over"
     )

@@ -329,7 +329,7 @@ class Controller:
             return None
         return (
             f"plan starts at {plan.start_time:.4f} s, while control is still taken over: expected a start after "
-            f"{rests:.4f} s"
+            f"{at_most(rests, places=4)} s"
         )
 
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:

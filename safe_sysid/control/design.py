@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of, torque_of
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.synthesis import synthesise
+from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_floor
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
@@ -136,7 +137,7 @@ def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:
         name, unit = model.joint_names[j], model.position_units[j]
         raise ParameterError(
             f"identification.acceleration_bound = {declared[j]:g} {unit}/s^2 of {name}: expected at least "
-            f"{gains.acceleration_bound[j]:.4g}, which the tracking bound allows for (gains.acceleration_bound)"
+            f"{at_most(gains.acceleration_bound[j], 4)}, which the tracking bound allows for (gains.acceleration_bound)"
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.decimals import at_least
+from safe_sysid.decimals import at_least, declared_text
 from safe_sysid.planning.certification.certificate import FAMILIES
 from safe_sysid.planning.plan_files.plan_check import PlanReport
 from safe_sysid.robot.margin import UNITS, Margin
@@ -23,7 +23,11 @@ def over(family: str, clearance_margin: float) -> str:
         family: of constraints.
         clearance_margin: distance that the certificate asked for, m.
     """
-    return f" over {1e3 * clearance_margin:g} mm" if family in ("clearance", "self_clearance") else ""
+    return (
+        f" over {declared_text(clearance_margin, 1000)} mm"
+        if family in ("clearance", "self_clearance")
+        else ""
+    )
 
 
 def told_margin(margin: Margin, clearance_margin: float) -> str:

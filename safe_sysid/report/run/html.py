@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from safe_sysid import __version__
-from safe_sysid.decimals import at_most, estimate_text, interval_text, share_at_most
+from safe_sysid.decimals import at_most, declared_text, estimate_text, interval_text, share_at_most
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.robot_identity import robot_differences
 from safe_sysid.identification.inertia_shapes import payload_shapes
@@ -217,7 +217,7 @@ def _margin_note(facts: RunFacts) -> str:
     margins = {file.clearance_margin for file in facts.plan_files}
     if len(margins) != 1:
         return ""
-    return f"Clearances are counted from {1e3 * margins.pop():g} mm."
+    return f"Clearances are counted from {declared_text(margins.pop(), 1000)} mm."
 
 
 def _shares(facts: RunFacts) -> list[Mapping[str, Any]]:
