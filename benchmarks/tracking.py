@@ -38,10 +38,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.control.demand import ClosedLoop, Demand
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.power_loss import ClosedLoop, PowerLoss
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
@@ -128,7 +128,7 @@ class Arm:
 @functools.cache
 def setting(
     lockstep: bool, noisy: bool, robot: str, gears: float, room: float
-) -> tuple[RobotModel, ControllerGains, Demand, float]:
+) -> tuple[RobotModel, ControllerGains, PowerLoss, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
     changes: dict[str, Any] = {"controller.feed_forward.bound": room, **(NOISE if noisy else {})}
     if gears:
@@ -145,7 +145,7 @@ def setting(
     crude = loop.crude(nu, gains.assumptions.hold_max, gains.lead)
     if crude is None:
         raise SafeSysIdError("gains without a bound: expected what design_gains proved")
-    return model, gains, loop.demand(nu, gains.robust_gain, gains.lead), crude[0]
+    return model, gains, loop.power_loss(nu, gains.robust_gain, gains.lead), crude[0]
 
 
 def fastest(rng: np.random.Generator, gains: ControllerGains, q: np.ndarray) -> QuinticTrajectory:

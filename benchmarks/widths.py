@@ -27,7 +27,7 @@ from rich.table import Table
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.identification.baselines import estimate_with
-from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.identification.tare.tare import make_tare
@@ -49,11 +49,11 @@ METHODS: dict[str, dict[str, Any]] = {
 BATCH = 1500  # samples of one update
 
 
-def knowledge(model: RobotModel, box: bool) -> PayloadKnowledge:
+def payload_constraints(model: RobotModel, box: bool) -> PayloadConstraints:
     """Of the hand; and of the payload's box, the configured envelope."""
     envelope = model.settings.payload.envelope
     shape = PayloadBox(np.array(envelope.center), np.array(envelope.size), *model.flange) if box else None
-    return PayloadKnowledge(*model.hand_prior, np.array(model.settings.payload.hand_opening), shape)
+    return PayloadConstraints(*model.hand_prior, np.array(model.settings.payload.hand_opening), shape)
 
 
 @functools.lru_cache(maxsize=2)
@@ -84,7 +84,7 @@ def run_method(
             model,
             errors,
             method=how["method"],
-            knowledge=knowledge(model, bool(how.get("box"))),
+            payload_constraints=payload_constraints(model, bool(how.get("box"))),
             **tare,
         )
         timings, extra = {}, {"status": []}

@@ -407,7 +407,7 @@ def law_outcome(arm_name: str) -> Outcome:
     errors, home, zero = inputs()[f"states_{arm_name}"], np.array(model.settings.home), np.zeros(model.n)
     use = ModelInUse(model.theta_nominal, model.arm_prior.mid, model.arm_prior.rad)
     out: Outcome = {
-        "numbers": hexadecimal([gains.V_max, gains.demand, *gains.K_d, *gains.r_bound]),
+        "numbers": hexadecimal([gains.V_max, gains.power_loss, *gains.K_d, *gains.r_bound]),
         "bits": {"gains": digest(
             gains.K_r, gains.K_d, gains.r_bound, gains.e_bound, gains.de_bound, gains.acceleration_bound,
             gains.late_rates,

@@ -115,8 +115,8 @@ class MessageBench:
             node.trigger_activate()
             assert node.active, node._refused
         self.identifier._run(True)
-        assert self.planner._horizon is not None
-        self.planner._horizon.start()
+        assert self.planner._scheduler is not None
+        self.planner._scheduler.start()
         self.without_rates()
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class MessageBench:
     def without_rates(self) -> None:
         """Let everything through that is not too long: what is in it is to be tried, not how often it comes."""
         for node in self.nodes:
-            for gate in node.doors.gates.values():
+            for gate in node.rate_limiter.filters.values():
                 gate._bucket = None
 
     # -- the arm ------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class MessageBench:
         x = self.plant.step(torque)
         self.ear.heard = None
         state = self._writer.fill(self.tick * MS, x.q, x.qd, x.effort)
-        self.controller.doors.receivers["joint_states"](serialize_message(state))
+        self.controller.rate_limiter.receivers["joint_states"](serialize_message(state))
         self.torque = None
         if self.ear.heard is not None:
             stamp, self.torque = messages.read_command(self.ear.heard, self.model.n)
@@ -157,7 +157,7 @@ class MessageBench:
 
     def seeds(self, topic: str) -> list[Any]:
         """Sound messages of a topic."""
-        model, box = self.model, self.controller._core.box
+        model, box = self.model, self.controller.session.core.box
         names, n = list(model.joint_names), model.n
         home, zero = np.array(model.settings.home), np.zeros(n)
         stamp = Time()
@@ -199,7 +199,7 @@ class MessageBench:
 
     def topics(self) -> list[tuple[BaseNode, str]]:
         """All that is listened to, but the measurements: in lock-step they are the clock."""
-        pairs = [(node, topic) for node in self.nodes for topic in node.doors.receivers]
+        pairs = [(node, topic) for node in self.nodes for topic in node.rate_limiter.receivers]
         return [(node, topic) for node, topic in pairs if (node, topic) != (self.controller, "joint_states")]
 
     def services(self) -> list[tuple[BaseNode, Service]]:
@@ -209,7 +209,7 @@ class MessageBench:
 
     def send(self, node: BaseNode, topic: str, data: bytes) -> None:
         """Give a node a message as it would come."""
-        node.doors.receivers[topic](data)
+        node.rate_limiter.receivers[topic](data)
 
     def ask(self, service: Service, data: bytes) -> None:
         """Give a service a request as it would come; what the middleware cannot read never arrives."""

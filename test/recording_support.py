@@ -79,7 +79,7 @@ class Run:
         self.messages = []
         self.session = IdentifierSession(robot(), "lp", tell=self._tell, **options)
         if self.session.known is not None:
-            self.publish(self.session.standing(), None)
+            self.publish(self.session.current_result(), None)
 
     def _tell(self, entry):
         self.messages.append(text_message(f"{self.namespace}/identifier/journal", entry))
@@ -112,7 +112,7 @@ class Run:
 
     def reset(self, epoch):
         self.session.reset(epoch)
-        self.publish(self.session.standing(), None)
+        self.publish(self.session.current_result(), None)
 
     def publish(self, result, batch):
         self.messages.append(bounds_message(f"{self.namespace}/bounds", result.box, result.nominal, batch))

@@ -6,7 +6,7 @@ import pytest
 
 from safe_sysid.robot import loading
 from safe_sysid.studies.campaign.reachability.links import attack_links
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 
 honest = loading.allowed_pairs
 
@@ -15,7 +15,7 @@ def broken(trials: int) -> int:
     """In how many trials something was violated."""
     count = 0
     for index in range(trials):
-        record = Record()
+        record = AttackRecord()
         attack_links(31, index, record)
         assert record.enclosures["links"] >= 0
         count += record.broken > 0

@@ -22,7 +22,7 @@ from safe_sysid.studies.campaign.reachability import breaks, places, trial
 from safe_sysid.studies.campaign.reachability.case import build_case
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 from safe_sysid.studies.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.settings import MOTIONS
 from safe_sysid.studies.campaign.reachability.summary import as_json, complaint, is_sound, summarise, table
 from safe_sysid.studies.campaign.reachability.trial import run_trial
@@ -128,7 +128,7 @@ def found_in(monkeypatch, modules, trials, fixed):
         monkeypatch.setattr(trial, name, modules[module])
     monkeypatch.setattr(places, "poses", modules["pose"])
     for index in range(trials):
-        record, case = Record(), build_case(5, index, {"fixed": SMALL | fixed})
+        record, case = AttackRecord(), build_case(5, index, {"fixed": SMALL | fixed})
         trial.attack_enclosures(case, case, record)
         if record.broken:
             return {violation["family"] for violation in record.violations}
@@ -379,10 +379,10 @@ def test_rounding_decides_nothing():
     third = mpmath.mpf(1) / 3
     above, below = float(np.nextafter(1.0 / 3.0, 1.0)), float(np.nextafter(1.0 / 3.0, 0.0))
     for claimed, found, broken in ((above, above + 1e-15, 0), (below, below - 1e-15, 1), (math.nan, 1.0, 0)):
-        record = Record()
+        record = AttackRecord()
         record.check("x", np.array([claimed]), np.array([found]), lambda at: {"at": at[0]}, lambda _: third)
         assert record.broken == broken
-    record = Record()
+    record = AttackRecord()
     record.check("x", np.array([1.0]), np.array([math.nan]), lambda at: {})
     assert record.broken == 1  # an attack that breaks down is no proof
 

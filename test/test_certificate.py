@@ -58,7 +58,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
         "robust_gain": 1.0,
         "inertia_lower": box.lower[box.layout.rotor_inertia],
         "V_max": 0.02,
-        "demand": 0.1,
+        "power_loss": 0.1,
         "r_bound": r_bound,
         "e_bound": r_bound / k_r,
         "de_bound": 2 * r_bound,

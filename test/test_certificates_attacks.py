@@ -134,7 +134,7 @@ def test_an_epoch_has_one_growing_log_and_one_tare(arm, tmp_path):
 
 def test_rows_of_one_log_are_not_kept_for_another(arm, tmp_path):
     """Even where the rule of one log per epoch would not be: the same checker, another log, the same windows."""
-    from safe_sysid.identification.certificates.row_check import RefusedError, RowChecker
+    from safe_sysid.identification.certificates.row_check import CertificateRefusedError, RowChecker
 
     model, _, data, paths, other = arm
     arrays, errors = read_certificate(paths[0]).arrays, MeasurementErrors.from_model(model)
@@ -145,7 +145,7 @@ def test_rows_of_one_log_are_not_kept_for_another(arm, tmp_path):
         if log is data:
             checker.check(*call)
         else:
-            with pytest.raises(RefusedError, match="not what the log gives"):
+            with pytest.raises(CertificateRefusedError, match="not what the log gives"):
                 checker.check(*call)
 
 

@@ -12,7 +12,12 @@ from certificate_support import forge, random_log, random_model, verdicts, write
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
-from safe_sysid.identification.certificates.row_check import LogBook, NamedLog, RefusedError, RowChecker
+from safe_sysid.identification.certificates.row_check import (
+    CertificateRefusedError,
+    LogBook,
+    NamedLog,
+    RowChecker,
+)
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import ParameterBox
@@ -301,7 +306,7 @@ def test_link_side_means_allow_no_ramps(chain, ramp, refused):
     arrays |= {"first": np.array([50]), "last": np.array([70]), "ramp": np.array([ramp])}
     errors = dataclasses.replace(MeasurementErrors.from_model(model), torque_source="link")
     log = NamedLog("log", model.joint_names, data)
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(CertificateRefusedError) as refusal:
         RowChecker(model).check(
             arrays, errors, {0: (log, len(data))}, {0: model.arm_prior}, lambda share: None
         )

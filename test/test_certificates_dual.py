@@ -20,7 +20,7 @@ from safe_sysid.identification.bounds.consistency import (
     semidefinite_cuts,
     tangent_cuts,
 )
-from safe_sysid.identification.bounds.knowledge import PayloadBox
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray

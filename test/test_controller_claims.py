@@ -82,13 +82,13 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
         controller = Controller(model, gains)
         assert controller.start(0.0, far, zero, measured_effort) == []
         assert not controller.proved  # said at once
-        assert "assumed" in controller.claim.why_not
+        assert "assumed" in controller.bound_status.why_not
         for k in range(1, 4):
             out = controller.step(k * PERIOD, far, zero)
             assert out.torque is not None
             assert not controller.proved
         assert controller.counts["S above assumed"] == 3
-        assert "9.46 is above the assumed 7.4" in controller.claim.why_not
+        assert "9.46 is above the assumed 7.4" in controller.bound_status.why_not
     # With a box that leaves S below it is claimed again, but for H, which only a plan's certificate settles.
     prior = model.arm_prior
     small = ParameterBox(prior.mid - 1e-3 * prior.rad, prior.mid + 1e-3 * prior.rad, 0, 1)
@@ -96,7 +96,7 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved(
     for k in range(4, 600):
         controller.step(k * PERIOD, far, zero)
     assert controller.uncertainty < 1.0
-    assert "inertia" in controller.claim.why_not
+    assert "inertia" in controller.bound_status.why_not
     # Bounds that are reset are the prior's again.
     seen = controller.counts["S above assumed"]
     assert controller.reset_box() is None
@@ -177,10 +177,10 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
         log.command_sent(stamp, stamp, out.torque is not None)
         log.add(stamp, out)
         # In force from 4 ms to 7.1 ms: 3.1 ms old, judged when the next one goes and not before.
-        assert core.claim.covered + core.claim.late == (0 if k < 7 else 1 if k < 11 else 2)
+        assert core.bound_status.covered + core.bound_status.late == (0 if k < 7 else 1 if k < 11 else 2)
     core.fault("for the test")
     core.start(0.02, home, zero)
-    assert core.claim.covered + core.claim.late == 0  # of this start
+    assert core.bound_status.covered + core.bound_status.late == 0  # of this start
     for k in (40, 41):  # nothing was in force between
         stamp = STAMP + k * 1_000_000
         if k == 40:
@@ -191,7 +191,7 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
         clock.now = stamp + 100_000
         log.command_sent(stamp, stamp, out.torque is not None)
         log.add(stamp, out)
-    assert core.claim.covered + core.claim.late == 0
+    assert core.bound_status.covered + core.bound_status.late == 0
 
 
 def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_start(
@@ -216,23 +216,25 @@ def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_s
             clock.now = stamp + (30_000_000 if k == late else 100_000)
             log.command_sent(stamp, stamp, out.torque is not None)
             log.add(stamp, out)
-            text, told = core.claim.text, log.values()
+            text, told = core.bound_status.text, log.values()
             # Whatever happens, nobody tells of both.
             assert (text == "proved") == (told["commands late, not covered"] == 0), text
             assert core.proved == (text == "proved")
 
     run(0, late=20)
     assert (
-        core.claim.late == 1
+        core.bound_status.late == 1
     )  # those that follow are in time, and the theorem has lost its beginning all the same
-    assert core.claim.text.startswith("not proved since 0.020 s: a command came 30 ms after its measurement")
+    assert core.bound_status.text.startswith(
+        "not proved since 0.020 s: a command came 30 ms after its measurement"
+    )
     core.fault("for the test")
     run(100, late=None)
-    assert core.claim.text == "proved"
+    assert core.bound_status.text == "proved"
     core.fault("for the test")
     run(200, late=None, gap=205)  # by stamps alone
-    assert "not proved since 0.235 s: no measurement came for 31 ms" in core.claim.text
-    assert [loss.partition(":")[0] for loss in core.claim.losses] == ["0.020 s", "0.235 s"]
+    assert "not proved since 0.235 s: no measurement came for 31 ms" in core.bound_status.text
+    assert [loss.partition(":")[0] for loss in core.bound_status.losses] == ["0.020 s", "0.235 s"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_silence_after_which_another_torque_may_be_in_force_is_never_covered(
     other = effort + 0.5  # what the drives hold
     out = core.step(stamp, home, zero, other)
     assert out.torque is not None
-    assert (core.claim.text == "proved") == covered, core.claim.text
+    assert (core.bound_status.text == "proved") == covered, core.bound_status.text
     assert core.taking_over == ramp
     rests = core.rests_until(stamp)
     if ramp:
@@ -275,8 +277,8 @@ def test_silence_after_which_another_torque_may_be_in_force_is_never_covered(
     while stamp < rests + 0.05:
         stamp += PERIOD
         out = core.step(stamp, *out.reference[:2])
-        assert core.claim.possible
-        assert (core.claim.text == "proved") == covered, "until the next start"
+        assert core.bound_status.possible
+        assert (core.bound_status.text == "proved") == covered, "until the next start"
     assert (core.plan is not None) == ramp
 
 
@@ -300,10 +302,10 @@ def test_a_sliding_joint_held_beyond_the_travel_of_the_proof_is_not_called_prove
     for at, proved in zip((*(ends - inward), *(ends + inward)), (0, 0, 1, 1), strict=True):
         controller, q, zero = Controller(model, gains), np.array([0.1, at]), np.zeros(2)
         assert controller.start(0.0, q, zero) == []
-        assert controller.proved == bool(proved), controller.claim.why_not
+        assert controller.proved == bool(proved), controller.bound_status.why_not
         for k in range(1, 4):
             controller.step(k * PERIOD, q, zero)
             assert controller.proved == bool(proved)
         if not proved:
-            assert "joint 1 is held at" in controller.claim.why_not
-            assert "expected it within the travel [0.0450, 0.1550] m" in controller.claim.why_not
+            assert "joint 1 is held at" in controller.bound_status.why_not
+            assert "expected it within the travel [0.0450, 0.1550] m" in controller.bound_status.why_not

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from identification_plant import exciting_plans, noisy, simulate
 
-from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import payload_extent
 from safe_sysid.identification.diagnosis.log import diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
@@ -46,14 +46,14 @@ def rows(model, errors, run):
 
 
 def known(model, size, center, density=np.inf):
-    base = PayloadKnowledge.from_model(model)
+    base = PayloadConstraints.from_model(model)
     box = PayloadBox(np.array(center), np.array(size), *model.flange, density)
-    return PayloadKnowledge(base.hand_lower, base.hand_upper, base.opening, box)
+    return PayloadConstraints(base.hand_lower, base.hand_upper, base.opening, box)
 
 
 def test_a_payload_box_that_is_too_small_is_named_with_what_the_data_say(model, errors, rows):
-    knowledge = known(model, [0.02] * 3, [0.0, 0.0, 0.05])
-    found = diagnose_rows(model, errors, rows, model.arm_prior, knowledge)
+    payload_constraints = known(model, [0.02] * 3, [0.0, 0.0, 0.05])
+    found = diagnose_rows(model, errors, rows, model.arm_prior, payload_constraints)
     assert found.empty
     assert found.margin > 0.0
     assert [c.kind for c in found.contradictions] == ["box"]
@@ -84,8 +84,8 @@ def test_a_density_that_is_too_small_is_named_and_the_box_is_not(model, errors, 
 
 def test_true_knowledge_is_not_accused(model, errors, rows):
     for density in (np.inf, 20_000.0):
-        knowledge = known(model, [0.6] * 3, [0.0, 0.0, 0.14], density)
-        found = diagnose_rows(model, errors, rows, model.arm_prior, knowledge)
+        payload_constraints = known(model, [0.6] * 3, [0.0, 0.0, 0.14], density)
+        found = diagnose_rows(model, errors, rows, model.arm_prior, payload_constraints)
         assert not found.empty
         assert found.contradictions == ()
 

@@ -17,7 +17,7 @@ from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.studies.campaign import runner
 from safe_sysid.studies.campaign.runner import in_this_process
 from safe_sysid.studies.experiments.constrained import tables, trial
-from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueArm, perturbed
+from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 
 EXACT = Sensors(counts=2**40, velocity=0.0, torque=0.0)
 
@@ -27,7 +27,7 @@ def test_forward_dynamics_agree_with_pinocchios_constrained_ones(name: str) -> N
     """Two derivations: coordinates of the motors, and all joints with reaction forces."""
     m = load_mechanism(name)
     theta = perturbed(m.theta_nominal, m.layout, True, np.random.default_rng(1))
-    arm, forward = TrueArm(name, theta, m.actuated), ForwardDynamics(m, theta, 0.02)
+    arm, forward = TrueLimb(name, theta, m.actuated), ForwardDynamics(m, theta, 0.02)
     q_a, qd_a = m.start[m.actuated] + 0.1, 0.4 * np.ones(len(m.actuated))
     motion = m.motion(q_a, qd_a, 0.0 * qd_a)
     torque = 0.1 * arm.torque_limit
@@ -49,7 +49,7 @@ def test_a_simulated_motion_is_pinocchios(name: str) -> None:
     motion = m.motion(q_a, np.zeros_like(q_a), np.zeros_like(q_a))
     hold = (m.regressor(motion) @ theta)[0]
     torques = np.tile(hold, (200, 1)) + 0.5 * np.sin(np.arange(200) / 20.0)[:, None]
-    log = TrueArm(name, theta, m.actuated).run(
+    log = TrueLimb(name, theta, m.actuated).run(
         motion.q[0], motion.qd[0], 0.2, lambda k, q, qd: torques[k], EXACT, np.random.default_rng(0)
     )
     ours = ForwardDynamics(m, theta).simulate(

@@ -18,7 +18,7 @@ from safe_sysid.studies.experiments.methods import (
     METHODS,
     Excitation,
     ExperimentError,
-    Knowledge,
+    ModelSource,
     choose,
     empty_hand,
     identified,
@@ -41,10 +41,10 @@ LAWS = {
     "gravity_pid": "gravity compensated PID",
 }
 MODELS = {
-    Knowledge.EMPTY_HAND: "no payload",
-    Knowledge.TABLE_ONE: "nominal of Table I",
-    Knowledge.IDENTIFIED: "from Algorithm 1",
-    Knowledge.ADAPTED: "by the controller",
+    ModelSource.EMPTY_HAND: "no payload",
+    ModelSource.TABLE_ONE: "nominal of Table I",
+    ModelSource.IDENTIFIED: "from Algorithm 1",
+    ModelSource.ADAPTED: "by the controller",
 }
 EXCITATION = {
     Excitation.NONE: "N/A",
@@ -75,7 +75,7 @@ def test_methods_are_those_of_table_two_word_for_word():
         assert MODELS[method.model] == of
         assert EXCITATION[method.excitation] == excitation
         # "0 %" and "N/A" for laws that use none; adaptive laws are told the box that they project onto.
-        assert method.uncertain == (uncertainty not in ("0 %", "N/A") or method.model is Knowledge.ADAPTED)
+        assert method.uncertain == (uncertainty not in ("0 %", "N/A") or method.model is ModelSource.ADAPTED)
 
 
 def test_laws_exist_and_a_method_that_excites_has_one_to_do_it_with():
@@ -83,7 +83,7 @@ def test_laws_exist_and_a_method_that_excites_has_one_to_do_it_with():
         assert method.law in extensions.LAWS
         assert method.first_law in extensions.LAWS
         assert (method.excitation is Excitation.NONE) == (method.identifying_law == "")
-        assert method.identifies == (method.model is Knowledge.IDENTIFIED)
+        assert method.identifies == (method.model is ModelSource.IDENTIFIED)
         assert not method.identifies or method.excitation is not Excitation.NONE
 
 

@@ -97,7 +97,7 @@ arm = load_robot("three_joint", **{"controller.law": "springs"})
 controller = Controller(arm, gains, law=make_law(arm.settings.controller.law, arm, gains))
 assert controller.start(0.0, home, zero) == []
 assert np.allclose(controller.step(1e-3, home - 1e-4, zero).torque, 0.01)
-assert controller.claim.text == "not proved: not for the law springs"
+assert controller.bound_status.text == "not proved: not for the law springs"
 """,
     "feed_forward": """
 from safe_sysid.control.feed_forwards import make_added_torque
@@ -110,7 +110,7 @@ for controller in (alone, more):
 for k in range(1, 10):
     without, torque = (c.step(1e-3 * k, home, zero).torque for c in (alone, more))
 assert np.allclose(torque - without, 0.1, atol=1e-12)
-assert more.claim.text == "proved, with a feed-forward of up to 0.3 N m"
+assert more.bound_status.text == "proved, with a feed-forward of up to 0.3 N m"
 """,
     "residual_model": """
 from safe_sysid.control.feed_forwards import make_feed_forward
@@ -167,7 +167,7 @@ for backend in ("recursion", "pinocchio"):
     assert np.allclose(dynamics.torque_regressor(home, qd, zero) @ theta, torque, rtol=0, atol=1e-12)
 controller = Controller(plain, gains)
 assert controller.start(0.0, home, zero) == []
-assert controller.claim.text == "proved"
+assert controller.bound_status.text == "proved"
 """
 BEFORE = """
 import numpy as np

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from rigid_arm import RigidArm
 
-from safe_sysid.control.beside import AskedBeside
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
-from safe_sysid.control.feed_forward import AddedTorque, AskedInTick, FeedForward
+from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
+from safe_sysid.control.feed_forward_process import FeedForwardProcess
 from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import Proves
@@ -55,7 +55,7 @@ def added(
 ) -> AddedTorque:
     n = gains.K_r.size
     longest = gains.assumptions.hold_max
-    source = AskedInTick(feed_forward, n)
+    source = FeedForwardInTick(feed_forward, n)
     return AddedTorque("attack", source, np.full(n, bound), np.full(n, rate), longest)
 
 
@@ -146,7 +146,7 @@ def outward_attack(model: RobotModel) -> FeedForward:
 class Late:
     """A source whose answers come when they like, and stay away for good."""
 
-    def __init__(self, source: AskedInTick) -> None:
+    def __init__(self, source: FeedForwardInTick) -> None:
         self._source, self._rng, self._asked = source, np.random.default_rng(0), 0
         self.torque, self.trust = source.torque, 1.0
 
@@ -210,7 +210,7 @@ def drive(
         ramp = controller.taking_over
         out = controller.step(stamp, q, qd)
         assert out.torque is not None, controller.reason
-        assert controller.proved, controller.claim.why_not
+        assert controller.proved, controller.bound_status.why_not
         command = out.torque.copy()
         commands.append(command)
         law = own.step(stamp, q, qd, out.reference, controller._blend.model)
@@ -273,7 +273,7 @@ def test_claims_hold_in_a_simulation_that_shares_nothing_with_the_plant(
 def test_claims_hold_where_answers_are_late(
     model: RobotModel, gains: ControllerGains, found: PlannerResult
 ) -> None:
-    late = Late(AskedInTick(Attacks(gains).outward, N))
+    late = Late(FeedForwardInTick(Attacks(gains).outward, N))
     guard = AddedTorque("late", late, np.full(N, BOUND), np.full(N, RATE), gains.assumptions.hold_max)
     seen, _ = drive(model, gains, found, guard)
     assert seen.added > 0.5
@@ -284,7 +284,7 @@ def test_claims_hold_where_answers_are_late(
 def test_the_attack_has_teeth(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
     """Outward torque beyond what the theorem leaves room for is not survived: the checks of `drive` find it."""
     wild = added(gains, Attacks(gains).outward, bound=60.0 * BOUND, rate=9e3)
-    wild_claim = Controller(model, gains, added=wild).claim
+    wild_claim = Controller(model, gains, added=wild).bound_status
     assert not wild_claim.possible
     assert "a feed-forward may add 60 N m at turn: expected at most 1" in wild_claim.why_not
     wild.bound = np.full(N, BOUND)  # what it is said to be, and is not
@@ -360,7 +360,7 @@ def test_bounds_hold_the_truth_while_torque_is_added(monkeypatch: pytest.MonkeyP
 def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_the_bound() -> None:
     said = [np.array([0.4, -5.0, 0.0]), 1.0]
     guard = AddedTorque(
-        "said", AskedInTick(lambda *_: (said[0], said[1]), N), np.ones(N), np.full(N, 100.0), 2e-3
+        "said", FeedForwardInTick(lambda *_: (said[0], said[1]), N), np.ones(N), np.full(N, 100.0), 2e-3
     )
     q, reference, step = np.zeros(N), np.zeros((4, N)), 0.1
 
@@ -393,7 +393,9 @@ def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_th
 
 def test_a_tick_keeps_no_memory() -> None:
     answer = np.ones(N)
-    guard = AddedTorque("steady", AskedInTick(lambda *_: (answer, 1.0), N), np.ones(N), np.ones(N), 1e-3)
+    guard = AddedTorque(
+        "steady", FeedForwardInTick(lambda *_: (answer, 1.0), N), np.ones(N), np.ones(N), 1e-3
+    )
     q, reference = np.zeros(N), np.zeros((4, N))
     for _ in range(2100):
         guard.next(0.0, q, q, reference, 1e-3)
@@ -413,7 +415,7 @@ def test_what_failed_is_asked_again_only_after_a_start() -> None:
         calls.append(state[-1])
         raise ValueError("lost its file")
 
-    guard = AddedTorque("failing", AskedInTick(failing, N), np.ones(N), np.ones(N), 1e-3)
+    guard = AddedTorque("failing", FeedForwardInTick(failing, N), np.ones(N), np.ones(N), 1e-3)
     for k in range(5):
         guard.next(k, np.zeros(N), np.zeros(N), np.zeros((3, N)), 1e-3)
     assert guard.why_not == "feed-forward failed: ValueError: lost its file"
@@ -482,7 +484,7 @@ class Asked:
     """A process, asked until something is so."""
 
     def __init__(self, maker: Callable[[RobotModel], FeedForward], model: RobotModel, late_s: float) -> None:
-        self.source = AskedBeside(maker, model, late_s)
+        self.source = FeedForwardProcess(maker, model, late_s)
         self.q, self.zero = np.array([0.1, 0.2, 0.3]), np.zeros(N)
 
     def __call__(self, t: float = 0.0) -> str:
@@ -556,7 +558,7 @@ def test_the_claim_names_the_feed_forward(model: RobotModel, gains: ControllerGa
     home = np.array(model.settings.home)
     assert controller.start(0.0, home, np.zeros(N)) == []
     controller.step(1e-3, home, np.zeros(N))
-    assert controller.claim.text == "proved, with a feed-forward of up to 1 N m"
+    assert controller.bound_status.text == "proved, with a feed-forward of up to 1 N m"
 
 
 def test_a_law_that_says_it_proves_tracking_must_say_its_s(model: RobotModel, gains: ControllerGains) -> None:

@@ -13,7 +13,7 @@ from safe_sysid.apps.verify.verification import Answer
 from safe_sysid.studies.campaign.case import build_case
 from safe_sysid.studies.forgeries import summary
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
-from safe_sysid.studies.forgeries.edits import EDITS, Scene, leaves, pattern_of
+from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, pattern_of
 from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
 
@@ -136,5 +136,5 @@ def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_scenes_pick_from_what_there_is() -> None:
-    assert {"folder", "run", "other", "rng"} == set(Scene.__dataclass_fields__)
+    assert {"folder", "run", "other", "rng"} == set(ForgeryScene.__dataclass_fields__)
     assert abs(sum(share for _, share in EDITS.values()) - 1.0) < 1e-12

@@ -19,7 +19,7 @@ from safe_sysid.core.layout import JOINT_TERMS, OFFSET, JointTerm
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.extensions import DYNAMICS
-from safe_sysid.identification.certificates.row_check import RefusedError, RowChecker
+from safe_sysid.identification.certificates.row_check import CertificateRefusedError, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
@@ -254,7 +254,7 @@ def test_what_knows_nothing_of_it_refuses(term):
     payload, scene = payload_from_spec("4lb"), load_scene("open")
     with pytest.raises(SafeSysIdError, match=f"the simulator: {words}"):
         Plant(model, theta, payload, scene, q0=np.array(model.settings.home))
-    with pytest.raises(RefusedError, match=f"the certificates' checker: {words}"):
+    with pytest.raises(CertificateRefusedError, match=f"the certificates' checker: {words}"):
         RowChecker(model).check(
             {"target": []}, MeasurementErrors.from_model(model), {}, {}, lambda share: None
         )

@@ -53,7 +53,7 @@ def within(seconds: int, what: str) -> Iterator[None]:
 
 
 def test_every_topic_has_a_limit_and_sound_messages_to_begin_with(bench: MessageBench) -> None:
-    heard = {topic for node in bench.nodes for topic in node.doors.receivers}
+    heard = {topic for node in bench.nodes for topic in node.rate_limiter.receivers}
     assert heard == set(TOPICS) == set(TYPES)
     for topic in TYPES:
         for seed in bench.seeds(topic):
@@ -147,7 +147,7 @@ def test_lengths_that_lie_cost_nothing(bench: MessageBench, field: str) -> None:
 def test_no_marker_makes_the_planner_read_what_is_no_mesh(
     bench: MessageBench, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench.planner._horizon, "not_at_rest", lambda: "")
+    monkeypatch.setattr(bench.planner._scheduler, "not_at_rest", lambda: "")
     marker = Marker(ns="a", id=1, type=Marker.MESH_RESOURCE, mesh_resource=uri)
     marker.header.frame_id, marker.pose.orientation.w = "world", 1.0
     marker.scale.x = marker.scale.y = marker.scale.z = 1.0

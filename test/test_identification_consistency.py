@@ -19,7 +19,7 @@ from safe_sysid.identification.bounds.consistency import (
     semidefinite_cuts,
     tangent_cuts,
 )
-from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import inertia_from_com, pseudo_inertia
 from safe_sysid.simulation.arms import hand_box
@@ -118,7 +118,7 @@ def test_every_payload_of_that_density_satisfies_every_cut(seed, mode):
     tangents = tangent_cuts(functions, areas, masses, box.density)
     cuts = CutSet.concatenate([tangents, density_cuts(box.size, box.density), box_cuts(box.functions())])
     assert np.all(excess(cuts, theta) >= -ROUNDING)
-    assert not len(PayloadKnowledge(theta, theta, box=box).separate(theta[None] * np.ones((2, 1)), 1e-9))
+    assert not len(PayloadConstraints(theta, theta, box=box).separate(theta[None] * np.ones((2, 1)), 1e-9))
 
 
 def mutants(box, theta, what):
@@ -217,21 +217,21 @@ def test_faces_are_positive_at_the_exact_corners():
 
 def test_configuration_of_payload_knowledge():
     model = load_robot("kinova_gen3")
-    plain = PayloadKnowledge.from_model(model)
+    plain = PayloadConstraints.from_model(model)
     assert plain.box is None
     assert np.array_equal(plain.opening, model.settings.payload.hand_opening)
     assert np.all(plain.hand_lower <= model.theta_nominal[60:70])
     assert np.all(model.theta_nominal[60:70] <= plain.hand_upper)
     for drawn, declared, sign in zip(hand_box(model), model.hand_prior, (1.0, -1.0), strict=True):
         assert np.all(sign * (drawn - declared) >= 0.0)  # what the simulation draws from lies inside
-    boxed = PayloadKnowledge.from_model(load_robot("kinova_gen3", **{"payload.box": "envelope"}))
+    boxed = PayloadConstraints.from_model(load_robot("kinova_gen3", **{"payload.box": "envelope"}))
     assert np.array_equal(boxed.box.size, model.settings.payload.envelope.size)
     assert np.isinf(boxed.box.density)
     given = {
         "payload.box": {"center": [0.0, 0.0, 0.1], "size": [0.1, 0.1, 0.1]},
         "payload.density": [0.0, 8000.0],
     }
-    dense = PayloadKnowledge.from_model(load_robot("kinova_gen3", **given))
+    dense = PayloadConstraints.from_model(load_robot("kinova_gen3", **given))
     assert dense.box.density == 8000.0
     assert len(dense.fixed) == len(boxed.fixed) + 1
     for bad in (

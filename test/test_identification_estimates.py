@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
-from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates import (
     ESTIMATES,
@@ -270,7 +270,7 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
     h_rad = 0.05 * np.abs(hand) + 1e-3
     h_shift = h_rad * rng.uniform(-0.9, 0.9, 10)
     box = PayloadBox(np.array([0, 0, 0.2]), np.full(3, 0.25), np.eye(3), np.zeros(3))
-    knowledge = PayloadKnowledge(hand + h_shift - h_rad, hand + h_shift + h_rad, None, box)
+    payload_constraints = PayloadConstraints(hand + h_shift - h_rad, hand + h_shift + h_rad, None, box)
     scale = np.full(rows, slack)
 
     def measured(truth, log):
@@ -279,7 +279,7 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
 
     empty = theta.copy()
     empty[last] = hand
-    return theta, hand, prior, knowledge, measured(theta, 0), measured(empty, 1)
+    return theta, hand, prior, payload_constraints, measured(theta, 0), measured(empty, 1)
 
 
 @pytest.mark.parametrize("method", ESTIMATES)
@@ -287,9 +287,9 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
 @settings(max_examples=8, deadline=None)
 def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
     rng = np.random.default_rng(seed)
-    theta, _, prior, knowledge, rows, tare = arm_problem(rng, rows=40, slack=0.3)
+    theta, _, prior, payload_constraints, rows, tare = arm_problem(rng, rows=40, slack=0.3)
     truth = theta[prior.layout.payload]
-    for know in (None, knowledge):
+    for know in (None, payload_constraints):
         estimate = NominalEstimate(prior, know, method)
         estimate.add(rows)
         if know is not None:
@@ -309,20 +309,25 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
             flat = np.zeros((10, 10))
             fits = solve_convex(
                 Quadratic(np.eye(10), point - truth + 0.0 * flat[0]),
-                knowledge.hand_lower,
-                knowledge.hand_upper,
+                payload_constraints.hand_lower,
+                payload_constraints.hand_upper,
                 -np.eye(10),
                 point,
             )
-            assert body_margin(point - np.clip(fits.x, knowledge.hand_lower, knowledge.hand_upper)) > -1e-6
+            assert (
+                body_margin(
+                    point - np.clip(fits.x, payload_constraints.hand_lower, payload_constraints.hand_upper)
+                )
+                > -1e-6
+            )
 
 
 @pytest.mark.parametrize("slack", [1e-14, 1e-120])
 @pytest.mark.parametrize("method", ESTIMATES)
 def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(method, slack):
-    _, _, prior, knowledge, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
+    _, _, prior, payload_constraints, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
     tiny = rows_of(rows.matrix[:7], rows.target[:7], np.full(7, slack))
-    estimate = NominalEstimate(prior, knowledge, method)
+    estimate = NominalEstimate(prior, payload_constraints, method)
     estimate.add(tiny)
     with np.errstate(all="ignore"):
         point, _ = estimate.estimate(prior)
@@ -332,8 +337,8 @@ def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(metho
 @pytest.mark.parametrize("method", ["projected", "log_cholesky"])
 def test_estimates_find_the_truth_as_errors_vanish(method):
     rng = np.random.default_rng(5)
-    theta, _, prior, knowledge, rows, tare = arm_problem(rng, rows=400, slack=1e-6)
-    for know in (None, knowledge):
+    theta, _, prior, payload_constraints, rows, tare = arm_problem(rng, rows=400, slack=1e-6)
+    for know in (None, payload_constraints):
         estimate = NominalEstimate(prior, know, method)
         estimate.add(rows)
         estimate.add(tare)
@@ -344,8 +349,8 @@ def test_estimates_find_the_truth_as_errors_vanish(method):
 
 def test_tare_rows_speak_of_the_hand_alone():
     rng = np.random.default_rng(6)
-    theta, hand, prior, knowledge, rows, tare = arm_problem(rng, rows=400, slack=1e-6)
-    with_hand, without = NormalEquations(prior, knowledge), NormalEquations(prior)
+    theta, hand, prior, payload_constraints, rows, tare = arm_problem(rng, rows=400, slack=1e-6)
+    with_hand, without = NormalEquations(prior, payload_constraints), NormalEquations(prior)
     for normal in (with_hand, without):
         normal.add(rows)
         normal.add(tare)
@@ -360,8 +365,8 @@ def test_tare_rows_speak_of_the_hand_alone():
 
 def test_quadratic_of_the_payload_is_the_minimum_over_everything_else():
     rng = np.random.default_rng(7)
-    _, _, prior, knowledge, rows, tare = arm_problem(rng, rows=60)
-    normal = NormalEquations(prior, knowledge)
+    _, _, prior, payload_constraints, rows, tare = arm_problem(rng, rows=60)
+    normal = NormalEquations(prior, payload_constraints)
     normal.add(rows)
     normal.add(tare)
     reduced, back = normal.payload_quadratic()
@@ -418,16 +423,16 @@ def test_unknown_method_is_refused():
 def test_cuts_of_the_payload_box_hold_for_the_projection():
     """The payload's box keeps the centre of mass where least squares would not."""
     rng = np.random.default_rng(9)
-    theta, _, prior, knowledge, _, _ = arm_problem(rng)
+    theta, _, prior, payload_constraints, _, _ = arm_problem(rng)
     far = theta[prior.layout.payload] + np.array([0, 0.5, 0, 0, 0, 0, 0, 0, 0, 0])
-    point, ok = make_consistent(far, prior.payload_lower - 1, prior.payload_upper + 1, knowledge)
+    point, ok = make_consistent(far, prior.payload_lower - 1, prior.payload_upper + 1, payload_constraints)
     assert ok
-    cuts: CutSet = knowledge.fixed
-    slack = cuts.coefficients() @ (point - knowledge.hand_lower) - cuts.constant
-    best = np.abs(cuts.coefficients()) @ (knowledge.hand_upper - knowledge.hand_lower)
+    cuts: CutSet = payload_constraints.fixed
+    slack = cuts.coefficients() @ (point - payload_constraints.hand_lower) - cuts.constant
+    best = np.abs(cuts.coefficients()) @ (payload_constraints.hand_upper - payload_constraints.hand_lower)
     assert np.all(slack >= -best - 1e-6)
     alone, _ = make_consistent(far, prior.payload_lower - 1, prior.payload_upper + 1)
-    assert np.min(cuts.coefficients() @ (alone - knowledge.hand_lower) + best - cuts.constant) < 0.0
+    assert np.min(cuts.coefficients() @ (alone - payload_constraints.hand_lower) + best - cuts.constant) < 0.0
 
 
 # Analytic centre -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.drift import enlarged
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.bounds.programs import Programs, Solution
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, inertia_from_com
@@ -58,12 +58,19 @@ class Case:
         slack = width * np.abs(matrix * self.prior.rad).sum(axis=1) * rng.uniform(0.3, 1.0, count)
         return momentum_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
 
-    def knowledge(self, opening=True):
-        return PayloadKnowledge(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
+    def payload_constraints(self, opening=True):
+        return PayloadConstraints(
+            self.hand_lower, self.hand_upper, self.opening if opening else None, self.box
+        )
 
     def set(self, method="sdp", opening=True, tare=True, **options):
         out = FeasibleSet(
-            self.prior, 4000, self.knowledge(opening), method, self.tare if tare else None, **options
+            self.prior,
+            4000,
+            self.payload_constraints(opening),
+            method,
+            self.tare if tare else None,
+            **options,
         )
         out.add(self.rows)
         return out
@@ -121,7 +128,7 @@ def conic(case, index, sign, method):
     ]  # fmt: skip
     if method == "sdp":
         constraints.append(sum(theta_p[k] * (UNITS[k] * np.outer(SIZE, SIZE)) for k in range(10)) >> 0)
-    fixed = case.knowledge().fixed
+    fixed = case.payload_constraints().fixed
     matrix = cut_rows(fixed, UnknownsLayout(ParameterLayout(1)))
     norm = np.abs(matrix * (upper - lower)).max(axis=1)
     constraints.append(cp.multiply(1 / norm, matrix @ x - fixed.constant) >= 0)
@@ -247,7 +254,7 @@ def test_many_rows_at_once_are_as_good_as_batch_by_batch():
     widths = []
     for batches in (1, 12):
         case = Case(9, rows=2400, width=0.05)
-        feasible = FeasibleSet(case.prior, 100, case.knowledge(), "sdp")
+        feasible = FeasibleSet(case.prior, 100, case.payload_constraints(), "sdp")
         box = case.prior
         for part in np.array_split(np.arange(2400), batches):
             for some in np.array_split(part, 12 // batches):
@@ -266,7 +273,7 @@ def test_many_rows_at_once_are_as_good_as_batch_by_batch():
 
 def test_a_contradiction_found_while_rows_pile_up_is_told():
     case = Case(10, rows=1500, width=0.01)
-    feasible = FeasibleSet(case.prior, 100, case.knowledge(), "lp")
+    feasible = FeasibleSet(case.prior, 100, case.payload_constraints(), "lp")
     other = case.rows.matrix @ (case.theta + 0.5 * (case.prior.upper - case.theta))
     feasible.add(
         momentum_rows(
@@ -315,7 +322,13 @@ class DriftCase(Case):
 
     def drifted(self, drift, method="lp", **options):
         out = FeasibleSet(
-            self.prior, 4000, self.knowledge(), method, self.tare, self.drift if drift else None, **options
+            self.prior,
+            4000,
+            self.payload_constraints(),
+            method,
+            self.tare,
+            self.drift if drift else None,
+            **options,
         )
         out.add(self.rows)
         return out
@@ -377,7 +390,9 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
                     * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
                 )
                 assert -1e-4 * width[k] <= sign * (best - found) <= 1e-3 * width[k]
-        wide = FeasibleSet(case.prior, 4000, case.knowledge(), "lp", enlarged(case.tare, case.drift))
+        wide = FeasibleSet(
+            case.prior, 4000, case.payload_constraints(), "lp", enlarged(case.tare, case.drift)
+        )
         wide.add(case.rows)
         loose = wide.bound(np.arange(10), case.prior)
         ratios.append((bounds.upper - bounds.lower) / (loose.upper - loose.lower))
@@ -388,9 +403,9 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
 def test_what_does_not_drift_is_no_unknown():
     case = DriftCase(0)
     for drift, count in ((np.zeros(3), 34), (np.array([0.0, 0.1, 0.0]), 35), (case.drift, 37), (None, 34)):
-        feasible = FeasibleSet(case.prior, 4000, case.knowledge(), "lp", case.tare, drift)
+        feasible = FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", case.tare, drift)
         assert len(feasible._mid) == count
-    assert len(FeasibleSet(case.prior, 4000, case.knowledge(), "lp", None, case.drift)._mid) == 34
+    assert len(FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", None, case.drift)._mid) == 34
     for wrong in (np.zeros(2), -case.drift, np.full(3, np.nan)):
         with pytest.raises(ParameterError, match="tare_drift"):
-            FeasibleSet(case.prior, 4000, case.knowledge(), "lp", case.tare, wrong)
+            FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", case.tare, wrong)

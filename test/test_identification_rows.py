@@ -16,7 +16,7 @@ from safe_sysid.identification.equations.measurement_errors import (
     sensor_prior,
     torque_interval,
 )
-from safe_sysid.identification.equations.measurements import Measurements, Screen
+from safe_sysid.identification.equations.measurements import Measurements, SampleScreen
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
@@ -45,7 +45,7 @@ class Case:
 
     def rows(self, data, errors, lengths=(0.1,), ramp=0.0, stride=1.0):
         parts = []
-        for run in Screen(np.zeros(self.n, bool), 1.0).runs(data):
+        for run in SampleScreen(np.zeros(self.n, bool), 1.0).runs(data):
             cut = WindowCutter(lengths, self.dt, stride, errors.margin(self.dt)).cut(run)
             source = RowSource(self.kin, self.box, errors, cut.tail, ramp > 0.0)
             parts += [source.rows(windows, ramp) for windows in cut.windows]
@@ -282,7 +282,7 @@ def test_bad_samples_are_counted_and_end_a_run():
     order[12], order[13] = 13, 12  # swapped on the wire
     order.insert(20, 19)  # sent twice
     del order[26]  # lost
-    screen = Screen(np.zeros(2, bool), 1e-3)
+    screen = SampleScreen(np.zeros(2, bool), 1e-3)
     runs = screen.runs(Measurements(stamps[order], q[order], data.qd[order], data.effort[order]))
     assert dict(screen.rejected) == {"not_finite": 1, "out_of_order": 1, "duplicate": 1, "gap": 2}
     for run in runs:
@@ -300,7 +300,7 @@ def test_a_lost_message_ends_a_run_whatever_rate_is_declared(declared):
     lost = [3, 17, 40, 170, 171]
     data = log_of(np.delete(stamps, lost))
     gaps = [2, 15, 37, 166]  # the samples before
-    screen = Screen(np.zeros(2, bool), declared)
+    screen = SampleScreen(np.zeros(2, bool), declared)
     runs = [run for part in (data[:9], data[9:31], data[31:100], data[100:]) for run in screen.runs(part)]
     assert screen.rejected["gap"] == len(gaps)
     assert [run.first for run in runs if not run.continues] == [0, *(k + 1 for k in gaps)]
@@ -317,7 +317,7 @@ def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
 
     def windows(parts):
         screen, cutter, out = (
-            Screen(np.zeros(2, bool), 1e-3),
+            SampleScreen(np.zeros(2, bool), 1e-3),
             WindowCutter((0.02, 0.03), 1e-3, 0.5, 1),
             [],
         )
@@ -348,11 +348,11 @@ def test_continuous_joints_are_unwrapped_across_calls():
     angle = np.stack([4.0 * t, -3.0 * t], axis=1)
     wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
     data = Measurements(t, wrapped, np.zeros_like(angle), np.zeros_like(angle))
-    screen = Screen(np.array([True, True]), 1e-3)
+    screen = SampleScreen(np.array([True, True]), 1e-3)
     got = [run.samples.q for part in (data[:700], data[700:]) for run in screen.runs(part)]
     assert len(got) == 2
     assert np.allclose(np.concatenate(got), angle, atol=1e-12)
-    unwrapped = Screen(np.array([False, True]), 1e-3).runs(data)[0].samples.q
+    unwrapped = SampleScreen(np.array([False, True]), 1e-3).runs(data)[0].samples.q
     assert np.array_equal(unwrapped[:, 0], wrapped[:, 0])
 
 

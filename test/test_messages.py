@@ -1,4 +1,4 @@
-"""Messages to nouns: exact round trips over the wire, and nothing but `RefusedError` for whatever else may come."""
+"""Conversions of messages: exact round trips over the wire, and `MessageRefusedError` for whatever else may come."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError
 from safe_sysid.nodes.common import messages as m
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.identifier.payload_message import last_link_message, payload_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import (
@@ -65,7 +66,7 @@ def test_joints_are_matched_by_name_whatever_their_order_and_whoever_else_is_the
     reader = m.JointReader(JOINTS)
     ours = values[:, :N]
     if not np.all(np.isfinite(ours)):
-        with pytest.raises(m.RefusedError, match=r"not finite: .*joint_[abc]"):
+        with pytest.raises(MessageRefusedError, match=r"not finite: .*joint_[abc]"):
             reader.read(message)
         return
     sample = reader.read(message)
@@ -106,7 +107,7 @@ def test_a_broken_joint_state_is_refused_with_its_reason_and_the_next_good_one_i
     change: dict[str, Any], reason: str
 ) -> None:
     reader, good = m.JointReader(JOINTS), {key: [1.0] * 3 for key in ("position", "velocity", "effort")}
-    with pytest.raises(m.RefusedError) as refused:
+    with pytest.raises(MessageRefusedError) as refused:
         reader.read(joint_state(**{**good, **change}))
     assert refused.value.reason == reason
     assert isinstance(refused.value, MessageError)
@@ -121,7 +122,7 @@ def test_finite_numbers_whose_sum_overflows_are_finite() -> None:
 def test_effort_may_be_missing_where_nobody_needs_it() -> None:
     message = joint_state([1.0] * 3, [2.0] * 3, [])
     assert m.JointReader(JOINTS, with_effort=False).read(message).effort is None
-    with pytest.raises(m.RefusedError, match="wrong length"):
+    with pytest.raises(MessageRefusedError, match="wrong length"):
         m.JointReader(JOINTS).read(message)
 
 
@@ -136,7 +137,7 @@ def test_any_joint_state_is_read_or_refused(
     message = joint_state(position, velocity, effort, joints, stamp)
     try:
         sample = m.JointReader(JOINTS).read(message)
-    except m.RefusedError:
+    except MessageRefusedError:
         return
     assert sample.stamp_ns > 0
     for values in (sample.q, sample.qd, sample.effort):
@@ -172,7 +173,7 @@ def test_any_command_is_read_or_refused(data: list[float], labels: list[str]) ->
     message.layout.dim = [MultiArrayDimension(label=label) for label in labels]
     try:
         stamp, torque = m.read_command(message, N)
-    except m.RefusedError:
+    except MessageRefusedError:
         return
     assert stamp is None or stamp >= 0
     assert torque is None or (torque.shape == (N,) and np.all(np.isfinite(torque)))
@@ -238,7 +239,7 @@ def test_a_plan_says_what_it_was_certified_with() -> None:
             " " + digest[:32],
         ):
             message.header.frame_id = f"3:14{bad}"
-            with pytest.raises(m.RefusedError, match="bad digest"):
+            with pytest.raises(MessageRefusedError, match="bad digest"):
                 m.read_plan(message, JOINTS)
     assert m.read_plan(m.plan_message(some_plan(1, 2), JOINTS, 10), JOINTS).digest == ""
 
@@ -309,7 +310,7 @@ def _break_plan(message: JointTrajectory, how: str) -> None:
 def test_a_broken_plan_is_refused_with_its_reason(how: str, reason: str) -> None:
     message = m.plan_message(some_plan(1, 2), JOINTS, 10)
     _break_plan(message, how)
-    with pytest.raises(m.RefusedError) as refused:
+    with pytest.raises(MessageRefusedError) as refused:
         m.read_plan(message, JOINTS)
     assert refused.value.reason == reason
 
@@ -341,7 +342,7 @@ def test_any_plan_is_read_or_refused(joints: list[str], body: list[Any], identit
         message.points.append(point)
     try:
         answer = m.read_plan(message, JOINTS)
-    except m.RefusedError:
+    except MessageRefusedError:
         return
     if answer.trajectory is not None:
         assert np.all(np.isfinite(answer.trajectory.coefficients))
@@ -415,7 +416,7 @@ def test_broken_bounds_are_refused_with_their_reason(how: str, reason: str) -> N
     box = ParameterBox(-np.ones(P), np.ones(P))
     message = m.bounds_message(box, np.zeros(P), 1)
     _break_bounds(message, how)
-    with pytest.raises(m.RefusedError) as refused:
+    with pytest.raises(MessageRefusedError) as refused:
         m.read_bounds(message, P)
     assert refused.value.reason == reason
 
@@ -432,7 +433,7 @@ def test_any_bounds_are_read_or_refused(dim: list[Any], offset: int, data: list[
     message.layout.dim = [MultiArrayDimension(label=label, size=a, stride=b) for label, a, b in dim]
     try:
         answer = m.read_bounds(message, 4)
-    except m.RefusedError:
+    except MessageRefusedError:
         return
     assert np.all(answer.box.lower <= answer.nominal)
     assert np.all(answer.nominal <= answer.box.upper)

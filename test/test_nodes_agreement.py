@@ -16,9 +16,10 @@ import rclpy
 from rclpy.parameter import Parameter
 
 from safe_sysid.nodes.common import digest as digests
+from safe_sysid.nodes.common.answers import JointSample, MessageRefusedError
 from safe_sysid.nodes.common.digest import configuration_digest, difference, plan_digest
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.messages import JointSample, RefusedError, empty_plan_message
+from safe_sysid.nodes.common.messages import empty_plan_message
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.robot import load_robot, load_scene
@@ -61,10 +62,11 @@ def test_what_a_plan_says_is_enough_to_decide(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> None:
     taken: list[Any] = []
-    gate = SimpleNamespace(put_plan=taken.append)
+    session = SimpleNamespace(on_plan=taken.append)
     node = SimpleNamespace(
-        model=MODEL, digest=configuration_digest(MODEL, True, SIX), _gate=gate, _go_on=lambda: None, _foreign={},
-        options=SimpleNamespace(lockstep=True, robot="three_joint"), rivals=SimpleNamespace(why_not=lambda topic: ""),
+        model=MODEL, digest=configuration_digest(MODEL, True, SIX), session=session, _foreign={},
+        options=SimpleNamespace(lockstep=True, robot="three_joint"),
+        exclusive_publishers=SimpleNamespace(why_not=lambda topic: ""),
     )  # fmt: skip
     for name in ("check_digest", "trust"):
         setattr(node, name, MethodType(getattr(ManagedNode, name), node))
@@ -77,7 +79,9 @@ def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> Non
         ((None,), "expected a digest"), ((MOVED,), ": scene: expected"), ((OPEN,), ": scene: expected"),
         ((SIX, False), "settings"),
     ):  # fmt: skip
-        with pytest.raises(RefusedError, match="the planner works with another configuration") as refused:
+        with pytest.raises(
+            MessageRefusedError, match="the planner works with another configuration"
+        ) as refused:
             offer(*arguments)
         assert words in str(refused.value)
         assert node._foreign
@@ -131,7 +135,7 @@ def test_the_law_and_the_scene_in_force_are_in_the_digest(toy: Toy) -> None:
 def test_cleanup_forgets_who_worked_with_something_else(toy: Toy) -> None:
     toy.trigger_configure()
     for who in ("the planner", "the identifier"):
-        with pytest.raises(RefusedError):
+        with pytest.raises(MessageRefusedError):
             toy.check_digest(who, "")
     toy.check_digest("the identifier", toy.digest)
     assert len(toy.foreign) == 1, "one that is right does not excuse the other"

@@ -18,8 +18,9 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.nodes.common.messages import RefusedError, empty_plan_message, read_plan
-from safe_sysid.nodes.controller.lockstep import LockstepGate
+from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages import empty_plan_message, read_plan
+from safe_sysid.nodes.controller.pending_answers import PendingAnswers
 from safe_sysid.nodes.planner.goals import read_goal_joints, read_goal_pose
 from safe_sysid.nodes.planner.scene_server import read_markers
 from safe_sysid.robot import load_robot
@@ -129,14 +130,16 @@ def test_the_root_s_frame_is_the_world_s_only_where_it_stands_in_its_origin(
         if known:
             reader(message, model)
             continue
-        with pytest.raises(RefusedError, match=r"unknown frame: frame_id = 'base_link': expected world$"):
+        with pytest.raises(
+            MessageRefusedError, match=r"unknown frame: frame_id = 'base_link': expected world$"
+        ):
             reader(message, model)
 
 
 def test_a_flood_of_markers_is_refused_unread() -> None:
-    with pytest.raises(RefusedError, match="too long: 201 markers: expected at most 200"):
+    with pytest.raises(MessageRefusedError, match="too long: 201 markers: expected at most 200"):
         read_markers(MarkerArray(markers=[Marker()] * 201), MODEL)
-    with pytest.raises(RefusedError, match="too long"):
+    with pytest.raises(MessageRefusedError, match="too long"):
         read_markers(MarkerArray(markers=[Marker(ns="n" * 81)]), MODEL)
 
 
@@ -150,12 +153,12 @@ def test_an_announcement_says_when_the_next_plan_begins(start: int, pause: int) 
 
 @pytest.mark.parametrize("pause", [0, -1, 601 * 10**9])
 def test_an_absurd_announcement_is_refused(pause: int) -> None:
-    with pytest.raises(RefusedError, match="bad pause"):
+    with pytest.raises(MessageRefusedError, match="bad pause"):
         read_plan(empty_plan_message(10**9, "0:3", NAMES, 10**9 + pause), NAMES)
 
 
 def test_an_announced_plan_is_awaited_then_and_not_before() -> None:
-    gate = LockstepGate((4, 3, 4, 100))
+    gate = PendingAnswers((4, 3, 4, 100))
     none = read_plan(empty_plan_message(4, "0:0", NAMES, 9), NAMES)
     gate.put_plan(none)
     for answer in gate.due_plans(4):
@@ -163,20 +166,20 @@ def test_an_announced_plan_is_awaited_then_and_not_before() -> None:
     assert not gate.missing(8)
     assert gate.missing(9)
     # One that is for a time that has passed already stops nobody.
-    late = LockstepGate((4, 3, 4, 100))
+    late = PendingAnswers((4, 3, 4, 100))
     late.give_up(4)
     late.settle_plan(none, False, 9)
     assert not late.missing(20)
     late.settle_plan(none, False, 8)
     assert late.missing(9), "a planner that speaks again is awaited again"
     # A planner that is started when the controller waits already, and stopped and started again.
-    begun = LockstepGate((4, 3, 4, 100))
+    begun = PendingAnswers((4, 3, 4, 100))
     for start, following in ((2, 6), (3, 9)):
         begun.put_plan(read_plan(empty_plan_message(start, "0:0", NAMES, following), NAMES))
         for answer in begun.due_plans(start):
             begun.settle_plan(answer, False, start)
         assert not begun.missing(following - 1)
         assert begun.missing(following)
-    alone = LockstepGate((4, 3, 4, 100), await_plans=False)
+    alone = PendingAnswers((4, 3, 4, 100), await_plans=False)
     alone.settle_plan(none, False, 4)
     assert not alone.missing(9), "where nobody is awaited an announcement changes nothing"

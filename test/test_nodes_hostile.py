@@ -22,11 +22,11 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common import rate_limiting as doors
+from safe_sysid.nodes.common import rate_limiting as rate_limiter
+from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, BaseNode
 from safe_sysid.nodes.common.exclusive_publishers import FORGOTTEN_S, ExclusivePublishers
-from safe_sysid.nodes.common.message_limits import TOPICS, Gate, Limit, limits_table
-from safe_sysid.nodes.common.messages import RefusedError, printable
+from safe_sysid.nodes.common.message_limits import TOPICS, Limit, MessageFilter, limits_table
 from safe_sysid.nodes.common.rate_limiting import InputRateLimiter
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
@@ -78,28 +78,28 @@ def test_a_bucket_lets_no_more_through_than_it_says_and_no_less(
 
 def test_a_gate_judges_length_and_rate_and_counts() -> None:
     clock = Clock()
-    gate = Gate(Limit(10, 2.0, 3), clock=clock)
+    gate = MessageFilter(Limit(10, 2.0, 3), clock=clock)
     gate.admit(b"0123456789")
-    with pytest.raises(RefusedError, match="11 bytes: expected at most 10"):
+    with pytest.raises(MessageRefusedError, match="11 bytes: expected at most 10"):
         gate.admit(b"0" * 11)
     gate.admit(b"")
     for _ in range(5):
-        with pytest.raises(RefusedError, match="too often"):
+        with pytest.raises(MessageRefusedError, match="too often"):
             gate.admit(b"")
     assert (gate.passed, gate.too_long, gate.too_often, gate.largest) == (2, 1, 5, 10)
     assert gate.flooded
     clock.now += 1.5  # what comes now and then, and is refused, is no flood
     gate.admit(b"")
-    with pytest.raises(RefusedError, match="11 bytes"):
+    with pytest.raises(MessageRefusedError, match="11 bytes"):
         gate.admit(b"0" * 11)
     assert not gate.flooded
 
 
 def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> None:
-    gate = Gate(TOPICS["joint_states"], lockstep=True, clock=Clock())
+    gate = MessageFilter(TOPICS["joint_states"], lockstep=True, clock=Clock())
     for _ in range(20_000):
         gate.admit(b"x")
-    with pytest.raises(RefusedError, match="too long"):
+    with pytest.raises(MessageRefusedError, match="too long"):
         gate.admit(bytes(TOPICS["joint_states"].max_bytes + 1))
     assert {name for name, limit in TOPICS.items() if limit.free_in_lockstep} == {
         "joint_states",
@@ -145,11 +145,11 @@ class FakeNode:
 
 def test_a_flooded_topic_is_shut_for_a_while_and_then_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, node, refused, heard = Clock(), FakeNode(), list[tuple[str, str, str]](), list[bytes]()
-    monkeypatch.setattr(doors, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(rate_limiter, "time", SimpleNamespace(monotonic=clock))
     at = InputRateLimiter(node, lambda *what: refused.append(what))  # type: ignore[arg-type]
     at.open(Float64MultiArray, "plan", heard.append, LATCHED, False)
     limit = TOPICS["plan"]
-    at.gates["plan"]._bucket = TokenBucket(limit.per_second, limit.burst, clock)
+    at.filters["plan"]._bucket = TokenBucket(limit.per_second, limit.burst, clock)
     for _ in range(3 * limit.burst):
         at.receivers["plan"](b"x")
     assert len(heard) == limit.burst
@@ -158,7 +158,7 @@ def test_a_flooded_topic_is_shut_for_a_while_and_then_heard_again(monkeypatch: p
     assert [reason for _, reason, _ in refused].count("flooded") == 1
     at.tick()
     assert node.open == []
-    clock.now += doors.PAUSE_S
+    clock.now += rate_limiter.PAUSE_S
     at.tick()
     assert len(node.open) == 1
     node.open[0](b"y")
@@ -190,13 +190,15 @@ class Graph:
 @pytest.mark.parametrize("shared", [False, True])
 def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared: bool) -> None:
     graph, clock = Graph(), Clock()
-    rivals = ExclusivePublishers(graph, clock)  # type: ignore[arg-type]
-    rivals.watch("plan", shared)
+    exclusive_publishers = ExclusivePublishers(graph, clock)  # type: ignore[arg-type]
+    exclusive_publishers.watch("plan", shared)
 
     def look(*names: str) -> tuple[str, str]:
         graph.names = list(names)
-        rivals.tick()
-        return rivals.why_not("plan"), rivals.values().get("publishers of plan", "")
+        exclusive_publishers.tick()
+        return exclusive_publishers.why_not("plan"), exclusive_publishers.values().get(
+            "publishers of plan", ""
+        )
 
     assert look() == look("planner") == ("", "")
     # One that was killed and started again is seen twice for a while; so is one whose name is not known yet.
@@ -204,25 +206,29 @@ def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared
         why, told = look(*names)
         assert not why
         assert "2 publishers of /plan" in told
-        assert bool(rivals.doubtful) is not shared
+        assert bool(exclusive_publishers.doubtful) is not shared
     clock.now += FORGOTTEN_S + 0.1
     assert bool(look("planner", "planner")[0]) is not shared
     assert look("planner") == ("", "")
     why, told = look("planner", "stranger")
     assert bool(why) is not shared
     assert "/planner, /stranger" in told
-    assert bool(rivals.serious) is not shared
+    assert bool(exclusive_publishers.serious) is not shared
     assert len(look(*(f"n{i}" for i in range(200)))[1]) < 200
 
 
 def test_no_plan_is_taken_while_another_says_torques(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rivals of the planner are none here: the arm stays where it was braked all the same."""
-    rivals = SimpleNamespace(why_not=lambda topic: "two of them" if topic == "effort_command" else "")
-    node: Any = SimpleNamespace(rivals=rivals, options=SimpleNamespace(lockstep=False))
+    exclusive_publishers = SimpleNamespace(
+        why_not=lambda topic: "two of them" if topic == "effort_command" else ""
+    )
+    node: Any = SimpleNamespace(
+        exclusive_publishers=exclusive_publishers, options=SimpleNamespace(lockstep=False)
+    )
     node.trust = partial(BaseNode.trust, node)
     node.model = SimpleNamespace(joint_names=("a",))
     monkeypatch.setattr(messages, "read_plan", lambda *_: SimpleNamespace(digest=""))
-    with pytest.raises(RefusedError, match="two of them"):
+    with pytest.raises(MessageRefusedError, match="two of them"):
         ControllerNode._on_plan(node, JointTrajectory())
 
 

@@ -12,11 +12,11 @@ from scipy.spatial.transform import Rotation
 
 pytest.importorskip("rclpy")
 
+from safe_sysid.nodes.common.answers import BoundsAnswer, PlanAnswer
 from safe_sysid.nodes.common.histograms import Histogram
-from safe_sysid.nodes.common.messages import BoundsAnswer, PlanAnswer
 from safe_sysid.nodes.common.row_recorder import Recorder
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
-from safe_sysid.nodes.controller.lockstep import LockstepGate
+from safe_sysid.nodes.controller.pending_answers import PendingAnswers
 from safe_sysid.nodes.planner.markers import path_markers, scene_markers
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
@@ -36,7 +36,11 @@ def bounds(batch: int | None) -> BoundsAnswer:
 
 def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True) -> list[tuple[int, str]]:
     """What is taken at which tick if answers arrive in this order, each at its tick or when the gate waits for it."""
-    gate, taken, queue = LockstepGate((FIRST, T_P, U, TAKE), plans), [], sorted(arrivals, key=lambda a: a[0])
+    gate, taken, queue = (
+        PendingAnswers((FIRST, T_P, U, TAKE), plans),
+        [],
+        sorted(arrivals, key=lambda a: a[0]),
+    )
     for tick in range(1, ticks):
         while True:
             while queue and queue[0][0] <= tick:
@@ -85,7 +89,7 @@ def test_a_missing_answer_stops_time_at_its_tick() -> None:
 
 
 def test_in_place_of_a_refused_plan_nobody_waits_for_another() -> None:
-    gate = LockstepGate((FIRST, T_P, U, 100))
+    gate = PendingAnswers((FIRST, T_P, U, 100))
     refused, other = plan(4), plan(6)
     gate.put_plan(refused)
     assert gate.due_plans(3) == []
@@ -97,7 +101,7 @@ def test_in_place_of_a_refused_plan_nobody_waits_for_another() -> None:
 
 
 def test_who_takes_over_waits_for_nothing_that_was_due_before() -> None:
-    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate = PendingAnswers((FIRST, T_P, U, TAKE))
     gate.begin_anew(1, plans=True)
     assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], (
         "at the beginning nothing was"
@@ -109,7 +113,7 @@ def test_who_takes_over_waits_for_nothing_that_was_due_before() -> None:
 
 
 def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() -> None:
-    gate = LockstepGate((FIRST, T_P, U, 100))
+    gate = PendingAnswers((FIRST, T_P, U, 100))
     other = plan(3)
     gate.put_plan(other)
     assert gate.due_plans(2) == []
@@ -119,7 +123,7 @@ def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() ->
 
 
 def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
-    gate = LockstepGate((FIRST, T_P, U, 100), await_plans=False)
+    gate = PendingAnswers((FIRST, T_P, U, 100), await_plans=False)
     other = plan(9)
     gate.put_plan(other)
     assert gate.due_plans(1) == [other]
@@ -128,7 +132,7 @@ def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
 
 
 def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
-    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate = PendingAnswers((FIRST, T_P, U, TAKE))
     assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"]
     gate.give_up(5)
     assert not any(gate.missing(tick) for tick in range(5, 100))
@@ -138,7 +142,7 @@ def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
 
 
 def test_a_flood_of_foreign_answers_is_not_hoarded() -> None:
-    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate = PendingAnswers((FIRST, T_P, U, TAKE))
     for i in range(1000):
         gate.put_plan(plan(4))
         gate.put_bounds(bounds(50 + i))
@@ -215,7 +219,7 @@ def test_obstacles_and_plans_can_be_looked_at() -> None:
 
 
 def test_without_motion_no_plan_is_awaited() -> None:
-    gate = LockstepGate((FIRST, T_P, U, TAKE))
+    gate = PendingAnswers((FIRST, T_P, U, TAKE))
     gate.forget_plans(3)  # nothing is due yet
     assert gate.missing(4)
     gate.forget_plans(4)

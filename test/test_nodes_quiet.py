@@ -140,8 +140,8 @@ def test_a_contradiction_is_an_error_in_the_log_and_in_the_diagnostics_once(tmp_
     try:
         node = bench.identifier
         node._tell = lambda level, text: told.append((level, text))  # type: ignore[method-assign]
-        standing = node._session.standing()
-        empty = replace(standing, status=UpdateStatus.EMPTY_SET, message=UpdateStatus.EMPTY_SET.value)
+        current_result = node._session.current_result()
+        empty = replace(current_result, status=UpdateStatus.EMPTY_SET, message=UpdateStatus.EMPTY_SET.value)
         for _ in range(3):
             node._session.update = lambda batch: empty  # type: ignore[method-assign]
             node._update(1, 1_000_000_000)
@@ -152,8 +152,8 @@ def test_a_contradiction_is_an_error_in_the_log_and_in_the_diagnostics_once(tmp_
         # Nor is a fault of the controller.
         told.clear()
         bench.controller._tell = node._tell  # type: ignore[method-assign]
-        bench.controller._core.fault("V is at least 2 J, above V_max = 1 J: an assumption is false")
-        bench.controller._tell_state()
+        bench.controller.session.core.fault("V is at least 2 J, above V_max = 1 J: an assumption is false")
+        bench.controller.session.tell_state()
         assert [level for level, text in told if "an assumption is false" in text] == [ERROR]
         assert bench.controller.overview()[0] == ERROR
     finally:

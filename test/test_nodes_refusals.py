@@ -28,11 +28,10 @@ from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
+from safe_sysid.nodes.common.answers import BoundsAnswer, MessageRefusedError
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.common.messages import (
-    BoundsAnswer,
-    RefusedError,
     bounds_message,
     plan_message,
     read_bounds,
@@ -101,7 +100,7 @@ class Bench:
     def _on_bounds(self, message: Float64MultiArray) -> None:
         try:
             answer = read_bounds(message, self.model.arm_prior.size)
-        except RefusedError:
+        except MessageRefusedError:
             return  # our own garbage
         self.boxes.setdefault(answer.box.identity, answer)
 

@@ -75,11 +75,11 @@ class Lab:
             @ self.model.arm_prior.mid
         )
         self.checks = Checks(node)
-        node._checks = self.checks  # type: ignore[assignment]
+        node.session.checks = self.checks  # type: ignore[assignment]
 
     @property
     def state(self) -> str:
-        return self.node._core.state.value
+        return self.node.session.core.state.value
 
     def measure(self, off: float = 0.0) -> None:
         """Home, the last joint but one off by so much."""
@@ -94,7 +94,7 @@ class Lab:
     def judge(self, soon: bool = True) -> None:
         """As the executor's timer does; ``soon``: without the half second between two tries."""
         if soon:
-            self.node._start_tried = -1e9
+            self.node.session.start_tried = -1e9
         self.node._judge_start()
 
     def activate(self) -> str:
@@ -157,10 +157,10 @@ def test_every_start_is_examined_and_an_emergency_stop_stays(
     assert "expected ~/reset_emergency_stop" in str(node._serve_start())
     node._serve_emergency_stop()
     assert "expected ~/reset_emergency_stop" in str(node._serve_start())
-    assert not node._start_wanted
+    assert not node.session.start_wanted
     assert node._serve_reset_emergency_stop() is None
     assert lab.state == "fault"
-    assert not node._start_wanted
+    assert not node.session.start_wanted
 
     # After it: judged again, without the lock, whatever was judged before.
     lab.measure()
@@ -175,22 +175,22 @@ def test_every_start_is_examined_and_an_emergency_stop_stays(
     assert not checks.locked
     lab.measure()
     assert lab.state == "fault"
-    assert "touches the table" in node._start_refused
+    assert "touches the table" in node.session.start_refused
     lab.judge(soon=False)
     assert checks.judged == judged + 1, "not at once again: it takes long"
     checks.said = good
     lab.judge()
     lab.measure(off=2e-3)
     assert lab.state == "fault"
-    assert "joint_6" in node._start_refused
+    assert "joint_6" in node.session.start_refused
     lab.measure()
     assert lab.state == "fault", "judged once, used once"
     lab.judge()
     lab.measure(off=5e-5)  # sagging a little
-    assert lab.state == "holding", node._start_refused
+    assert lab.state == "holding", node.session.start_refused
 
     # What was judged for a start that was taken back is worth nothing.
-    node._core.fault("something")
+    node.session.core.fault("something")
     node._serve_start()
     lab.judge()
     node._serve_emergency_stop()
@@ -222,11 +222,11 @@ def test_a_start_after_an_activation_without_one_is_examined(build: Callable[...
     lab.judge()
     lab.measure()
     assert lab.state == "idle"
-    assert "touches the table" in node._start_refused
+    assert "touches the table" in node.session.start_refused
     lab.checks.said = Judgement(lab.home, ())
     lab.judge()
     lab.measure()
-    assert lab.state == "holding", node._start_refused
+    assert lab.state == "holding", node.session.start_refused
 
 
 def test_another_pose_than_the_judged_one_is_refused_by_joint() -> None:

@@ -17,7 +17,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 
 from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.messages import CommandWriter, JointReader, RefusedError, read_command
+from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages import CommandWriter, JointReader, read_command
 from safe_sysid.nodes.common.wire import (
     CommandBytesReader,
     CommandBytesWriter,
@@ -36,7 +37,7 @@ def read(reader: Any, message: Any) -> tuple[str, Any]:
     """What a reader makes of it: its values, or the reason of its refusal."""
     try:
         return "taken", reader.read(message)
-    except RefusedError as refused:
+    except MessageRefusedError as refused:
         return "refused", refused.reason
 
 

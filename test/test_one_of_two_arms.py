@@ -13,7 +13,7 @@ import yaml
 
 from safe_sysid.cli import main
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.new_arm import write_configuration
@@ -128,7 +128,7 @@ def test_a_payload_hangs_on_the_link_that_is_named(two_armed: Path) -> None:
         checked = PayloadDeclaration.from_model(model).corners
         assert checked is not None
         np.testing.assert_allclose(checked.lo.mean(axis=0), middle, atol=1e-9)
-        known = PayloadKnowledge.from_model(model).box
+        known = PayloadConstraints.from_model(model).box
         assert known is not None
         np.testing.assert_array_equal(known.translation, translation)
         load = dumbbell(4.0, envelope.center)

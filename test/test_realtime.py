@@ -207,8 +207,8 @@ for k in range(1500):
     while time.time_ns() < stamp:
         pass
     node._on_measurement(writer.fill(stamp, q, zero, effort))
-    states.add(node._core.state.value)
-    if node._core.state.commands:
+    states.add(node.session.core.state.value)
+    if node.session.core.state.commands:
         effort = node._command._torque.copy()
     if k == 250 and (node.trigger_activate(), node.active)[1] is False:
         sys.exit(node.overview()[1])
@@ -216,11 +216,11 @@ for k in range(1500):
         node._on_bounds(messages.bounds_message(inner, inner.mid, digest=node.digest))
     if k == 900:
         knots = np.array([[q, zero, zero], [q + 1e-4, zero, zero]])
-        plan = Plan(QuinticTrajectory(np.array([0.0, 1.0]), knots), 0.0, 0.5, node._core.box.identity, 0, zero)
+        plan = Plan(QuinticTrajectory(np.array([0.0, 1.0]), knots), 0.0, 0.5, node.session.core.box.identity, 0, zero)
         node._on_plan(messages.plan_message(plan, model.joint_names, stamp + 300_000_000, plan_digest(node.digest)))
 now = kernels()
 new = [name for name in now if now[name] != before.get(name) and now[name] != after_regressor.get(name)]
-print(node._core.box.identity, sorted(states), new, node.refusals)
+print(node.session.core.box.identity, sorted(states), new, node.refusals)
 """
 
 
@@ -387,16 +387,16 @@ def test_late_commands_are_counted_as_covered_where_the_arm_was_quiet(
         log.add(stamp, out)
 
     tick(0, 5.0 * a.delay_max)  # nothing was in force before
-    assert (core.claim.covered, core.claim.late) == (0, 0)
+    assert (core.bound_status.covered, core.bound_status.late) == (0, 0)
     for k in range(1, 10):
         tick(k, 0.9 * a.delay_max)
-    assert (core.claim.covered, core.claim.late) == (0, 0)
+    assert (core.bound_status.covered, core.bound_status.late) == (0, 0)
     longest = gains.longest_covered_gap(quiet, core.uncertainty)
     tick(10, longest - 1e-3 - 1e-5)
     late = longest > a.hold_max  # else nothing late is ever covered
-    assert (core.claim.covered, core.claim.late) == ((1, 0) if late else (0, 1))
+    assert (core.bound_status.covered, core.bound_status.late) == ((1, 0) if late else (0, 1))
     tick(11, longest - 1e-3 + 1e-4)
-    assert core.claim.late == (1 if late else 2)
+    assert core.bound_status.late == (1 if late else 2)
     assert log.period.count == 11
     assert log.missed == 0
     log.save(tmp_path / "controller.npz", {}, "SCHED_FIFO 11")

@@ -32,7 +32,7 @@ from std_msgs.msg import String
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.bags.bag_recovery import is_unfinished, recover_bag
-from safe_sysid.nodes.recorder.topics import Selection, profile_for, weaker
+from safe_sysid.nodes.recorder.topics import TopicSelection, profile_for, weaker
 
 RELIABLE, BEST_EFFORT = ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT
 LATCHED, VOLATILE = DurabilityPolicy.TRANSIENT_LOCAL, DurabilityPolicy.VOLATILE
@@ -48,7 +48,7 @@ def endpoint(reliability: Any, durability: Any) -> SimpleNamespace:
 
 
 def test_topics_of_the_namespace_and_of_nobody_are_taken() -> None:
-    selection = Selection("/left", exclude="/left/(markers|secret.*)")
+    selection = TopicSelection("/left", exclude="/left/(markers|secret.*)")
     taken = ["/left/bounds", "/left/identifier/journal", "/clock", "/diagnostics", "/rosout", "/tf"]
     not_taken = [
         "/right/bounds",
@@ -60,10 +60,10 @@ def test_topics_of_the_namespace_and_of_nobody_are_taken() -> None:
         "/_x",
     ]
     assert [topic for topic in [*taken, *not_taken] if selection.takes(topic)] == taken
-    assert all(Selection("/").takes(topic) for topic in taken)
-    assert Selection("/left", everything=True).takes("/right/bounds")
+    assert all(TopicSelection("/").takes(topic) for topic in taken)
+    assert TopicSelection("/left", everything=True).takes("/right/bounds")
     with pytest.raises(SafeSysIdError, match=r"exclude = '\[': expected a regular expression"):
-        Selection("/", "[")
+        TopicSelection("/", "[")
 
 
 def test_no_more_is_asked_for_than_all_publishers_offer() -> None:

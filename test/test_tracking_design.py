@@ -7,9 +7,9 @@ import pytest
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.demands import MotionDemands, demands_of, torque_of
 from safe_sysid.control.design import STIFFEST, design_gains, gains_for_motion
 from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.control.motion_hypotheses import MotionHypotheses, hypotheses_of, torque_of
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
@@ -58,16 +58,16 @@ def test_gains_for_a_fast_motion_with_an_identified_payload(model: RobotModel, l
 
 def test_demands_are_those_of_the_motion(model: RobotModel) -> None:
     trajectory, box = fast(model), identified(model)
-    demands = demands_of(model, trajectory, box, headroom=1.0)
+    motion_hypotheses = hypotheses_of(model, trajectory, box, headroom=1.0)
     states = trajectory.states(np.linspace(0.0, 2.0, 2001))
     peaks = np.abs(states).max(axis=0)
     for name, order in (("velocity", 1), ("acceleration", 2), ("jerk", 3)):
-        assert np.all(getattr(demands, name) >= peaks[order] - 1e-9)
-        assert np.max(getattr(demands, name)) <= np.max(peaks[order]) * 1.01
-    more = demands_of(model, trajectory, box, r_bound=0.05, headroom=1.2)
-    assert np.all(more.velocity > demands.velocity)
-    assert more.uncertainty > 1.2 * demands.uncertainty
-    assert demands_of(model, trajectory, model.arm_prior).uncertainty > 3.0 * demands.uncertainty
+        assert np.all(getattr(motion_hypotheses, name) >= peaks[order] - 1e-9)
+        assert np.max(getattr(motion_hypotheses, name)) <= np.max(peaks[order]) * 1.01
+    more = hypotheses_of(model, trajectory, box, r_bound=0.05, headroom=1.2)
+    assert np.all(more.velocity > motion_hypotheses.velocity)
+    assert more.uncertainty > 1.2 * motion_hypotheses.uncertainty
+    assert hypotheses_of(model, trajectory, model.arm_prior).uncertainty > 3.0 * motion_hypotheses.uncertainty
 
 
 def test_a_smaller_box_needs_less(model: RobotModel) -> None:
@@ -81,14 +81,14 @@ def test_a_smaller_box_needs_less(model: RobotModel) -> None:
 
 def test_demands_are_validated(model: RobotModel) -> None:
     ones = np.ones(7)
-    with pytest.raises(ParameterError, match=r"demands\.velocity"):
-        MotionDemands(0.0 * ones, ones, ones, 1.0, ones)
-    with pytest.raises(ParameterError, match=r"demands\.jerk"):
-        MotionDemands(ones, ones, np.ones(6), 1.0, ones)
+    with pytest.raises(ParameterError, match=r"motion_hypotheses\.velocity"):
+        MotionHypotheses(0.0 * ones, ones, ones, 1.0, ones)
+    with pytest.raises(ParameterError, match=r"motion_hypotheses\.jerk"):
+        MotionHypotheses(ones, ones, np.ones(6), 1.0, ones)
     with pytest.raises(ParameterError, match="uncertainty"):
-        MotionDemands(ones, ones, ones, np.nan, ones)
+        MotionHypotheses(ones, ones, ones, np.nan, ones)
     with pytest.raises(ParameterError, match="headroom"):
-        demands_of(model, fast(model), model.arm_prior, headroom=0.9)
+        hypotheses_of(model, fast(model), model.arm_prior, headroom=0.9)
 
 
 def test_the_robust_law_is_a_control_law(model: RobotModel) -> None:

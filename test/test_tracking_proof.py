@@ -12,9 +12,9 @@ from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.demand import Change, ClosedLoop, _mean_distance
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.power_loss import Change, ClosedLoop, _mean_distance
 from safe_sysid.control.robust import robust_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor
@@ -226,9 +226,9 @@ def test_mean_power_of_one_hold_is_sharp(h: float, d: float, k: float, eta: floa
     loop.mu, loop.mu_d, loop.c_d, loop.e_d = 1.0, kappa, kappa, 0.0
     loop.k, loop.k_spread, loop.eta, loop.actuator, loop.transition = float(k), 0.0, eta, 0.0, 0.0
     nu = 0.01
-    while np.sqrt(loop.demand(nu, c, 0.0).power / kappa) > nu:
+    while np.sqrt(loop.power_loss(nu, c, 0.0).power / kappa) > nu:
         nu *= 1.01
-    D = loop.demand(nu, c, 0.0).power
+    D = loop.power_loss(nu, c, 0.0).power
 
     def power(x: np.ndarray) -> np.ndarray:
         """Mean of dV/dt + r K_d r over the hold, (N,), for x (N, 7) in [-1, 1]; H = 1."""

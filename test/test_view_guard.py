@@ -19,9 +19,9 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from safe_sysid.view.gate import Gate
+from safe_sysid.view.access_control import AccessControl
 from safe_sysid.view.guard import ViewServer, ViewServerError, open_server
-from safe_sysid.view.screening import MOST_BYTES, Screen
+from safe_sysid.view.screening import MOST_BYTES, BrowserScreen
 
 CAMERA = {
     "type": "ViewerCameraMessage",
@@ -271,7 +271,7 @@ HEADERS = st.lists(
 def test_whatever_is_asked_is_answered_and_only_the_key_opens(
     target: str, headers: list[tuple[str, str]]
 ) -> None:
-    gate = Gate(8080, "secret")
+    gate = AccessControl(8080, "secret")
     given_headers = Headers(headers)
     try:
         verdict = gate.judge(target, given_headers)
@@ -302,14 +302,14 @@ VALUES = st.recursive(
 @settings(max_examples=1000, deadline=None)
 @given(raw=st.one_of(st.binary(max_size=300), VALUES.map(msgspec.msgpack.encode)))
 def test_rubbish_is_dropped(raw: bytes) -> None:
-    assert not Screen().lets_through(raw)
+    assert not BrowserScreen().lets_through(raw)
 
 
 @settings(max_examples=500, deadline=None)
 @given(key=st.sampled_from([*CAMERA, "else"]), value=VALUES)
 def test_a_camera_with_one_field_changed_is_dropped_or_is_one(key: str, value: Any) -> None:
     changed = msgspec.msgpack.encode({**CAMERA, key: value})
-    if Screen().lets_through(changed):
+    if BrowserScreen().lets_through(changed):
         assert key != "else"
         decoded = msgspec.msgpack.decode(changed)[key]
         assert decoded == CAMERA[key] or isinstance(decoded, (int, float, list))
@@ -317,11 +317,11 @@ def test_a_camera_with_one_field_changed_is_dropped_or_is_one(key: str, value: A
 
 
 def test_too_much_of_the_right_thing_is_dropped() -> None:
-    screen, message = Screen(), msgspec.msgpack.encode(CAMERA)
+    screen, message = BrowserScreen(), msgspec.msgpack.encode(CAMERA)
     let_through = sum(screen.lets_through(message) for _ in range(5000))
     assert 240 <= let_through < 1000
     assert screen.lost_patience
 
 
 def test_deeply_nested_messages_are_dropped() -> None:
-    assert not Screen().lets_through(b"\x91" * (MOST_BYTES - 1) + b"\xc0")
+    assert not BrowserScreen().lets_through(b"\x91" * (MOST_BYTES - 1) + b"\xc0")

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.control.acceptance import KnownBoxes, why_not_box, why_not_connected, why_not_plan
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.bound_status import BoundStatus
 from safe_sysid.control.checks import check_static_gravity
@@ -19,7 +20,6 @@ from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.judgement import KnownBoxes, why_not_box, why_not_connected, why_not_plan
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.robust import make_robust_law
@@ -67,7 +67,7 @@ class Controller:
         self.model, self.gains = model, gains
         self.law = law or make_robust_law(model, gains)
         self.added = added
-        self.claim = BoundStatus(model, gains, self.law, None if added is None else added.bound)
+        self.bound_status = BoundStatus(model, gains, self.law, None if added is None else added.bound)
         self.state = ControllerState.IDLE
         self.reason = "waiting for start"
         self.counts: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class Controller:
     @property
     def proved(self) -> bool:
         """Whether the tracking bound is claimed as of the last step; ``claim`` says why not."""
-        return not self.claim.why_not
+        return not self.bound_status.why_not
 
     @property
     def tracking_error(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -163,16 +163,16 @@ class Controller:
         self.law.reset(stamp, q, qd)
         if self.added is not None:
             self.added.begin()
-        self.claim.begin()
-        self.claim.hold(self.box, q)
+        self.bound_status.begin()
+        self.bound_status.hold(self.box, q)
         if effort is None:
             self._rate.release()
         else:
             wanted = self.law.step(stamp, q, qd, self._hold, self._blend.model)
-            self.claim.step()
+            self.bound_status.step()
             way, limit = wanted - effort, self.model.limits.torque
             duration, reason = choose_take_over(self.model, self.gains, self.box, effort, energy, way)
-            if reason and self.claim.possible:
+            if reason and self.bound_status.possible:
                 return [reason]
             self._rate.take_over(duration, np.clip(effort, -limit, limit))
         self._plan = self._next = None
@@ -220,7 +220,7 @@ class Controller:
             reason: for people.
         """
         self._end(ControllerState.FAULT, reason)
-        self.claim.lose(self._watch.stamp, f"fault: {reason}")
+        self.bound_status.lose(self._watch.stamp, f"fault: {reason}")
         self.counts["fault"] += 1
 
     def release(self, reason: str) -> None:
@@ -258,7 +258,7 @@ class Controller:
         if self.state.commands:
             self._new_epoch = target
             self._blend.begin(target)
-            self.claim.hold(target, self._hold[0])
+            self.bound_status.hold(target, self._hold[0])
         else:
             self._blend.use(target)
             self._take(target)
@@ -380,7 +380,7 @@ class Controller:
         if not self._is_usable(stamp, q, qd):
             return out
         q, elapsed = self._watch.q, self._watch.elapsed
-        if not self.followed.is_in_time(elapsed, self._watch.stamp, self.claim.holds):
+        if not self.followed.is_in_time(elapsed, self._watch.stamp, self.bound_status.holds):
             self.note_late(False, f"no measurement came for {1e3 * elapsed:.3g} ms")
         if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
@@ -401,13 +401,13 @@ class Controller:
         out.energy = tracking_energy(
             q, qd, out.reference, g.K_r, self._r_noise, g.inertia_lower, self._e, self._de, self._r
         )
-        if out.energy > g.V_max and self.claim.possible:
+        if out.energy > g.V_max and self.bound_status.possible:
             self.fault(
                 f"V is at least {at_least(out.energy)} J, above V_max = {at_most(g.V_max)} J: an assumption is false"
             )
             return out
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
-        if self.claim.step():
+        if self.bound_status.step():
             self.counts["S above assumed"] += 1
         self._command(torque, stamp, q, qd, elapsed, out)
         return out
@@ -419,7 +419,7 @@ class Controller:
             covered: whether the theorem covers it.
             what: came late, for people.
         """
-        self.claim.note_late(self._watch.stamp, covered, what)
+        self.bound_status.note_late(self._watch.stamp, covered, what)
 
     def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:
         """Judge a measurement; one that is not used is one that is missing."""
@@ -468,7 +468,7 @@ class Controller:
             self.counts["torque rate cut"] += 1
             self.followed.cut(stamp, self.uncertainty)
             acts = stamp + self.gains.assumptions.hold_max
-            if self.claim.possible and not (self.followed.lost or self.followed.covers(acts)):
+            if self.bound_status.possible and not (self.followed.lost or self.followed.covers(acts)):
                 self.fault(
                     f"torque of {names[j]} would have to change faster than "
                     f"{self._rate.rate[j]:g} {self.model.torque_units[j]}/s: "
@@ -513,7 +513,7 @@ class Controller:
                 self.reason = "at rest: the plan would have begun while control was taken over"
                 return
             self._plan, self._next = self._next, None
-            self.claim.follow()
+            self.bound_status.follow()
             self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
         plan = self._plan
         if plan is None:

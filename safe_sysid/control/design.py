@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.control.demands import MotionDemands, configured_demands, demands_of, torque_of
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.control.motion_hypotheses import (
+    MotionHypotheses,
+    configured_hypotheses,
+    hypotheses_of,
+    torque_of,
+)
 from safe_sysid.control.synthesis import synthesise
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_floor
@@ -25,7 +30,7 @@ FloatArray = NDArray[np.float64]
 STIFFEST = (10.0, 20.0)
 #: The search's steps, as factors of the stiffest: geometric, from 1 down to a tenth.
 _STEPS = np.geomspace(1.0, 0.1, 8)
-#: Rounds of "gains give r_bound, r_bound is part of the demands" until they agree.
+#: Rounds of "gains give r_bound, r_bound is part of the hypotheses" until they agree.
 _ROUNDS = 12
 
 
@@ -34,7 +39,7 @@ def design_gains(
     lockstep: bool = False,
     *,
     box: ParameterBox | None = None,
-    demands: MotionDemands | None = None,
+    motion_hypotheses: MotionHypotheses | None = None,
     K_r: ArrayLike | None = None,
     kappa: float | None = None,
 ) -> ControllerGains:
@@ -44,7 +49,7 @@ def design_gains(
         model: of the arm, with settings.
         lockstep: the plant waits for every command: a torque then acts for exactly one period, without delay.
         box: that the theorem is computed for, inside the model's prior; None: the prior.
-        demands: what motions ask for; None: the configuration's.
+        motion_hypotheses: what motions need; None: the configuration's.
         K_r: (n,) or one for all, 1/s; None: the configuration's.
         kappa: decay rate, 1/s; None: the configuration's.
 
@@ -60,14 +65,14 @@ def design_gains(
         raise ParameterError(f"box {box.identity}: expected one inside the prior box of {model.name}")
     # A stamp that is wrong by this much dates the measurement wrongly: the arm has moved on in the meantime.
     stamp = s.measurement.stamp_error_s
-    demands = configured_demands(model) if demands is None else demands
+    motion_hypotheses = configured_hypotheses(model) if motion_hypotheses is None else motion_hypotheses
     assume = TrackingAssumptions(
-        velocity=demands.velocity,
-        acceleration=demands.acceleration,
-        jerk=demands.jerk,
-        uncertainty=demands.uncertainty,
-        inertia_upper=demands.inertia_upper,
-        position_error=per_joint(s.measurement.position_error, n) + demands.velocity * stamp,
+        velocity=motion_hypotheses.velocity,
+        acceleration=motion_hypotheses.acceleration,
+        jerk=motion_hypotheses.jerk,
+        uncertainty=motion_hypotheses.uncertainty,
+        inertia_upper=motion_hypotheses.inertia_upper,
+        position_error=per_joint(s.measurement.position_error, n) + motion_hypotheses.velocity * stamp,
         velocity_error=per_joint(s.measurement.velocity_error, n) + model.acceleration_bound * stamp,
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),
@@ -77,7 +82,7 @@ def design_gains(
         delay_max=0.0 if lockstep else s.timing.delay_max_s,
     )
     box = prior if box is None else box
-    lower = demands.inertia_lower
+    lower = motion_hypotheses.inertia_lower
     gains = synthesise(
         model.kinematics,
         box,
@@ -164,7 +169,7 @@ def gains_for_motion(
         trajectory: to be tracked.
         box: that the controller works with, inside the prior.
         lockstep: as in :func:`design_gains`.
-        headroom: as in :func:`safe_sysid.control.demands.demands_of`.
+        headroom: as in :func:`safe_sysid.control.motion_hypotheses.hypotheses_of`.
         K_r: (n,) or one for all, 1/s; None: searched for.
         kappa: decay rate, 1/s; None: searched for.
 
@@ -219,13 +224,15 @@ def _fixed_gains(
     """Those of :func:`gains_for_motion` for given K_r and kappa; None: the configuration's."""
     r_bound = np.zeros(model.n)
     for _ in range(_ROUNDS):
-        demands = demands_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)
-        gains = design_gains(model, lockstep, box=box, demands=demands, K_r=K_r, kappa=kappa)
+        motion_hypotheses = hypotheses_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)
+        gains = design_gains(
+            model, lockstep, box=box, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa
+        )
         # A larger bound costs a larger bound: go on until what was assumed covers what came out.
         if np.all(gains.r_bound <= r_bound):
             return gains
         r_bound = 1.03 * gains.r_bound
     raise ParameterError(
-        "no tracking bound found for this motion: its tracking error asks for more than its demands; "
+        "no tracking bound found for this motion: its tracking error asks for more than its hypotheses; "
         "slow the motion down, or shrink the box"
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 
-__all__ = ["AddedTorque", "AnswerSource", "AskedInTick", "FeedForward"]
+__all__ = ["AddedTorque", "AnswerSource", "FeedForward", "FeedForwardInTick"]
 
 FloatArray = NDArray[np.float64]
 _USABLE, _NOT_FINITE, _NOT_TRUSTED = 0, 1, 2
@@ -79,7 +79,7 @@ class AnswerSource(Protocol):
         """No tick will ask any more."""
 
 
-class AskedInTick:
+class FeedForwardInTick:
     """Calls the feed-forward in the tick: where simulated time stands still meanwhile, and in a process of its own.
 
     What raises, or answers in another form, is not asked again before the next start: programs do not heal.

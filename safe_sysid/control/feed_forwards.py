@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.beside import AskedBeside
-from safe_sysid.control.feed_forward import AddedTorque, AskedInTick, FeedForward
+from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
+from safe_sysid.control.feed_forward_process import FeedForwardProcess
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ParameterError
 from safe_sysid.extensions import FEED_FORWARDS, chosen
@@ -85,5 +85,7 @@ def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool)
         )
     feed_forward = make_feed_forward(model)  # in real time, too: what is wrong with it is said at once
     late = s.feed_forward.late_s
-    source = AskedInTick(feed_forward, n) if lockstep else AskedBeside(make_feed_forward, model, late)
+    source = (
+        FeedForwardInTick(feed_forward, n) if lockstep else FeedForwardProcess(make_feed_forward, model, late)
+    )
     return AddedTorque(s.feed_forward.name, source, bound, rate, gains.assumptions.hold_max)

@@ -70,7 +70,7 @@ class ControllerGains:
         robust_gain: c in ``eps_p = c hold_max b_p``.
         inertia_lower: (n,) H >= diag of it, kg m^2: rotor inertia from below, or declared.
         V_max: J.
-        demand: power that the theorem must dissipate at V_max, W; < 2 kappa V_max.
+        power_loss: that the theorem must dissipate at V_max, W; < 2 kappa V_max.
         r_bound, e_bound, de_bound: (n,) bounds that hold while V <= V_max; rad/s, rad, rad/s.
         acceleration_bound: (n,) bound of |qdd| while V <= V_max, rad/s^2.
         lead: the law's regressor is that of ``q + lead qd``, s.
@@ -87,7 +87,7 @@ class ControllerGains:
     robust_gain: float
     inertia_lower: FloatArray
     V_max: float
-    demand: float
+    power_loss: float
     r_bound: FloatArray
     e_bound: FloatArray
     de_bound: FloatArray

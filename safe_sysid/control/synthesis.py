@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from safe_sysid.control.demand import ClosedLoop, Demand
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.control.power_loss import ClosedLoop, PowerLoss
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
@@ -34,7 +34,7 @@ def synthesise(
     transition: float,
     joint_names: tuple[str, ...] = (),
 ) -> ControllerGains:
-    """Choose K_d, the robust gain, the lead and the smallest V_max with ``demand < 2 kappa V_max``.
+    """Choose K_d, the robust gain, the lead and the smallest V_max with ``power_loss < 2 kappa V_max``.
 
     Args:
         kin: of the arm.
@@ -70,7 +70,7 @@ def synthesise(
     K_d = np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
     kappa_true = float(np.min((K_d + viscous) / assume.inertia_upper)) * (1.0 - 1e-12)
     loop = ClosedLoop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)
-    best: tuple[float, float, float, Demand] | None = None
+    best: tuple[float, float, float, PowerLoss] | None = None
     for lead in (share * 0.5 * (assume.hold_max + assume.delay_max) for share in _LEADS):
         for c in _GAINS:
             limit = _LARGEST if best is None else best[0]
@@ -83,7 +83,7 @@ def synthesise(
             f"timing.hold_max_s = {assume.hold_max!r} (lower), measurement errors (lower), "
             f"tracking.uncertainty = {assume.uncertainty!r} (lower, i.e. a smaller prior box)"
         )
-    nu, c, lead, demand = best
+    nu, c, lead, power_loss = best
     late = [
         (age, found[0])
         for age in np.geomspace(assume.hold_max, max(_LATE, assume.hold_max), 16)
@@ -97,7 +97,7 @@ def synthesise(
         "r_bound": r_bound,
         "e_bound": r_bound / k_r * _ROUND,
         "de_bound": 2.0 * r_bound * _ROUND,
-        "acceleration_bound": demand.acceleration,
+        "acceleration_bound": power_loss.acceleration,
         "late_ages": np.array([age for age, _ in late]),
         "late_rates": _ROUND * np.array([2.0 * assume.uncertainty + rate for _, rate in late]),
     }
@@ -110,22 +110,22 @@ def synthesise(
         robust_gain=c,
         lead=lead,
         V_max=0.5 * nu * nu,
-        V_start=0.5 * nu * nu - demand.excess,
-        demand=demand.power,
+        V_start=0.5 * nu * nu - power_loss.excess,
+        power_loss=power_loss.power,
         **arrays,
     )
 
 
-def _smallest(loop: ClosedLoop, gain: float, lead: float, limit: float) -> tuple[float, Demand] | None:
-    """Smallest nu below ``limit`` whose demand is met, from below: the demand grows with nu."""
+def _smallest(loop: ClosedLoop, gain: float, lead: float, limit: float) -> tuple[float, PowerLoss] | None:
+    """Smallest nu below ``limit`` whose power loss is dissipated, from below: the loss grows with nu."""
     nu = 1e-3
     for _ in range(400):
-        demand = loop.demand(nu, gain, lead)
-        # 0.2 % above what the demand needs: room for rounding at hand-overs (step 11 of the proof).
-        target = float(np.sqrt(demand.power / loop.kappa)) * 1.001
+        power_loss = loop.power_loss(nu, gain, lead)
+        # 0.2 % above what the power loss needs: room for rounding at hand-overs (step 11 of the proof).
+        target = float(np.sqrt(power_loss.power / loop.kappa)) * 1.001
         if not np.isfinite(target) or target >= limit:
             return None
         if target <= nu:
-            return nu, demand
+            return nu, power_loss
         nu = target * 1.001
     return None

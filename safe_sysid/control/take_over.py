@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.demand import ClosedLoop
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.power_loss import ClosedLoop
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
@@ -82,7 +82,7 @@ def longest_take_over(
         return 0.0
     meets = 2.0 * a.uncertainty + nu * (loop.mu_d + loop.mu * loop.k + crude[2].by_r)
     extra = other * 0.5 * (a.hold_max + a.delay_max) * meets
-    power = max(other * nu, gains.demand) + 0.25 * extra
+    power = max(other * nu, gains.power_loss) + 0.25 * extra
     room = gains.V_start - energy - 2.0 * a.hold_max * extra
     return min(room / (power * _ROUND), _LONGEST)
 

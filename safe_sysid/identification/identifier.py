@@ -15,7 +15,7 @@ from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.drift import checked_drift, enlarged
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import LinearBounds
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.bounds.proof import UpdateProof
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
@@ -90,7 +90,7 @@ class Identifier:
         max_rows: int = 4000,
         epoch: int = 0,
         method: str | None = None,
-        knowledge: PayloadKnowledge | None = None,
+        payload_constraints: PayloadConstraints | None = None,
         tare_rows: MomentumRows | None = None,
         tare_drift: FloatArray | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class Identifier:
             max_rows: equations kept between updates.
             epoch: of the first box.
             method: one of :data:`METHODS`; None for the configuration's.
-            knowledge: of hand and payload; None for what the configuration declares.
+            payload_constraints: of hand and payload; None for what the configuration declares.
             tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h, as their log proves them.
             tare_drift: (3 n,) by how much Fc, Fv and beta may have changed since; None for not at all.
                 :meth:`~safe_sysid.identification.tare.tare.Tare.options` gives both.
@@ -119,7 +119,9 @@ class Identifier:
             raise ParameterError(
                 "tare_rows.log: expected 1 in every row, the mark of a log of the empty hand"
             )
-        self._knowledge = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
+        self._payload_constraints = (
+            PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
+        )
         self._tare_rows = tare_rows
         self._drift = checked_drift(None if tare_rows is None else tare_drift, model.layout)
         self._model = model
@@ -134,12 +136,12 @@ class Identifier:
         self._set = FeasibleSet(
             self._polytope_box(prior),
             self._max_rows,
-            self._knowledge,
+            self._payload_constraints,
             self._method,
             self._tare_rows,
             self._drift,
         )
-        self._estimate = NominalEstimate(self._polytope_box(prior), self._knowledge)
+        self._estimate = NominalEstimate(self._polytope_box(prior), self._payload_constraints)
         if self._tare_rows is not None:
             # A guess may treat what is constant as noise: the estimate has no unknowns for the drift.
             self._estimate.add(enlarged(self._tare_rows, self._drift))
@@ -150,9 +152,9 @@ class Identifier:
         self._row_seconds = 0.0
 
     @property
-    def knowledge(self) -> PayloadKnowledge:
+    def payload_constraints(self) -> PayloadConstraints:
         """What the bounds assume of hand and payload."""
-        return self._knowledge
+        return self._payload_constraints
 
     @property
     def rows(self) -> MomentumRows:
@@ -265,9 +267,9 @@ class Identifier:
             row_multipliers=nothing if bounds.row_multipliers is None else bounds.row_multipliers,
             cut_multipliers=nothing if bounds.cut_multipliers is None else bounds.cut_multipliers,
             box=last,
-            hand_lower=self._knowledge.hand_lower,
-            hand_upper=self._knowledge.hand_upper,
-            opening=self._knowledge.opening,
+            hand_lower=self._payload_constraints.hand_lower,
+            hand_upper=self._payload_constraints.hand_upper,
+            opening=self._payload_constraints.opening,
             drift=self._drift,
             lower=bounds.lower,
             upper=bounds.upper,

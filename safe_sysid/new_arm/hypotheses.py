@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.demand import ClosedLoop
-from safe_sysid.control.demands import MotionDemands
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.control.motion_hypotheses import MotionHypotheses
+from safe_sysid.control.power_loss import ClosedLoop
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share
 from safe_sysid.errors import ParameterError
@@ -180,13 +180,13 @@ def _near(model: RobotModel, home: FloatArray, reach: float) -> FloatArray:
     return np.clip(q, model.limits.position_lower, model.limits.position_upper)
 
 
-def _demands(
+def _motion_hypotheses(
     model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, r: FloatArray
-) -> MotionDemands:
+) -> MotionHypotheses:
     """What motions ask for whose |r| is at most ``r`` (n,)."""
     n = model.n
     lower = model.arm_prior.lower[model.layout.rotor_inertia]
-    return MotionDemands(
+    return MotionHypotheses(
         velocity=np.ceil(1e3 * (motion.velocity + 2.1 * r)) / 1e3,
         acceleration=np.full(n, motion.acceleration),
         jerk=np.full(n, motion.jerk),
@@ -196,15 +196,15 @@ def _demands(
     )
 
 
-def _assumptions(model: RobotModel, demands: MotionDemands) -> TrackingAssumptions:
+def _assumptions(model: RobotModel, motion_hypotheses: MotionHypotheses) -> TrackingAssumptions:
     """Those of a search, without errors of the measured q and qd."""
     s, n = model.settings, model.n
     return TrackingAssumptions(
-        velocity=demands.velocity,
-        acceleration=demands.acceleration,
-        jerk=demands.jerk,
-        uncertainty=demands.uncertainty,
-        inertia_upper=demands.inertia_upper,
+        velocity=motion_hypotheses.velocity,
+        acceleration=motion_hypotheses.acceleration,
+        jerk=motion_hypotheses.jerk,
+        uncertainty=motion_hypotheses.uncertainty,
+        inertia_upper=motion_hypotheses.inertia_upper,
         position_error=np.zeros(n),
         velocity_error=np.zeros(n),
         actuator_abs=per_joint(s.actuator.torque_abs, n),
@@ -227,7 +227,7 @@ def _quick(
     decay = float(np.min((K_d + viscous) / upper))
     for nu in _NUS:
         r = nu / np.sqrt(lower)
-        assume = _assumptions(model, _demands(model, q, motion, ratio, K_r, r))
+        assume = _assumptions(model, _motion_hypotheses(model, q, motion, ratio, K_r, r))
         loop = ClosedLoop(
             model.kinematics,
             box,
@@ -239,7 +239,7 @@ def _quick(
             model.friction_transition_velocity,
         )
         lead = 0.4 * (assume.hold_max + assume.delay_max)
-        if min(loop.demand(nu, c, lead).power for c in (0.9, 1.4)) < decay * nu * nu:
+        if min(loop.power_loss(nu, c, lead).power for c in (0.9, 1.4)) < decay * nu * nu:
             return r, K_d
     return None
 
@@ -253,11 +253,11 @@ def _try(
     kappa: float,
     r: FloatArray,
 ) -> Hypotheses | None:
-    """Demands grow with the tracking error, the tracking error with the demands: until they agree."""
+    """Iterate until both agree: hypotheses grow with the tracking error, the tracking error with the hypotheses."""
     for _ in range(_ROUNDS):
-        demands = _demands(model, q, motion, ratio, K_r, r)
+        motion_hypotheses = _motion_hypotheses(model, q, motion, ratio, K_r, r)
         try:
-            gains = design_gains(model, demands=demands, K_r=K_r, kappa=kappa)
+            gains = design_gains(model, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa)
         except ParameterError:
             return None
         if np.all(gains.r_bound <= r):
@@ -265,10 +265,10 @@ def _try(
                 K_r,
                 kappa,
                 ratio,
-                demands.velocity,
+                motion_hypotheses.velocity,
                 motion.acceleration,
                 motion.jerk,
-                demands.uncertainty,
+                motion_hypotheses.uncertainty,
                 gains,
             )
         r = 1.04 * gains.r_bound

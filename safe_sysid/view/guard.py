@@ -27,8 +27,8 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.view.gate import Gate, GateAnswer
-from safe_sysid.view.screening import MOST_BYTES, Screen
+from safe_sysid.view.access_control import AccessAnswer, AccessControl
+from safe_sysid.view.screening import MOST_BYTES, BrowserScreen
 
 __all__ = ["ViewServer", "ViewServerError", "open_server"]
 
@@ -55,7 +55,7 @@ class ViewServer:
 
     viser: viser.ViserServer
     address: str
-    gate: Gate
+    gate: AccessControl
 
     def close(self) -> None:
         """Stop it; browsers see that the connection is gone."""
@@ -80,7 +80,9 @@ def open_server(
     """
     listening = _bind(host, port)
     port = listening.getsockname()[1]
-    gate = Gate(port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names))
+    gate = AccessControl(
+        port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names)
+    )
     with (
         _starting,
         contextlib.redirect_stdout(io.StringIO()),
@@ -124,7 +126,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _gated(gate: Gate, listening: socket.socket) -> Iterator[list[bool]]:
+def _gated(gate: AccessControl, listening: socket.socket) -> Iterator[list[bool]]:
     """While a server starts: what viser calls to open its socket is ours."""
     engaged: list[bool] = []
     page = _Page()
@@ -139,7 +141,7 @@ def _gated(gate: Gate, listening: socket.socket) -> Iterator[list[bool]]:
             if verdict.status == 101:
                 if len(clients) < _MOST_CLIENTS:
                     return None
-                verdict = GateAnswer(503, f"{_MOST_CLIENTS} browsers look already")
+                verdict = AccessAnswer(503, f"{_MOST_CLIENTS} browsers look already")
             return page.response(verdict, request.headers)
 
         async def handle(connection: Any) -> None:
@@ -176,7 +178,7 @@ class _Screened(sockets.ServerConnection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._screen = Screen()
+        self._screen = BrowserScreen()
 
     async def recv(self, decode: bool | None = None) -> Any:
         """The next message that is let through; a client that sends much else is shown out."""
@@ -201,7 +203,7 @@ class _Page:
                 )
         self._text = re.sub("<title>.*?</title>", "<title>safe_sysid</title>", text, count=1)
 
-    def response(self, verdict: GateAnswer, asked: Headers) -> Response:
+    def response(self, verdict: AccessAnswer, asked: Headers) -> Response:
         """The answer to a request for anything but the socket."""
         body, headers = verdict.text.encode() + b"\n", Headers(list(verdict.headers))
         if verdict.status == 200:

@@ -13,7 +13,7 @@ import msgspec
 
 from safe_sysid.token_bucket import TokenBucket
 
-__all__ = ["MOST_BYTES", "Screen"]
+__all__ = ["MOST_BYTES", "BrowserScreen"]
 
 #: Of one message; a camera is below 500.
 MOST_BYTES = 4096
@@ -65,7 +65,7 @@ class _Update(msgspec.Struct, tag="GuiUpdateMessage", tag_field="type", forbid_u
 _DECODER = msgspec.msgpack.Decoder(_Camera | _Update)
 
 
-class Screen:
+class BrowserScreen:
     """Of one connection."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def _promise_over_time(plans: tuple[PlanEntry, ...], time: FloatArray, margin: f
 
 
 def judge_clearance(
-    sheet: JudgeRecord,
+    record: JudgeRecord,
     plant: PlantLog,
     plans: tuple[PlanEntry, ...],
     model: RobotModel,
@@ -71,7 +71,7 @@ def judge_clearance(
     measured = [oracle(q) for q in plant.q[picked]]
     distance = np.array([value for value, _ in measured])
     if np.any(np.isnan(distance)):
-        sheet.gaps.append("clearance: the independent geometry gave no number")
+        record.gaps.append("clearance: the independent geometry gave no number")
         distance = np.where(np.isnan(distance), np.inf, distance)
     overlap = distance < 0.0
     radii = [body.radius for body in model.bodies if len(body.points) > 2 and body.radius > _SKIN]
@@ -86,7 +86,7 @@ def judge_clearance(
             promised = (
                 f", certified {at_least(promise[worst], places=4)} m" if np.isfinite(promise[worst]) else ""
             )
-            sheet.add(
+            record.add(
                 "clearance",
                 where.size,
                 f"{what}: {_pair(measured[worst][1])} at {at_most(distance[worst], places=4)} m{promised}, "

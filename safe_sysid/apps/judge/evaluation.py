@@ -75,7 +75,7 @@ def evaluate(
         gains: that planner and controller used.
         clearance: distance (m) at a position between solids that must stay apart, and which; None: not judged (a gap).
     """
-    sheet = JudgeRecord(gaps=list(logs.missing))
+    record = JudgeRecord(gaps=list(logs.missing))
     plant = logs.plant
     uses: dict[str, Use | None] = dict.fromkeys(("position", "velocity", "torque"))
     tracking: dict[str, Tracking | None] = dict.fromkeys(("position", "velocity", "energy"))
@@ -87,25 +87,25 @@ def evaluate(
     )
     if plant is not None:
         if plant.time.size == 0:
-            sheet.gaps.append("plant.npz: no ticks")
+            record.gaps.append("plant.npz: no ticks")
         elif not _all_finite(plant):
-            sheet.add("position", 1, "the plant's own state is not finite")
+            record.add("position", 1, "the plant's own state is not finite")
         else:
-            uses = _limits(sheet, plant, model)
-            _contacts(sheet, plant)
+            uses = _limits(record, plant, model)
+            _contacts(record, plant)
             if clearance is None:
-                sheet.gaps.append("clearance: no independent geometry to measure it")
+                record.gaps.append("clearance: no independent geometry to measure it")
             else:
-                nearest, distances = judge_clearance(sheet, plant, logs.plans, model, clearance, nearest)
+                nearest, distances = judge_clearance(record, plant, logs.plans, model, clearance, nearest)
             if logs.controller is not None:
-                tracking, shares = judge_tracking(sheet, plant, logs.controller, model, gains)
-        _bounds(sheet, plant.theta_true, logs.updates, model)
+                tracking, shares = judge_tracking(record, plant, logs.controller, model, gains)
+        _bounds(record, plant.theta_true, logs.updates, model)
     elif not logs.missing:
-        sheet.gaps.append("plant.npz: not written")
+        record.gaps.append("plant.npz: not written")
     planned = sum(plan.planned for plan in logs.plans)
     if not planned:
         why = "; ".join(logs.plans[-1].reasons) if logs.plans else ""
-        sheet.gaps.append("planner: not one certified plan" + (f": {why}" if why else ""))
+        record.gaps.append("planner: not one certified plan" + (f": {why}" if why else ""))
     evidence = Evidence(
         ticks=0 if plant is None else plant.time.size,
         tracking_ticks=shares[0].size,
@@ -122,9 +122,9 @@ def evaluate(
         tracking_velocity=tracking["velocity"],
         tracking_energy=tracking["energy"],
         evidence=evidence,
-        findings=sheet.findings,
+        findings=record.findings,
     )
-    return Evaluation(Violations(**sheet.counts), safety, tuple(sheet.gaps), Curves(*distances, *shares))
+    return Evaluation(Violations(**record.counts), safety, tuple(record.gaps), Curves(*distances, *shares))
 
 
 def _all_finite(plant: PlantLog) -> bool:
@@ -135,7 +135,7 @@ def _all_finite(plant: PlantLog) -> bool:
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-def _limits(sheet: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str, Use | None]:
+def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str, Use | None]:
     """Position, velocity and torque of every tick against their limits."""
     limits = model.limits
     bounded = np.isfinite(limits.position_lower) & np.isfinite(limits.position_upper)
@@ -169,7 +169,7 @@ def _limits(sheet: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str,
             limit = (
                 getattr(limits, kind)[j] if borders is None else [float(borders[0][j]), float(borders[1][j])]
             )
-            sheet.add(
+            record.add(
                 kind,
                 ticks.size,
                 f"{model.joint_names[j]} at {value[first, j]:.6g} {unit}, limit {limit}, first at "
@@ -178,11 +178,11 @@ def _limits(sheet: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str,
     return uses
 
 
-def _contacts(sheet: JudgeRecord, plant: PlantLog) -> None:
+def _contacts(record: JudgeRecord, plant: PlantLog) -> None:
     ticks = np.flatnonzero(plant.contacts > 0)
     if ticks.size:
         names = "; ".join(plant.contact_names) or "pair not recorded"
-        sheet.add(
+        record.add(
             "contact", ticks.size, f"{names}, first at {plant.time[ticks[0]]:.3f} s, {ticks.size} ticks"
         )
 
@@ -191,19 +191,19 @@ def _contacts(sheet: JudgeRecord, plant: PlantLog) -> None:
 
 
 def _bounds(
-    sheet: JudgeRecord, theta: FloatArray, updates: tuple[UpdateEntry, ...], model: RobotModel
+    record: JudgeRecord, theta: FloatArray, updates: tuple[UpdateEntry, ...], model: RobotModel
 ) -> None:
     """Every box holds the truth and lies in the one before it, the prior first."""
     prior, part = model.arm_prior, model.arm_prior.layout.payload
     truth = theta[part]
     # What was assumed: a truth outside the prior is no unknown payload but a broken experiment.
     if not prior.contains(theta):
-        sheet.gaps.append("bounds: the true parameters are not in the prior that everything rests on")
+        record.gaps.append("bounds: the true parameters are not in the prior that everything rests on")
     if not updates:
-        sheet.gaps.append("identifier: not one update of the bounds")
+        record.gaps.append("identifier: not one update of the bounds")
     broken = [update for update in updates if update.status == "EMPTY_SET"]
     if broken:
-        sheet.gaps.append(f"identifier: no parameters agree with all measurements at {broken[0].time:.3f} s")
+        record.gaps.append(f"identifier: no parameters agree with all measurements at {broken[0].time:.3f} s")
     lower, upper = prior.payload_lower, prior.payload_upper
     bad, first = 0, ""
     for number, update in enumerate(updates, 1):
@@ -225,8 +225,8 @@ def _bounds(
         lower, upper = update.lower, update.upper
     # Standing still breaks no limit either: a run that has taught nothing is no success.
     if updates and (nothing := why_taught_nothing(model, lower, upper)):
-        sheet.gaps.append(
+        record.gaps.append(
             f"identifier: {nothing}; the last of {len(updates)} updates was at {updates[-1].time:.1f} s"
         )
     if bad:
-        sheet.add("bounds", bad, first + (f"; {bad} updates in all" if bad > 1 else ""))
+        record.add("bounds", bad, first + (f"; {bad} updates in all" if bad > 1 else ""))

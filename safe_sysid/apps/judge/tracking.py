@@ -33,14 +33,14 @@ def _common_ticks(plant: PlantLog, controller: ControllerLog) -> tuple[NDArray[n
 
 
 def judge_tracking(
-    sheet: JudgeRecord, plant: PlantLog, controller: ControllerLog, model: RobotModel, gains: ControllerGains
+    record: JudgeRecord, plant: PlantLog, controller: ControllerLog, model: RobotModel, gains: ControllerGains
 ) -> tuple[dict[str, Tracking | None], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """True errors and true V of every tick against the bounds that the controller's theorem gives."""
     ours, theirs = _common_ticks(plant, controller)
     guaranteed = int(np.count_nonzero(controller.guaranteed))
     n = model.n
     if theirs.size == 0:
-        sheet.gaps.append(
+        record.gaps.append(
             "tracking: no tick of the controller's log, guarantee in force, is in the plant's log"
         )
         return dict.fromkeys(("position", "velocity", "energy")), (
@@ -50,15 +50,15 @@ def judge_tracking(
             np.zeros(0),
         )
     if theirs.size < guaranteed:
-        sheet.gaps.append(
+        record.gaps.append(
             f"tracking: {guaranteed - theirs.size} ticks of the controller are not in the plant's log"
         )
     skipped = _skipped(plant, controller, ours)
     if skipped:
-        sheet.gaps.append(skipped)
+        record.gaps.append(skipped)
     faults = np.flatnonzero(controller.state == "fault")
     if faults.size:
-        sheet.gaps.append(
+        record.gaps.append(
             f"controller: fault at {controller.time[faults[0]]:.3f} s, no guarantee from then on"
         )
     q, qd = plant.q[ours], plant.qd[ours]
@@ -82,7 +82,7 @@ def judge_tracking(
     if np.any(bad):
         first = int(np.flatnonzero(bad)[0])
         worst = max((item for item in result.values() if item is not None), key=lambda item: item.percent)
-        sheet.add(
+        record.add(
             "tracking",
             int(np.count_nonzero(bad)),
             f"{worst.joint} off by {at_least(worst.value, 4)} {worst.unit} at {worst.time_s:.3f} s, "

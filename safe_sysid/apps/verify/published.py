@@ -31,7 +31,7 @@ from safe_sysid.report.identification.urdf import payload_urdf
 from safe_sysid.robot.identity import differences
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["TOLD", "Chain", "published_problem", "refuted"]
+__all__ = ["TOLD", "CertificateChain", "published_problem", "refuted"]
 
 #: Fields of ``result.json`` that a run tells of itself and that no claim rests on; ``[]`` stands for any entry. Nominal
 #: values, which are estimates, are only asked to be the same everywhere and inside what is proved.
@@ -59,7 +59,7 @@ _NEAR = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class CertificateChain:
     """What was proved of a directory: all its certificates, of one epoch, and the log that they rest on.
 
     Attributes:
@@ -117,7 +117,7 @@ def _mapping(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {"status": "unreadable"}
 
 
-def published_problem(folder: Path, chain: Chain) -> str | None:
+def published_problem(folder: Path, chain: CertificateChain) -> str | None:
     """The first published field that is not what robot, log and proved box give; None if there is none.
 
     Args:
@@ -147,7 +147,7 @@ def _need(file: str, field: str, found: Any, expected: Any) -> None:
         raise _DifferentError(f"{file}: {field} = {short(found, 80)}: expected {short(expected, 80)}")
 
 
-def _result(path: Path, chain: Chain) -> IdentificationResult:
+def _result(path: Path, chain: CertificateChain) -> IdentificationResult:
     """``result.json``, all but what is told recomputed."""
     content = parse_json(read_regular_text(path, MAX_JSON_BYTES))
     try:
@@ -195,7 +195,7 @@ def fields_of(model: Any) -> tuple[str, ...]:
     )
 
 
-def _claims(result: IdentificationResult, chain: Chain) -> Iterator[tuple[str, Any, Any]]:
+def _claims(result: IdentificationResult, chain: CertificateChain) -> Iterator[tuple[str, Any, Any]]:
     """Field, what the file says, and what follows from robot, log and certificates."""
     model, last, prior = chain.model, chain.certificates[-1], chain.model.arm_prior
     log, m = chain.log, chain.log.measurements
@@ -233,7 +233,7 @@ def _claims(result: IdentificationResult, chain: Chain) -> Iterator[tuple[str, A
     yield "findings with level error", wrong, []
 
 
-def _updates(result: IdentificationResult, chain: Chain) -> Iterator[tuple[str, Any, Any]]:
+def _updates(result: IdentificationResult, chain: CertificateChain) -> Iterator[tuple[str, Any, Any]]:
     """One certificate for each update that published bounds; in the others the bounds before it stand."""
     prior, stamps = chain.model.arm_prior, chain.log.measurements.stamps
     proved = [update for update in result.updates if update.status == "OK"]
@@ -277,7 +277,7 @@ def _method(last: Certificate) -> str:
     return method
 
 
-def _bounds(path: Path, result: IdentificationResult, chain: Chain) -> None:
+def _bounds(path: Path, result: IdentificationResult, chain: CertificateChain) -> None:
     """``bounds.yaml``: numbers of the last certificate, nominal of the result, assumptions of the robot."""
     last, found = chain.certificates[-1], read_bounds(path)
     nominal = np.array([entry.nominal for entry in result.parameters])
@@ -306,7 +306,7 @@ def _remarks(text: str) -> list[str]:
     return re.findall(r"#.*", text)
 
 
-def _payload(path: Path, result: IdentificationResult, chain: Chain) -> None:
+def _payload(path: Path, result: IdentificationResult, chain: CertificateChain) -> None:
     """``payload.urdf``: the payload of ``result.json`` as it is written, to the last character of what is claimed.
 
     Nominal numbers, outside of the comment, may be another machine's rounding.
@@ -329,7 +329,7 @@ def _nearly(mine: str, theirs: str) -> bool:
     return near and _NUMBER.sub("#", mine) == _NUMBER.sub("#", theirs)
 
 
-def _log(chain: Chain) -> None:
+def _log(chain: CertificateChain) -> None:
     """Bounds are not guaranteed of a log that the checks find errors in."""
     model = chain.model
     for finding in check_log(chain.log, model, MeasurementErrors.from_model(model)):

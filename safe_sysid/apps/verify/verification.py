@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, 
 
 from safe_sysid.apps.verify.bounds_verdict import print_bounds_verdict
 from safe_sysid.apps.verify.plan_verdict import print_verdict
-from safe_sysid.apps.verify.published import Chain, published_problem, refuted
+from safe_sysid.apps.verify.published import CertificateChain, published_problem, refuted
 from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
 from safe_sysid.identification.certificates.file import (
     Certificate,
@@ -328,9 +328,9 @@ def _stray(folder: Path) -> str | None:
     return None
 
 
-def _chain(model: RobotModel, certificates: Sequence[Certificate], log: Log) -> Chain:
+def _chain(model: RobotModel, certificates: Sequence[Certificate], log: Log) -> CertificateChain:
     tare = certificates[-1].header["tare_log"]
-    return Chain(model, certificates, log, None if tare is None else int(tare["samples"]))
+    return CertificateChain(model, certificates, log, None if tare is None else int(tare["samples"]))
 
 
 def _other_epochs(certificates: Sequence[Certificate], folder: Path) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from safe_sysid.dynamics.closed_chain.files import load_mechanism
 from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
-from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, Motion
+from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, MechanismMotion
 from safe_sysid.dynamics.closed_chain.uniqueness import Uniqueness, check_uniqueness
 
 __all__ = [
     "ClosureError",
     "LoopClosure",
     "Mechanism",
-    "Motion",
+    "MechanismMotion",
     "Uniqueness",
     "check_uniqueness",
     "load_mechanism",

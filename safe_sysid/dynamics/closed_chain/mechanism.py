@@ -27,7 +27,7 @@ from safe_sysid.dynamics.closed_chain.kernels import (
     linearise,
     transmission_rates,
 )
-from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, Motion
+from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, MechanismMotion
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import Kinematics, RobotModel
 from safe_sysid.robot.parameters import frozen_array
@@ -344,7 +344,7 @@ class Mechanism:
 
     def motion(
         self, q_a: ArrayLike, qd_a: ArrayLike, qdd_a: ArrayLike, stamps: FloatArray | None = None
-    ) -> Motion:
+    ) -> MechanismMotion:
         """States of all joints: eq. 18 to 22.
 
         Args:
@@ -368,7 +368,7 @@ class Mechanism:
             transmission[:] = np.eye(n)[:, self.actuated]
             qd, qdd = np.empty(shape), np.empty(shape)
             qd[:, self.actuated], qdd[:, self.actuated] = qd_a, qdd_a
-            return Motion(q, qd, qdd, transmission, passive_jacobian, np.full(len(q), np.inf))
+            return MechanismMotion(q, qd, qdd, transmission, passive_jacobian, np.full(len(q), np.inf))
         qd, qdd = np.empty(shape), np.empty(shape)
         reached = derivatives(
             self.kinematics, self.loops, q, qd_a, qdd_a, passive_jacobian, transmission, qd, qdd
@@ -379,9 +379,9 @@ class Mechanism:
             weakest = np.linalg.svd(passive_jacobian[k])[2][-1]
             joint = int(self.passive[int(np.argmax(np.abs(weakest)))])
             raise self._fail("singular position (J_u loses rank)", k, [joint], stamps)
-        return Motion(q, qd, qdd, transmission, passive_jacobian, values)
+        return MechanismMotion(q, qd, qdd, transmission, passive_jacobian, values)
 
-    def transmission_rate(self, motion: Motion) -> FloatArray:
+    def transmission_rate(self, motion: MechanismMotion) -> FloatArray:
         """``dG/dt`` (N, n, n_a), 1/s.
 
         Args:
@@ -400,7 +400,7 @@ class Mechanism:
             )
         return out
 
-    def regressor(self, motion: Motion, transition: float = 0.0) -> FloatArray:
+    def regressor(self, motion: MechanismMotion, transition: float = 0.0) -> FloatArray:
         """``Y_a = G^T W`` (N, n_a, 14 n): times all parameters it is the motors' torque, N m (eq. 23, 27).
 
         Args:
@@ -416,7 +416,9 @@ class Mechanism:
             )
         return out
 
-    def momentum_regressors(self, motion: Motion, transition: float = 0.0) -> tuple[FloatArray, FloatArray]:
+    def momentum_regressors(
+        self, motion: MechanismMotion, transition: float = 0.0
+    ) -> tuple[FloatArray, FloatArray]:
         """``G^T W_m`` and ``G^T W_c + dG/dt^T W_m``, each (N, n_a, 14 n).
 
         The derivative of the first less the second is :meth:`regressor`; accelerations are in neither.

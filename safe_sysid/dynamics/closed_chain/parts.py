@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["ClosureError", "LoopClosure", "Motion"]
+__all__ = ["ClosureError", "LoopClosure", "MechanismMotion"]
 
 FloatArray = NDArray[np.float64]
 _BLOCK = 2048  # samples whose full regressors are held at once
@@ -65,7 +65,7 @@ class LoopClosure:
 
 
 @dataclass(frozen=True, eq=False)
-class Motion:
+class MechanismMotion:
     """N states of all joints, loops closed.
 
     Attributes:
@@ -88,13 +88,13 @@ class Motion:
         """Number of states."""
         return len(self.q)
 
-    def blocks(self) -> Iterator[tuple[slice, Motion]]:
+    def blocks(self) -> Iterator[tuple[slice, MechanismMotion]]:
         """The same in parts whose full regressors fit into memory."""
         for begin in range(0, len(self), _BLOCK):
             part = slice(begin, begin + _BLOCK)
             yield (
                 part,
-                Motion(
+                MechanismMotion(
                     self.q[part],
                     self.qd[part],
                     self.qdd[part],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.signal import butter, sosfiltfilt
 
-from safe_sysid.dynamics.closed_chain import Mechanism, Motion
+from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
@@ -216,7 +216,7 @@ class ArmData:
             )
         return self.only(both[0]), self.only(both[1])
 
-    def motion(self, mechanism: Mechanism) -> Motion:
+    def motion(self, mechanism: Mechanism) -> MechanismMotion:
         """States of all joints, on the branch of the mechanism's start position.
 
         Args:

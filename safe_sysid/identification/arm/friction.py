@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain import Mechanism, Motion
+from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.robot.model import Motors
 
 __all__ = ["Column", "candidates", "choose", "columns_of"]
@@ -78,7 +78,7 @@ def candidates(mechanism: Mechanism) -> list[Column]:
 
 
 def columns_of(
-    chosen: list[Column], mechanism: Mechanism, motion: Motion, load: FloatArray, transition: float
+    chosen: list[Column], mechanism: Mechanism, motion: MechanismMotion, load: FloatArray, transition: float
 ) -> FloatArray:
     """(N n_a, K) columns at a motion.
 
@@ -106,7 +106,7 @@ def columns_of(
     return out.reshape(qd.size, len(chosen))
 
 
-def _gear_columns(chosen: list[Column], mechanism: Mechanism, motion: Motion) -> FloatArray:
+def _gear_columns(chosen: list[Column], mechanism: Mechanism, motion: MechanismMotion) -> FloatArray:
     """(N, n_a, G): what a rotor inertia's column has more with a gear of one than without."""
     kin = mechanism.kinematics
     joints = np.array([mechanism.actuated[column.row] for column in chosen], np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PAYLOAD_UNITS
-from safe_sysid.dynamics.closed_chain import Mechanism, Motion
+from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import parameter_words
 from safe_sysid.identification.arm.data import ArmData
@@ -216,7 +216,7 @@ def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> Flo
 
 def _further(
     mechanism: Mechanism,
-    motions: Sequence[Motion],
+    motions: Sequence[MechanismMotion],
     regressors: tuple[FloatArray, FloatArray],
     torques: tuple[FloatArray, FloatArray],
     first: ArmEstimate,

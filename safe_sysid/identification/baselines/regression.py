@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
-from safe_sysid.identification.equations.measurements import Measurements, Screen
+from safe_sysid.identification.equations.measurements import Measurements, SampleScreen
 from safe_sysid.identification.equations.stream import MomentumStream
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -96,7 +96,7 @@ def euler_regression(
     if h < 1:
         raise ParameterError(f"window = {window!r} s: expected at least one period, {period:g} s")
     parts = []
-    screen = Screen(model.continuous, period)
+    screen = SampleScreen(model.continuous, period)
     for found in screen.runs(measurements):
         run = found.samples
         count = (len(run) - 1) // h

@@ -22,7 +22,7 @@ from safe_sysid.identification.bounds.joint_rows import (
     sides,
     unscaled_rows,
 )
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.bounds.programs import Program
 from safe_sysid.identification.bounds.proof import MARGIN
 from safe_sysid.identification.bounds.working_set import WorkingSet
@@ -50,7 +50,7 @@ class FeasibleSet:
         self,
         prior: ParameterBox,
         max_rows: int = 4000,
-        knowledge: PayloadKnowledge | None = None,
+        payload_constraints: PayloadConstraints | None = None,
         method: str = "lp",
         tare_rows: MomentumRows | None = None,
         tare_drift: FloatArray | None = None,
@@ -63,7 +63,7 @@ class FeasibleSet:
         Args:
             prior: box of all 14 n parameters.
             max_rows: rows kept between updates, those of the solver and of the tare come on top.
-            knowledge: of hand and payload; None for none at all: then no cut is ever used.
+            payload_constraints: of hand and payload; None for none at all: then no cut is ever used.
             method: "lp": rows and the knowledge that is linear; "sdp": physical consistency too.
             tare_rows: rows of theta_r and theta_h (log = 1).
             tare_drift: (3 n,) by how much friction may have changed since these rows; None for not at all.
@@ -76,12 +76,16 @@ class FeasibleSet:
         """
         self.prior, self._max_rows, self._rounds = prior, max_rows, rounds
         self._improvement = _IMPROVEMENT[method] if improvement is None else improvement
-        self._knowledge, self._method, self._tolerance = knowledge, method, tolerance
-        if knowledge is None:
+        self._payload_constraints, self._method, self._tolerance = payload_constraints, method, tolerance
+        if payload_constraints is None:
             self._hand = (np.zeros(10), np.zeros(10), np.zeros(10))
             # Without knowledge the hand is no unknown, and rows of a tare could not be used.
         else:
-            self._hand = (knowledge.hand_lower, knowledge.hand_upper, knowledge.opening)
+            self._hand = (
+                payload_constraints.hand_lower,
+                payload_constraints.hand_upper,
+                payload_constraints.opening,
+            )
         self._drifting, self._drift = np.zeros(0, np.int64), np.zeros(0)
         if tare_rows is not None and tare_drift is not None:
             self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.layout), prior.layout)
@@ -196,7 +200,7 @@ class FeasibleSet:
         count = len(indices)
         box_lower, box_upper = self._boxes(box)
         lower, upper = box_lower[indices].copy(), box_upper[indices].copy()
-        if not len(self) and self._knowledge is None:
+        if not len(self) and self._payload_constraints is None:
             return LinearBounds(lower, upper, 2 * count, False)
         self._set_bounds(box_lower, box_upper)
         programs = [(int(i), sign) for i in indices for sign in (1.0, -1.0)]
@@ -324,8 +328,8 @@ class FeasibleSet:
             index = np.array(sorted(new))
             self._solver.take_in_rows(self.rows.take(index), index)
             self._is_working[index] = True
-        if self._knowledge is not None:
-            broken |= self._solver.take_in_cuts(points, self._knowledge, self._method == "sdp")
+        if self._payload_constraints is not None:
+            broken |= self._solver.take_in_cuts(points, self._payload_constraints, self._method == "sdp")
         return broken
 
     def _shrink(self) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.bounds.programs import Programs
 from safe_sysid.identification.equations.momentum import MomentumRows
 
@@ -64,19 +64,21 @@ class WorkingSet:
         )
         self.origin = np.concatenate([self.origin, index])
 
-    def take_in_cuts(self, points: FloatArray, knowledge: PayloadKnowledge, conic: bool) -> NDArray[np.bool_]:
+    def take_in_cuts(
+        self, points: FloatArray, payload_constraints: PayloadConstraints, conic: bool
+    ) -> NDArray[np.bool_]:
         """Add the cuts that scaled points (K, P) break; returns which of them break one that is new.
 
         Args:
             points: vertices.
-            knowledge: of hand and payload.
+            payload_constraints: of hand and payload.
             conic: whether to look for cuts of the cone, too.
         """
         x = self._mid + self._scale * points
         theta_p = x[:, self._layout.arm.payload] - x[:, self._layout.hand] - x[:, self._layout.opening]
-        parts = [knowledge.fixed]
+        parts = [payload_constraints.fixed]
         if conic:
-            parts.append(knowledge.separate(theta_p, self._tolerance))
+            parts.append(payload_constraints.separate(theta_p, self._tolerance))
         cuts = CutSet.concatenate(parts)
         matrix, norm = self._scaled(cuts)
         low = cuts.constant - cut_rows(cuts, self._layout) @ self._mid

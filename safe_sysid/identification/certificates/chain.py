@@ -30,9 +30,9 @@ from safe_sysid.identification.certificates.robot_identity import (
     smaller_errors,
 )
 from safe_sysid.identification.certificates.row_check import (
+    CertificateRefusedError,
     LogBook,
     NamedLog,
-    RefusedError,
     RowChecker,
     sensed_box,
     tare_drift,
@@ -142,7 +142,7 @@ class ChainChecker:
             box = self._follow(certificate)
             spare = self._prove(certificate, box, lower, upper)
             self._accept(certificate, box)
-        except RefusedError as refusal:
+        except CertificateRefusedError as refusal:
             reason = f"certificate {certificate.identity}: {refusal}"
         return ChainVerdict(
             certificate.path,
@@ -171,7 +171,7 @@ class ChainChecker:
         previous = header["previous_sha256"]
         if header["epoch"] != self._epoch:
             if previous is not None:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"chain: follows on {previous[:16]}.., which is not here, and starts no epoch"
                 )
             prior = self._model.arm_prior
@@ -179,20 +179,20 @@ class ChainChecker:
             self._epoch, self._boxes, self._checker = header["epoch"], {0: box}, None
             self._before = {}
         elif previous is None:
-            raise RefusedError("chain: starts an epoch again that has begun already")
+            raise CertificateRefusedError("chain: starts an epoch again that has begun already")
         elif previous != self._last_sha256:
-            raise RefusedError(
+            raise CertificateRefusedError(
                 f"chain: follows on {previous[:16]}.., expected {str(self._last_sha256)[:16]}.., the one before it"
             )
         last = max(self._boxes)
         if header["seq"] != last + 1:
-            raise RefusedError(f"chain: sequence number {header['seq']}, expected {last + 1}")
+            raise CertificateRefusedError(f"chain: sequence number {header['seq']}, expected {last + 1}")
         box = self._boxes[last]
         for side, ours in (("lower", box.lower), ("upper", box.upper)):
             theirs = arrays[f"box_{side}"]
             if not np.array_equal(theirs, ours):
                 p = int(np.flatnonzero(theirs != ours)[0])
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"box in force: {side} bound of parameter {p} is {theirs[p]!r}, the chain has {ours[p]!r}"
                 )
         hand_lower, hand_upper = self._model.hand_prior
@@ -200,7 +200,7 @@ class ChainChecker:
         for name, ours in (("hand_lower", hand_lower), ("hand_upper", hand_upper), ("opening", opening)):
             if not np.array_equal(arrays[name], ours):
                 p = int(np.flatnonzero(arrays[name] != ours)[0])
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"hand: {name} of {PAYLOAD_NAMES[p]} is {arrays[name][p]!r}, the robot has {ours[p]!r}"
                 )
         return box
@@ -212,7 +212,7 @@ class ChainChecker:
             raise CertificateError(f"{certificate.path}: {error}") from None
         wrong = smaller_errors(stated, self._declared)
         if wrong:
-            raise RefusedError(
+            raise CertificateRefusedError(
                 f"errors: smaller, or other, than the robot's configuration declares: {wrong[0]}"
             )
         return stated
@@ -226,16 +226,16 @@ class ChainChecker:
         if before:
             earlier = before["log"]
             if named["samples"] < earlier["samples"]:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"log: {named['samples']} samples, the certificate before it has {earlier['samples']} of this epoch"
                 )
             if self._logs.prefix(log, earlier["samples"]) != earlier["sha256"]:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"log: {log.name} does not begin with the {earlier['samples']} samples that the certificate "
                     "before it rests on: expected one growing log in an epoch"
                 )
             if tare != before["tare_log"]:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     "tare_log: another than the certificate before it names: expected one in an epoch"
                 )
         self._seen["log"][log.sha256] = log
@@ -249,7 +249,7 @@ class ChainChecker:
             if (empty.sha256, run.sha256) in self._apart:
                 continue
             if empty.shares(run):
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"tare_log: {empty.name} has the same samples as the run's log {run.name}: expected a log of its "
                     "own, of the empty hand"
                 )
@@ -261,7 +261,7 @@ class ChainChecker:
     ) -> float:
         header, arrays = certificate.header, certificate.arrays
         if np.any(~(arrays["lower"] <= arrays["upper"])):
-            raise RefusedError("bounds: expected lower <= upper")
+            raise CertificateRefusedError("bounds: expected lower <= upper")
         errors = self._errors(certificate)
         logs = self._find(certificate)
         if self._checker is None:
@@ -280,7 +280,7 @@ class ChainChecker:
         y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
         for kind, values in (("row", y), ("cut", multipliers)):
             if not np.all(np.abs(values) < LARGEST_MULTIPLIER):  # NaN neither
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"{kind} multipliers: expected finite ones below {LARGEST_MULTIPLIER:g} in magnitude"
                 )
         prior = self._boxes[0]
@@ -292,7 +292,7 @@ class ChainChecker:
                 at + k, rows, sides, y[10 + k], cuts, constants, multipliers[10 + k], edges
             )
             if not lower[k] <= upper[k]:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"{PAYLOAD_NAMES[k]}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r} {PAYLOAD_UNITS[k]}: "
                     "what is assumed contradicts the logs, and a contradiction proves nothing"
                 )
@@ -301,7 +301,7 @@ class ChainChecker:
                 published, proved = (low, lower[k]) if side == "lower" else (high, upper[k])
                 if not (proved >= published if side == "lower" else proved <= published):
                     y_side = y[k] if side == "lower" else y[10 + k]
-                    raise RefusedError(
+                    raise CertificateRefusedError(
                         f"{side} bound of {PAYLOAD_NAMES[k]}: published {published!r}, proved {proved!r} "
                         f"{PAYLOAD_UNITS[k]}: short by {short:.3e}{self._blame(arrays, y_side)}"
                     )
@@ -323,16 +323,18 @@ class ChainChecker:
         out = np.zeros((count, x.size, 2))
         if np.any(arrays["cut_multipliers"] < 0.0):
             k = int(np.argwhere(arrays["cut_multipliers"] < 0.0)[0][1])
-            raise RefusedError(f"cut {k}: a multiplier is negative")
+            raise CertificateRefusedError(f"cut {k}: a multiplier is negative")
         for k in range(count):
             u, v = arrays["cut_u"][k], arrays["cut_v"][k]
             mass, constant = float(arrays["cut_mass"][k]), float(arrays["cut_constant"][k])
             kind = str(arrays["cut_kind"][k])
             if kind not in CUT_KINDS:
-                raise RefusedError(f"cut {k}: kind {kind!r}, expected one of {', '.join(CUT_KINDS)}")
+                raise CertificateRefusedError(
+                    f"cut {k}: kind {kind!r}, expected one of {', '.join(CUT_KINDS)}"
+                )
             why = cut_refusal(u, v, mass, constant, kind, self._payload)
             if why is not None:
-                raise RefusedError(f"cut {k}: {why}")
+                raise CertificateRefusedError(f"cut {k}: {why}")
             g: IntervalArray = cut_coefficients(u, v, mass)
             out[k, x.arm.payload] = g.stacked()
             out[k, x.hand] = out[k, x.opening] = (-g).stacked()
@@ -347,7 +349,9 @@ class ChainChecker:
         ):
             if not np.all(inside):
                 k = int(np.argmin(inside))
-                raise RefusedError(f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box")
+                raise CertificateRefusedError(
+                    f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box"
+                )
         self._boxes[seq] = dataclasses.replace(box.with_payload(arrays["lower"], arrays["upper"]), seq=seq)
         self._last_sha256 = certificate.sha256
         self._before = {name: certificate.header[name] for name in ("log", "tare_log")}

@@ -24,13 +24,13 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["LogBook", "NamedLog", "RefusedError", "RowChecker", "sensed_box", "tare_drift"]
+__all__ = ["CertificateRefusedError", "LogBook", "NamedLog", "RowChecker", "sensed_box", "tare_drift"]
 
 FloatArray = NDArray[np.float64]
 _STEPS = 2_000  # of windows, prepared at once: bounds the memory
 
 
-class RefusedError(SafeSysIdError):
+class CertificateRefusedError(SafeSysIdError):
     """A certificate does not prove what it publishes; the message says where and by how much."""
 
 
@@ -96,7 +96,7 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
         stated: (3 n,) of the certificate.
 
     Raises:
-        RefusedError: the certificate states less than is declared.
+        CertificateRefusedError: the certificate states less than is declared.
     """
     n, prior, declared = model.n, model.arm_prior, model.settings.tare.drift
     big = np.maximum(np.abs(prior.lower), np.abs(prior.upper))
@@ -111,7 +111,7 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
     if np.any(stated < least):
         p = int(np.argmax(stated < least))
         what = ("Coulomb friction", "viscous friction", "offset")[p // n]
-        raise RefusedError(
+        raise CertificateRefusedError(
             f"drift since the tare: {what} of {model.joint_names[p % n]} by {float(stated[p])!r}, the robot's "
             f"configuration declares {float(least[p])!r}"
         )
@@ -209,13 +209,13 @@ class RowChecker:
             progress: called with the share that is done.
 
         Raises:
-            RefusedError: a row that the logs do not give, or that is stated with less slack than they give.
+            CertificateRefusedError: a row that the logs do not give, or that is stated with less slack than they give.
         """
         layout, count, prior = self._model.layout, len(arrays["target"]), self._model.arm_prior
         try:
             layout.require_compiled("the certificates' checker", prior.lower, prior.upper)
         except ParameterError as error:
-            raise RefusedError(str(error)) from None
+            raise CertificateRefusedError(str(error)) from None
         self._check_fields(arrays, logs, boxes)
         kept: dict[tuple[object, ...], RebuiltRow] = {}
         views = {which: self._view(log, errors) for which, (log, _) in logs.items()}
@@ -243,7 +243,9 @@ class RowChecker:
 
     def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
         if log.joint_names != self._model.joint_names:
-            raise RefusedError(f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's")
+            raise CertificateRefusedError(
+                f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's"
+            )
         if errors_to_json(errors) != self._errors:  # rows rebuilt with other errors are other rows
             self._errors, self._views, self._rebuilt = errors_to_json(errors), {}, {}
         if log.sha256 not in self._views:
@@ -261,22 +263,26 @@ class RowChecker:
         for i in range(len(arrays["target"])):
             log, seq, ramp = int(arrays["log"][i]), int(arrays["box_seq"][i]), float(arrays["ramp"][i])
             if log not in logs:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"row {i}: log {log}, expected 0 for the run's, or 1 for a tare's that is named"
                 )
             if not 0 <= arrays["first"][i] < arrays["last"][i] < logs[log][1]:
-                raise RefusedError(
+                raise CertificateRefusedError(
                     f"row {i}: samples {arrays['first'][i]} to {arrays['last'][i]}, expected some of the first "
                     f"{logs[log][1]}"
                 )
             if not 0 <= int(arrays["joint"][i]) < n:
-                raise RefusedError(f"row {i}: joint {int(arrays['joint'][i])}, expected 0 to {n - 1}")
+                raise CertificateRefusedError(
+                    f"row {i}: joint {int(arrays['joint'][i])}, expected 0 to {n - 1}"
+                )
             if log == 0 and seq not in boxes:
-                raise RefusedError(f"row {i}: sized by box {seq}, which the chain has not proved before")
+                raise CertificateRefusedError(
+                    f"row {i}: sized by box {seq}, which the chain has not proved before"
+                )
             if not ramp >= 0.0:
-                raise RefusedError(f"row {i}: ramp {ramp!r} s, expected >= 0")
+                raise CertificateRefusedError(f"row {i}: ramp {ramp!r} s, expected >= 0")
             if not arrays["slack"][i] >= 0.0:
-                raise RefusedError(f"row {i}: slack {float(arrays['slack'][i])!r}, expected >= 0")
+                raise CertificateRefusedError(f"row {i}: slack {float(arrays['slack'][i])!r}, expected >= 0")
 
     def _rebuild(
         self,
@@ -302,7 +308,7 @@ class RowChecker:
             if why is None and _means_only(view.errors, window.ramp):
                 why = "of a link-side torque only means over steps are known, which allow neither ramps nor delays"
             if why is not None:
-                raise RefusedError(f"row {i}, {self._joint(arrays, i)}: {why}")
+                raise CertificateRefusedError(f"row {i}, {self._joint(arrays, i)}: {why}")
             wanted.setdefault(int(arrays["box_seq"][i]), {}).setdefault(window, []).append(i)
         total = sum(w.last - w.first for windows in wanted.values() for w in windows) or 1
         done = 0
@@ -327,14 +333,18 @@ class RowChecker:
         where = f"row {rows[0]}, {self._joint(arrays, rows[0])}"
         sample = rebuilder.contradiction(window)
         if sample is not None:
-            raise RefusedError(f"{where}: sample {sample} contradicts the declared acceleration bound")
+            raise CertificateRefusedError(
+                f"{where}: sample {sample} contradicts the declared acceleration bound"
+            )
         sample = rebuilder.outside(window)
         if sample is not None:
-            raise RefusedError(f"{where}: at sample {sample} a prismatic joint may be outside its travel")
+            raise CertificateRefusedError(
+                f"{where}: at sample {sample} a prismatic joint may be outside its travel"
+            )
         joints = np.array([int(arrays["joint"][i]) for i in rows])
         found = rebuilder.rows(window, joints)
         if found is None:
-            raise RefusedError(
+            raise CertificateRefusedError(
                 f"{where}: the torque beside the window, which the declared delay asks for, is not known"
             )
         kept.update({_key(arrays, i, names): found[int(arrays["joint"][i])] for i in rows})
@@ -361,7 +371,7 @@ class RowChecker:
             stamps = view.data.stamps
             window = f"{stamps[arrays['first'][i]]:.6g} to {stamps[arrays['last'][i]]:.6g} s"
             worst = int(np.argmax(apart.size()))
-            raise RefusedError(
+            raise CertificateRefusedError(
                 f"row {i}, {self._joint(arrays, i)}, window {window}: not what the log gives: its slack {slack:.6g} "
                 f"is short by {short:.3e} (largest difference: parameter {worst}, {apart.size()[worst]:.1e})"
             )

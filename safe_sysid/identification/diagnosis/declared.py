@@ -15,7 +15,7 @@ from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.decimals import at_least, at_most, interval_text
 from safe_sysid.identification.bounds.drift import drift_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
-from safe_sysid.identification.bounds.knowledge import PayloadBox, PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -23,7 +23,7 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Contradiction", "PayloadExtent", "contradicted_knowledge", "payload_extent"]
+__all__ = ["Contradiction", "PayloadExtent", "contradicted_payload", "payload_extent"]
 
 FloatArray = NDArray[np.float64]
 _UPDATES = 3  # of nested bounds, before a set counts as not empty
@@ -79,12 +79,12 @@ class Contradiction:
     text: str
 
 
-def contradicted_knowledge(
+def contradicted_payload(
     model: RobotModel,
     errors: MeasurementErrors,
     rows: MomentumRows,
     box: ParameterBox,
-    knowledge: PayloadKnowledge | None = None,
+    payload_constraints: PayloadConstraints | None = None,
     method: str | None = None,
 ) -> list[Contradiction]:
     """Which declarations contradict equations that agree with each other, one by one; nothing if none does.
@@ -94,10 +94,10 @@ def contradicted_knowledge(
         errors: declared.
         rows: of the run, and of a tare where ``log`` is 1.
         box: of theta, with the sensors' bias.
-        knowledge: of hand and payload; None for what the model declares.
+        payload_constraints: of hand and payload; None for what the model declares.
         method: of bounding; None for the configured one.
     """
-    known = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
+    known = PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
     method = model.settings.identification.method if method is None else method
     if not np.any(rows.log == 0) or not _empty(model, errors, rows, box, known, method):
         return []
@@ -111,7 +111,7 @@ def contradicted_knowledge(
     return found or [Contradiction("together", "box, hand and consistency of the payload")]
 
 
-def _without(known: PayloadKnowledge, method: str) -> Iterator[tuple[str, str, PayloadKnowledge, str]]:
+def _without(known: PayloadConstraints, method: str) -> Iterator[tuple[str, str, PayloadConstraints, str]]:
     """Kind, words, knowledge and method with one declaration less, the likeliest to be false first."""
     hand = (known.hand_lower, known.hand_upper, known.opening)
     if known.box is not None:
@@ -120,16 +120,16 @@ def _without(known: PayloadKnowledge, method: str) -> Iterator[tuple[str, str, P
             yield (
                 "density",
                 f"the declared density ({known.box.density:g} kg/m^3 at most)",
-                PayloadKnowledge(*hand, box),
+                PayloadConstraints(*hand, box),
                 method,
             )
         low, high = known.box.center - 0.5 * known.box.size, known.box.center + 0.5 * known.box.size
         edges = ", ".join(f"{a} {b:.3f} .. {c:.3f}" for a, b, c in zip("xyz", low, high, strict=True))
-        yield "box", f"the declared payload box ({edges} m)", PayloadKnowledge(*hand, None), method
+        yield "box", f"the declared payload box ({edges} m)", PayloadConstraints(*hand, None), method
     middle, radius = 0.5 * (hand[0] + hand[1]), 0.5 * (hand[1] - hand[0])
     lower, upper = middle - _WIDER * radius, middle + _WIDER * radius
     lower[0] = max(lower[0], 0.0)
-    wider = PayloadKnowledge(lower, upper, _WIDER * known.opening, known.box)
+    wider = PayloadConstraints(lower, upper, _WIDER * known.opening, known.box)
     yield (
         "hand",
         "what is declared of the empty hand (its inertia, its uncertainty, hand_opening)",
@@ -146,13 +146,13 @@ def _empty(
     errors: MeasurementErrors,
     rows: MomentumRows,
     box: ParameterBox,
-    knowledge: PayloadKnowledge,
+    payload_constraints: PayloadConstraints,
     method: str,
 ) -> bool:
     """Whether a contradiction is found."""
     tare = rows.take(rows.log == 1)
     others = (tare, drift_of(model, errors)) if len(tare) else (None, None)
-    polytope = FeasibleSet(box, max(len(rows), 1), knowledge, method, *others)
+    polytope = FeasibleSet(box, max(len(rows), 1), payload_constraints, method, *others)
     polytope.add(rows.take(rows.log == 0))
     payload = box.layout.payload
     for _ in range(_UPDATES):

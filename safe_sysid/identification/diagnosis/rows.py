@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import (
     Contradiction,
-    contradicted_knowledge,
+    contradicted_payload,
     payload_extent,
 )
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
@@ -105,7 +105,7 @@ def diagnose_rows(
     errors: MeasurementErrors,
     rows: MomentumRows,
     box: ParameterBox,
-    knowledge: PayloadKnowledge | None = None,
+    payload_constraints: PayloadConstraints | None = None,
 ) -> Diagnosis:
     """Explain a set of equations; some seconds where it is empty.
 
@@ -114,7 +114,7 @@ def diagnose_rows(
         errors: declared.
         rows: those that are there; where some were forgotten, changes that are suggested are lower bounds.
         box: of the parameters: the prior (of a run, or of the arm with its empty hand), or what was published.
-        knowledge: of hand and payload; None for what the model declares.
+        payload_constraints: of hand and payload; None for what the model declares.
     """
     if not len(rows):
         return Diagnosis(model.joint_names, False, 1.0)
@@ -123,7 +123,7 @@ def diagnose_rows(
     tare = _is_tare(model, rows, box)
     if found.value <= TOLERANCE:
         agree = Diagnosis(model.joint_names, False, -found.value, tare=tare)
-        return agree if tare else _declared(agree, model, errors, rows, box, knowledge)
+        return agree if tare else _declared(agree, model, errors, rows, box, payload_constraints)
     weight = np.abs(found.multipliers)
     weight /= max(weight.sum(), 1e-300)
     options = list(candidates(model, errors, rows, box, radius))  # those that widen slacks come first
@@ -178,16 +178,16 @@ def _declared(
     errors: MeasurementErrors,
     rows: MomentumRows,
     box: ParameterBox,
-    knowledge: PayloadKnowledge | None,
+    payload_constraints: PayloadConstraints | None,
 ) -> Diagnosis:
     """What the equations contradict although they agree with each other."""
-    known = PayloadKnowledge.from_model(model) if knowledge is None else knowledge
+    known = PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
     wide = widest(model, box)
-    found = contradicted_knowledge(model, errors, rows, wide, known)
+    found = contradicted_payload(model, errors, rows, wide, known)
     narrower = np.any(wide.payload_lower < box.payload_lower) or np.any(
         wide.payload_upper > box.payload_upper
     )
-    if not found and narrower and contradicted_knowledge(model, errors, rows, box, known):
+    if not found and narrower and contradicted_payload(model, errors, rows, box, known):
         found = [Contradiction("earlier", "the bounds known of this payload before")]
     if not found:
         return agree

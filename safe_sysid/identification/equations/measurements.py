@@ -1,7 +1,7 @@
 """Measurements: joint states in order of arrival, and their division into runs without a gap.
 
 ``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ, and
-say why: :class:`Sample`, one of them in a loop; ``nodes.common.messages.JointSample``, a message with a stamp in ns;
+say why: :class:`Sample`, one of them in a loop; ``nodes.common.answers.JointSample``, a message with a stamp in ns;
 and what a simulated arm keeps beside its measurements (``studies.campaign.plant.Record``,
 ``report.run.logs.PlantLog``): the truth.
 """
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Sample", "Screen"]
+__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Sample", "SampleScreen"]
 
 FloatArray = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Joint states as received. Shapes are checked here; values are screened by :class:`Screen`.
+    """Joint states as received. Shapes are checked here; values are screened by :class:`SampleScreen`.
 
     Attributes:
         stamps: (N,) s, from an origin near the run (a double of seconds since 1970 resolves only 0.2 us).
@@ -129,7 +129,7 @@ class Run(NamedTuple):
     first: int
 
 
-class Screen:
+class SampleScreen:
     """Divides a stream into runs of consecutive good samples; remembers where it was between calls.
 
     A sample that is dropped leaves the torque unknown over its period, so it always ends a run. One that never came is

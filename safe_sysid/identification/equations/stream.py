@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, Run, Screen
+from safe_sysid.identification.equations.measurements import Measurements, Run, SampleScreen
 from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
 from safe_sysid.identification.equations.windows import Cut, WindowCutter
 from safe_sysid.robot.model import RobotModel
@@ -73,7 +73,7 @@ class MomentumStream:
         """
         self._kin, self._errors, self._log = model.kinematics, errors, log
         period = 1.0 / model.settings.measurement.rate_hz
-        self._screen = Screen(model.continuous, period)
+        self._screen = SampleScreen(model.continuous, period)
         self._cutter = WindowCutter(windows, period, stride, errors.margin(period))
         self._ramps = (
             ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
 from safe_sysid.identification.estimates.newton import fit_log_cholesky
@@ -40,14 +40,17 @@ class NominalEstimate:
     """A point estimate of theta_e from all rows ever seen."""
 
     def __init__(
-        self, prior: ParameterBox, knowledge: PayloadKnowledge | None = None, method: str = "bounds"
+        self,
+        prior: ParameterBox,
+        payload_constraints: PayloadConstraints | None = None,
+        method: str = "bounds",
     ) -> None:
         """Start at the prior's centre.
 
         Args:
             prior: box of all 14 n parameters.
-            knowledge: of hand and payload: then the payload alone is made consistent, and rows of a tare log count;
-                None to make theta_e as a whole consistent.
+            payload_constraints: of hand and payload: then the payload alone is made consistent, and rows of a tare log
+                count; None to make theta_e as a whole consistent.
             method: one of :data:`ESTIMATES`; the default predicts torques of unseen motions best.
 
         Raises:
@@ -56,7 +59,7 @@ class NominalEstimate:
         if method not in ESTIMATES:
             raise ParameterError(f"estimate = {method!r}: expected one of {', '.join(ESTIMATES)}")
         self.method = method
-        self.normal = NormalEquations(prior, knowledge)
+        self.normal = NormalEquations(prior, payload_constraints)
         self._near = NearRows(len(self.normal.mid)) if method == "centre" else None
         self.iterations = 0  # of the last estimate's solver
         self.scale = 1.0  # of the declared errors at which the last centre is one
@@ -86,7 +89,9 @@ class NominalEstimate:
         except (np.linalg.LinAlgError, ArithmeticError, ValueError):
             # Weights that differ by more than 10^16 leave no factorisation; a nominal is no reason to lose the bounds.
             middle = 0.5 * (box.payload_lower + box.payload_upper)
-            return make_consistent(middle, box.payload_lower, box.payload_upper, self.normal.knowledge)
+            return make_consistent(
+                middle, box.payload_lower, box.payload_upper, self.normal.payload_constraints
+            )
 
     def body(self) -> tuple[FloatArray, FloatArray]:
         """(10, P), (10,): the parameters that must be a body's are ``body z + offset`` (hand at most opened)."""
@@ -94,7 +99,7 @@ class NominalEstimate:
         body = np.zeros((10, len(normal.mid)))
         body[:, payload] = np.diag(normal.scale[payload])
         offset = normal.mid[payload].copy()
-        if normal.knowledge is not None:
+        if normal.payload_constraints is not None:
             hand = UnknownsLayout(normal.prior.layout).hand
             body[:, hand] = -np.diag(normal.scale[hand])
             offset -= normal.mid[hand]
@@ -102,10 +107,10 @@ class NominalEstimate:
 
     def sides(self, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
         """(P,), (P,) bounds of the scaled unknowns; the hand's are opened by its opening."""
-        normal, knowledge = self.normal, self.normal.knowledge
+        normal, payload_constraints = self.normal, self.normal.payload_constraints
         lower, upper = box.lower, box.upper
-        if knowledge is not None:
-            hand = opened_hand(knowledge)
+        if payload_constraints is not None:
+            hand = opened_hand(payload_constraints)
             lower, upper = np.concatenate([lower, hand[0]]), np.concatenate([upper, hand[1]])
         return (lower - normal.mid) / normal.scale, (upper - normal.mid) / normal.scale
 
@@ -114,7 +119,7 @@ class NominalEstimate:
         quadratic = normal.quadratic()
         lower, upper = self.sides(box)
         body, offset = self.body()
-        cuts = None if normal.knowledge is None else normal.knowledge.fixed
+        cuts = None if normal.payload_constraints is None else normal.payload_constraints.fixed
         # Imported here: controller and planner never need it, and start faster without.
         from scipy.optimize import lsq_linear
 
@@ -138,7 +143,7 @@ class NominalEstimate:
         self.iterations = answer.iterations
         if not answer.solved:
             start = normal.unscaled(np.clip(quadratic.minimiser(), lower, upper))[payload]
-            return make_consistent(start, box.payload_lower, box.payload_upper, normal.knowledge)
+            return make_consistent(start, box.payload_lower, box.payload_upper, normal.payload_constraints)
         z = np.clip(answer.x, lower, upper)
         theta = np.clip(normal.unscaled(z)[payload], box.payload_lower, box.payload_upper)
         return theta, body_margin(body @ z + offset) >= 0.0
@@ -149,9 +154,9 @@ class NominalEstimate:
         self.iterations = answer.iterations
         theta = back[:, :10] @ answer.theta + back[:, 10]
         lower, upper = box.payload_lower, box.payload_upper
-        if self.normal.knowledge is None and np.all(lower <= theta) and np.all(theta <= upper):
+        if self.normal.payload_constraints is None and np.all(lower <= theta) and np.all(theta <= upper):
             return theta, body_margin(theta) >= 0.0
-        return make_consistent(theta, lower, upper, self.normal.knowledge)
+        return make_consistent(theta, lower, upper, self.normal.payload_constraints)
 
     def _centre(self, box: ParameterBox) -> tuple[FloatArray, bool]:
         normal, payload = self.normal, box.layout.payload

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.estimates.quadratic import Quadratic
 from safe_sysid.robot.parameters import pseudo_inertia
 
@@ -51,9 +51,12 @@ def body_margin(theta: FloatArray) -> float:
     return float(np.linalg.eigvalsh(np.einsum("p,pij->ij", theta, SCALED_UNITS))[0])
 
 
-def opened_hand(knowledge: PayloadKnowledge) -> tuple[FloatArray, FloatArray]:
+def opened_hand(payload_constraints: PayloadConstraints) -> tuple[FloatArray, FloatArray]:
     """Bounds (10,), (10,) of the hand as it holds the payload: the empty hand's, wider by what opening it changes."""
-    return knowledge.hand_lower - knowledge.opening, knowledge.hand_upper + knowledge.opening
+    return (
+        payload_constraints.hand_lower - payload_constraints.opening,
+        payload_constraints.hand_upper + payload_constraints.opening,
+    )
 
 
 def solve_convex(
@@ -117,7 +120,10 @@ def _solved(solver: clarabel.DefaultSolver) -> clarabel.DefaultSolution | None:
 
 
 def project_payload(
-    quadratic: Quadratic, lower: FloatArray, upper: FloatArray, knowledge: PayloadKnowledge | None = None
+    quadratic: Quadratic,
+    lower: FloatArray,
+    upper: FloatArray,
+    payload_constraints: PayloadConstraints | None = None,
 ) -> tuple[FloatArray, bool]:
     """Minimiser in theta_e (10,) over its box with a consistent payload, and whether it is one.
 
@@ -125,7 +131,7 @@ def project_payload(
         quadratic: in theta_e, SI units.
         lower: (10,) bounds of theta_e.
         upper: (10,) bounds of theta_e.
-        knowledge: of hand and payload; None to ask consistency of theta_e as a whole.
+        payload_constraints: of hand and payload; None to ask consistency of theta_e as a whole.
     """
     scale = np.where(upper > lower, 0.5 * (upper - lower), 1.0)
     middle = 0.5 * (lower + upper)
@@ -133,9 +139,9 @@ def project_payload(
     unit = np.where(upper > lower, 1.0, 0.0)
     body, offset, sides = np.diag(scale), middle, (-unit, unit)
     rows = limits = None
-    if knowledge is not None:
+    if payload_constraints is not None:
         # theta_p = theta_e - h, h in the hand's box opened by its opening; h has no cost of its own.
-        h_lower, h_upper = opened_hand(knowledge)
+        h_lower, h_upper = opened_hand(payload_constraints)
         h_scale = 0.5 * (h_upper - h_lower)
         body = np.hstack([body, -np.diag(h_scale)])
         offset = middle - 0.5 * (h_lower + h_upper)
@@ -146,7 +152,7 @@ def project_payload(
             np.block([[inner.hessian, np.zeros((10, 10))], [np.zeros((10, 10)), weight * np.eye(10)]]),
             np.concatenate([inner.linear, np.zeros(10)]),
         )
-        rows, limits = knowledge.fixed.coefficients(), knowledge.fixed.constant
+        rows, limits = payload_constraints.fixed.coefficients(), payload_constraints.fixed.constant
     answer = solve_convex(inner, *sides, body, offset, rows, limits)
     if not answer.solved:
         return np.clip(middle + scale * np.clip(inner.minimiser()[:10], -1.0, 1.0), lower, upper), False
@@ -156,7 +162,10 @@ def project_payload(
 
 
 def make_consistent(
-    theta: FloatArray, lower: FloatArray, upper: FloatArray, knowledge: PayloadKnowledge | None = None
+    theta: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    payload_constraints: PayloadConstraints | None = None,
 ) -> tuple[FloatArray, bool]:
     """Nearest point of a box to ``theta`` (10,) in units of the box that is consistent, and whether one was found.
 
@@ -164,9 +173,9 @@ def make_consistent(
         theta: (10,) where to start; need not lie in the box.
         lower: (10,) bounds.
         upper: (10,) bounds.
-        knowledge: of hand and payload; None to ask consistency of theta as a whole.
+        payload_constraints: of hand and payload; None to ask consistency of theta as a whole.
     """
     start = np.clip(theta, lower, upper)
     width = np.where(upper > lower, upper - lower, 1.0)
     hessian = np.diag(1.0 / width**2)
-    return project_payload(Quadratic(hessian, hessian @ start), lower, upper, knowledge)
+    return project_payload(Quadratic(hessian, hessian @ start), lower, upper, payload_constraints)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import UnknownsLayout
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -64,18 +64,22 @@ class Quadratic:
 class NormalEquations:
     """Information matrix of all rows ever seen, also of those that the polytope forgets."""
 
-    def __init__(self, prior: ParameterBox, knowledge: PayloadKnowledge | None = None) -> None:
+    def __init__(self, prior: ParameterBox, payload_constraints: PayloadConstraints | None = None) -> None:
         """Start at the prior's centre.
 
         Args:
             prior: box of all 14 n parameters.
-            knowledge: of hand and payload; None if only theta_e as a whole is known to be consistent.
+            payload_constraints: of hand and payload; None if only theta_e as a whole is known to be consistent.
         """
-        self.prior, self.knowledge = prior, knowledge
+        self.prior, self.payload_constraints = prior, payload_constraints
         mid, rad = prior.mid, prior.rad
-        if knowledge is not None:
-            mid = np.concatenate([mid, 0.5 * (knowledge.hand_lower + knowledge.hand_upper)])
-            rad = np.concatenate([rad, 0.5 * (knowledge.hand_upper - knowledge.hand_lower)])
+        if payload_constraints is not None:
+            mid = np.concatenate(
+                [mid, 0.5 * (payload_constraints.hand_lower + payload_constraints.hand_upper)]
+            )
+            rad = np.concatenate(
+                [rad, 0.5 * (payload_constraints.hand_upper - payload_constraints.hand_lower)]
+            )
         self.mid, self.scale = mid, np.where(rad > 0.0, rad, 1.0)
         self.free = rad > 0.0
         self._hessian = _PRIOR_WEIGHT * np.eye(mid.size)
@@ -84,7 +88,7 @@ class NormalEquations:
     def columns(self, rows: MomentumRows) -> FloatArray:
         """(M, P) rows over all unknowns: those of a tare log speak of the empty hand instead of theta_e."""
         matrix = rows.matrix
-        if self.knowledge is None:
+        if self.payload_constraints is None:
             return matrix
         payload = self.prior.layout.payload
         tare = rows.log == 1
@@ -94,7 +98,7 @@ class NormalEquations:
 
     def usable(self, rows: MomentumRows) -> MomentumRows:
         """Rows that speak of these unknowns: without a hand, not those of a tare log."""
-        return rows if self.knowledge is not None else rows.take(rows.log == 0)
+        return rows if self.payload_constraints is not None else rows.take(rows.log == 0)
 
     def add(self, rows: MomentumRows) -> None:
         """Take rows in; costs P^2 a row, keeps none."""
@@ -120,7 +124,7 @@ class NormalEquations:
             And a (10, 11) affine map ``[A, b]`` from that to theta_e, ``theta_e = A theta_p + b``.
         """
         payload = self.prior.layout.payload
-        if self.knowledge is None:
+        if self.payload_constraints is None:
             kept = self.quadratic().reduced(payload)
             scaled = kept.transformed(np.diag(1.0 / self.scale[payload]), -(self.mid / self.scale)[payload])
             return scaled, np.concatenate([np.eye(10), np.zeros((10, 1))], axis=1)

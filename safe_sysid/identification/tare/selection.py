@@ -19,12 +19,12 @@ from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import drifting
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.joint_rows import LinearBounds
-from safe_sysid.identification.bounds.knowledge import PayloadKnowledge
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_rows
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Selection", "select_rows"]
+__all__ = ["RowSelection", "select_rows"]
 
 FloatArray = NDArray[np.float64]
 _DRAWS = 3  # invented payload runs
@@ -38,7 +38,7 @@ _ALL = 10**9  # rows kept: a set must not ask itself which of them matter
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class RowSelection:
     """What the programs over the whole log say.
 
     Attributes:
@@ -61,7 +61,7 @@ def select_rows(
     payload: tuple[FloatArray, FloatArray],
     drift: FloatArray,
     progress: Callable[[float], None] | None = None,
-) -> Selection:
+) -> RowSelection:
     """Solve the programs.
 
     Args:
@@ -78,13 +78,13 @@ def select_rows(
     lower, upper = box.lower.copy(), box.upper.copy()
     if not centre.value < 0.0:
         empty = np.empty(0, np.int64)
-        return Selection(empty, lower, upper, -centre.value, centre.multipliers)
+        return RowSelection(empty, lower, upper, -centre.value, centre.multipliers)
     score = np.zeros(len(rows))
     # Numbered, to be found again among those that a set keeps.
     numbered = replace(rows, box_seq=np.arange(len(rows)))
-    knowledge = PayloadKnowledge(box.lower[box.layout.payload], box.upper[box.layout.payload])
+    payload_constraints = PayloadConstraints(box.lower[box.layout.payload], box.upper[box.layout.payload])
     prior = box.with_payload(*payload)
-    _bound_arm(score, lower, upper, numbered, prior, knowledge)
+    _bound_arm(score, lower, upper, numbered, prior, payload_constraints)
     tell(0.4)
     theta = box.mid + box.rad * centre.z
     theta[box.layout.payload] = prior.mid[box.layout.payload]
@@ -93,7 +93,7 @@ def select_rows(
         tell(0.4 + 0.6 * (draw + 1) / _DRAWS)
     active = np.flatnonzero(score > 0.0)
     order = active[np.argsort(-score[active], kind="stable")]
-    return Selection(order, lower, upper, -centre.value, centre.multipliers)
+    return RowSelection(order, lower, upper, -centre.value, centre.multipliers)
 
 
 def _bound_arm(
@@ -102,12 +102,14 @@ def _bound_arm(
     upper: FloatArray,
     rows: MomentumRows,
     prior: ParameterBox,
-    knowledge: PayloadKnowledge,
+    payload_constraints: PayloadConstraints,
 ) -> None:
     """Bound each unknown by the tare alone; narrows ``lower`` and ``upper`` in place."""
     x = UnknownsLayout(prior.layout)
     everything = np.arange(x.size)
-    joint = FeasibleSet(prior, _ALL, knowledge, "lp", rows, rounds=_ROUNDS, improvement=_IMPROVEMENT)
+    joint = FeasibleSet(
+        prior, _ALL, payload_constraints, "lp", rows, rounds=_ROUNDS, improvement=_IMPROVEMENT
+    )
     # By groups: each call has a budget of its own.
     groups = [*(x.arm.link(j) for j in range(prior.n - 1)), x.arm.joint_terms]
     parts = [(everything[group], everything[group]) for group in groups]

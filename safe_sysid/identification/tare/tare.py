@@ -28,7 +28,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
-from safe_sysid.identification.tare.selection import Selection, select_rows
+from safe_sysid.identification.tare.selection import RowSelection, select_rows
 from safe_sysid.robot.identity import differences, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -329,7 +329,9 @@ def _useful(rows: MomentumRows, box: ParameterBox) -> MomentumRows:
     return rows.take(reach > rows.slack)
 
 
-def _agreeing(model: RobotModel, rows: MomentumRows, box: ParameterBox, selection: Selection) -> Selection:
+def _agreeing(
+    model: RobotModel, rows: MomentumRows, box: ParameterBox, selection: RowSelection
+) -> RowSelection:
     if selection.margin > 0.0:
         return selection
     lower = np.nextafter(rows.target - rows.slack, -np.inf)

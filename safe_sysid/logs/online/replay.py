@@ -253,7 +253,7 @@ class Replayer:
         # What an identifier that has learnt nothing yet answers in lock-step.
         self._expect(self.model.arm_prior)
         if self._session.known is not None:
-            self._publish(self._session.standing(), None, sure=False)
+            self._publish(self._session.current_result(), None, sure=False)
 
     def _tare(self, stated: dict[str, Any] | None) -> Path | None:
         """A path of our own: a tare that is made again must not replace that of the run."""
@@ -340,7 +340,7 @@ class Replayer:
     def _do_reset(self, entry: JournalEntry, session: IdentifierSession) -> None:
         session.reset(entry.content["epoch"])
         self._contradiction = False
-        self._publish(session.standing(), None)
+        self._publish(session.current_result(), None)
 
     def _do_resume(self, entry: JournalEntry, session: IdentifierSession) -> None:
         try:

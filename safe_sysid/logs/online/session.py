@@ -191,7 +191,7 @@ class IdentifierSession:
         if self._writer is not None:
             self._writer.write(published if published.status is UpdateStatus.EMPTY_SET else result)
 
-    def standing(self) -> UpdateResult:
+    def current_result(self) -> UpdateResult:
         """What stands without anything new."""
         return self.narrowed(self.core.update())
 

@@ -19,10 +19,10 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
+from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.exclusive_publishers import ExclusivePublishers
 from safe_sysid.nodes.common.log_throttle import LogPauses
 from safe_sysid.nodes.common.loop import MessageLoop
-from safe_sysid.nodes.common.messages import RefusedError, printable
 from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters
 from safe_sysid.nodes.common.rate_limiting import InputRateLimiter, decode
 from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
@@ -101,12 +101,12 @@ class BaseNode(Node):
         self.refusals: Counter[str] = Counter()
         self._last_refusal, self._last_refusal_time = "", -1e9
         self._log_pauses = LogPauses()
-        self.doors, self.rivals, self._turns = (
+        self.rate_limiter, self.exclusive_publishers, self._turns = (
             InputRateLimiter(self, self.refuse),
             ExclusivePublishers(self),
             0,
         )
-        self.doors.limit_inherited()
+        self.rate_limiter.limit_inherited()
         self._changed, self._published = False, 0.0
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -155,7 +155,7 @@ class BaseNode(Node):
         deadline: Callable[[], int] | None = None,
     ) -> None:
         """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
-        action = self.doors.gated(topic, self.guarded(topic, callback), self.options.lockstep)
+        action = self.rate_limiter.limited(topic, self.guarded(topic, callback), self.options.lockstep)
         self.loop = MessageLoop(
             self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check
         )
@@ -180,7 +180,7 @@ class BaseNode(Node):
     ) -> None:
         """Subscribe; what ``callback`` refuses or trips over is counted and told, as is what is too long or often."""
         read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
-        self.doors.open(message_type, topic, read, qos, self.options.lockstep)
+        self.rate_limiter.open(message_type, topic, read, qos, self.options.lockstep)
 
     def guarded(self, source: str, callback: Callable[..., Any], locked: bool = True) -> Callable[..., Any]:
         """The callback, never raising; ``locked``: alone with what the node knows."""
@@ -190,7 +190,7 @@ class BaseNode(Node):
             try:
                 with lock:
                     return callback(*args)
-            except RefusedError as refused:
+            except MessageRefusedError as refused:
                 self.refuse(source, refused.reason, str(refused))
             except Exception as error:  # a node must not die of a message
                 lines = traceback.format_exc(limit=-4).splitlines()  # with what was in the message
@@ -205,7 +205,7 @@ class BaseNode(Node):
 
     def serve(self, name: str, action: Callable[[], str | None]) -> None:
         """Offer ``~/name``; ``action`` returns why it was refused, None if done."""
-        ask = self.doors.service_bucket(name)
+        ask = self.rate_limiter.service_bucket(name)
 
         def handle(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             too_often, tells = ask()
@@ -226,7 +226,7 @@ class BaseNode(Node):
 
     def serve_later(self, name: str, action: Callable[[Callable[[bool, str], None]], None]) -> None:
         """Offer ``~/name``, answered when ``action`` calls what it is given with success and message, once."""
-        ask = self.doors.service_bucket(name)
+        ask = self.rate_limiter.service_bucket(name)
 
         def call(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             return response
@@ -295,20 +295,20 @@ class BaseNode(Node):
     def _turn(self) -> None:
         """What needs no hurry."""
         self._turns += 1
-        self.doors.tick()  # without the lock: to make a subscription takes many ticks
+        self.rate_limiter.tick()  # without the lock: to make a subscription takes many ticks
         if self._turns % _LOOK == 0:
-            self._watch_rivals()
+            self._watch_publishers()
         self._tick_diagnostics()
 
-    def _watch_rivals(self) -> None:
-        before = self.rivals.serious
-        self.rivals.tick()
-        if self.rivals.serious != before:
+    def _watch_publishers(self) -> None:
+        before = self.exclusive_publishers.serious
+        self.exclusive_publishers.tick()
+        if self.exclusive_publishers.serious != before:
             self._changed = True
             with self.lock:
-                self.rivals_changed()
+                self.publishers_changed()
 
-    def rivals_changed(self) -> None:
+    def publishers_changed(self) -> None:
         """Others publish what only one may, or do no more. The lock is held."""
 
     def trust(self, topic: str) -> None:
@@ -318,11 +318,11 @@ class BaseNode(Node):
             topic: relative name.
 
         Raises:
-            RefusedError: more than one publishes it.
+            MessageRefusedError: more than one publishes it.
         """
-        reason = self.rivals.why_not(topic)
+        reason = self.exclusive_publishers.why_not(topic)
         if reason and not self.options.lockstep:
-            raise RefusedError("more than one publisher", reason)
+            raise MessageRefusedError("more than one publisher", reason)
 
     def _tick_diagnostics(self) -> None:
         self.tell_rest()
@@ -340,10 +340,10 @@ class BaseNode(Node):
                 max(level, WARN),
                 values | {"scheduling warns": "; ".join(self.scheduling.warnings)},
             )
-        if found := self.rivals.values():
-            serious = self.rivals.serious
+        if found := self.exclusive_publishers.values():
+            serious = self.exclusive_publishers.serious
             values, text = values | found, "; ".join([*serious, text])
-            level = max(level, ERROR if serious else WARN if self.rivals.doubtful else OK)
+            level = max(level, ERROR if serious else WARN if self.exclusive_publishers.doubtful else OK)
         if refusals:
             values |= {f"refused {key}": count for key, count in sorted(refusals.items())}
             values["last refusal"] = self._last_refusal

@@ -22,9 +22,9 @@ from std_msgs.msg import String
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.online.configuration import configuration_text
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, LATCHED, OK, WARN, BaseNode
 from safe_sysid.nodes.common.digest import configuration_digest, difference
-from safe_sysid.nodes.common.messages import RefusedError
 from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["ManagedNode"]
@@ -79,7 +79,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._reasons = self.create_publisher(String, "~/transition_reason", LATCHED)
         LifecycleNodeMixin.__init__(self)
         self._survive_requests()
-        self.doors.limit_inherited()
+        self.rate_limiter.limit_inherited()
         self._always = self._entities()
         self.add_post_set_parameters_callback(self._tell_configuration)
 
@@ -272,8 +272,8 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._foreign = {}  # who comes next may have another configuration, and so may they
         self.lifecycle = INACTIVE  # whatever else fails, nothing works any more
         self._stop()
-        self.doors.forget()
-        self.rivals.forget()
+        self.rate_limiter.forget()
+        self.exclusive_publishers.forget()
         for entity in self._entities() - self._always:
             self._destroy(entity)
         self.parameters.undeclare_settings()
@@ -343,7 +343,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             theirs: its digest.
 
         Raises:
-            RefusedError: it does not; until one comes that does the node is in error.
+            MessageRefusedError: it does not; until one comes that does the node is in error.
         """
         differs = difference(theirs, self.digest)
         if not differs:
@@ -355,7 +355,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             "expected the same robot file, overrides, scene and mode for all nodes"
         )
         self._changed = True
-        raise RefusedError("other configuration", self._foreign[who])
+        raise MessageRefusedError("other configuration", self._foreign[who])
 
     @property
     def foreign(self) -> list[str]:

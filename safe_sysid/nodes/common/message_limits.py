@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from safe_sysid.nodes.common.messages import RefusedError
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.token_bucket import TokenBucket
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "OWN_SERVICES",
     "PAUSE_S",
     "TOPICS",
-    "Gate",
     "Limit",
+    "MessageFilter",
     "limit_of_service",
     "limits_table",
 ]
@@ -98,7 +98,7 @@ def limits_table() -> list[tuple[str, ...]]:
     return rows
 
 
-class Gate:
+class MessageFilter:
     """In front of one subscription: judges bytes.
 
     Attributes:
@@ -125,7 +125,7 @@ class Gate:
             data: the message, serialised.
 
         Raises:
-            RefusedError: too long or too often.
+            MessageRefusedError: too long or too often.
         """
         if self._bucket is not None and not self._bucket.take():
             self.too_often += 1
@@ -133,12 +133,12 @@ class Gate:
             text = (
                 f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
             )
-            raise RefusedError("too often", text)
+            raise MessageRefusedError("too often", text)
         size = len(data)
         if size > self.limit.max_bytes:
             self.too_long += 1
             self._count()
-            raise RefusedError("too long", f"{size} bytes: expected at most {self.limit.max_bytes}")
+            raise MessageRefusedError("too long", f"{size} bytes: expected at most {self.limit.max_bytes}")
         self.passed += 1
         if size > self.largest:
             self.largest = size

@@ -1,14 +1,13 @@
-"""Messages to nouns and back. Whatever arrives is judged here: a message is used whole or refused with its reason.
+"""Conversions between ROS messages and this package's types. A message is used as a whole or refused with its reason.
 
-Joints are matched by name, never by index. Reading raises :class:`RefusedError` and nothing else, whatever comes.
+Joints are matched by name, never by index. Reading raises nothing but :class:`MessageRefusedError`, whatever comes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -18,24 +17,19 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError, ParameterError, PlanError
+from safe_sysid.nodes.common.answers import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.trajectories.plan import Plan, parse_identity
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [
-    "NOT_AWAITED",
-    "BoundsAnswer",
     "CommandWriter",
     "JointReader",
-    "JointSample",
     "JointStateWriter",
-    "PlanAnswer",
-    "RefusedError",
     "bounds_message",
     "empty_plan_message",
     "joint_order",
     "plan_message",
-    "printable",
     "read_bounds",
     "read_command",
     "read_plan",
@@ -47,8 +41,6 @@ FloatArray = NDArray[np.float64]
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
-#: Lock-step: frame_id of the states that a plant tells while it goes on alone; an answer is too late for most of them.
-NOT_AWAITED = "not awaited"
 #: After the box's identity in the frame_id of a plan.
 _PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.
@@ -58,33 +50,13 @@ _MAX_STAMP = (2**31 - 1) * _SECOND
 _LONGEST_PAUSE = 600 * _SECOND
 
 
-class RefusedError(MessageError):
-    """A message that is not used. ``reason`` is a short key for counting, the text says what was found and expected."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        self.reason = reason
-        super().__init__(printable(f"{reason}: {text}"))
-
-
-def printable(text: str, longest: int = 2000) -> str:
-    r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
-
-    Args:
-        text: anything.
-        longest: letters that are kept.
-    """
-    if len(text) > longest:
-        text = text[:longest] + "..."
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 # -- time -------------------------------------------------------------------------------------------------------
 
 
 def stamp_to_ns(stamp: Any) -> int:
     """Nanoseconds of a Time message; 0 means "not set" in ROS and is refused."""
     if not 0 <= stamp.nanosec < _SECOND or stamp.sec < 0 or (stamp.sec == 0 and stamp.nanosec == 0):
-        raise RefusedError(
+        raise MessageRefusedError(
             "bad stamp", f"{stamp.sec} s {stamp.nanosec} ns: expected a time after 0, below 1e9 ns"
         )
     return int(stamp.sec) * _SECOND + int(stamp.nanosec)
@@ -107,20 +79,6 @@ def _duration_ns(seconds: float) -> int:
 # -- joint states -----------------------------------------------------------------------------------------------
 
 
-class JointSample(NamedTuple):
-    """One JointState in the model's joint order; ``effort`` is None where it was not asked for.
-
-    Not :class:`~safe_sysid.identification.equations.measurements.Sample`: the stamp is that of the message to the ns
-    (a double of seconds since 1970 resolves 0.2 us), and ``frame_id`` tells whose box or run it is of.
-    """
-
-    stamp_ns: int
-    q: FloatArray
-    qd: FloatArray
-    effort: FloatArray | None
-    frame_id: str
-
-
 class JointReader:
     """Reads JointState messages; remembers the order of names, so that the usual message costs microseconds."""
 
@@ -134,7 +92,7 @@ class JointReader:
         """Convert.
 
         Raises:
-            RefusedError: joints missing or named twice, lengths that differ, a number not finite, no stamp.
+            MessageRefusedError: joints missing or named twice, lengths that differ, a number not finite, no stamp.
         """
         if msg.name != self._names or not self._names:
             self._learn(msg.name)
@@ -152,26 +110,26 @@ class JointReader:
 
     def _learn(self, names: Sequence[str]) -> None:
         if len(names) > MAX_ENTRIES:
-            raise RefusedError("too long", f"{len(names)} joint names: expected at most {MAX_ENTRIES}")
+            raise MessageRefusedError("too long", f"{len(names)} joint names: expected at most {MAX_ENTRIES}")
         names = list(names)
         missing = [joint for joint in self._joints if joint not in names]
         if missing:
-            raise RefusedError("missing joint", f"no {', '.join(missing)} among {_some(names)}")
+            raise MessageRefusedError("missing joint", f"no {', '.join(missing)} among {_some(names)}")
         twice = [joint for joint in self._joints if names.count(joint) > 1]
         if twice:
-            raise RefusedError("joint named twice", f"{', '.join(twice)} in {_some(names)}")
+            raise MessageRefusedError("joint named twice", f"{', '.join(twice)} in {_some(names)}")
         self._index = np.array([names.index(joint) for joint in self._joints], np.intp)
         self._names = names
 
     def _vector(self, values: Any, field: str) -> FloatArray:
         if len(values) != len(self._names):
-            raise RefusedError(
+            raise MessageRefusedError(
                 "wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints"
             )
         vector = np.frombuffer(values)[self._index]
         if not np.isfinite(vector).all():
             joint = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise RefusedError("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
+            raise MessageRefusedError("not finite", f"{field} of {self._joints[joint]} is {vector[joint]}")
         return vector
 
 
@@ -224,52 +182,27 @@ def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray
     """Stamp that is answered (None: not said) and torque (n,) in N m (None: no command).
 
     Raises:
-        RefusedError: wrong length, not finite, a label that is no stamp.
+        MessageRefusedError: wrong length, not finite, a label that is no stamp.
     """
     stamp = None
     if msg.layout.dim and msg.layout.dim[0].label:
         label = msg.layout.dim[0].label
         if not (label.isascii() and label.isdigit() and len(label) <= 19):
-            raise RefusedError("bad label", f"{label[:40]!r}: expected the stamp in ns that is answered")
+            raise MessageRefusedError(
+                "bad label", f"{label[:40]!r}: expected the stamp in ns that is answered"
+            )
         stamp = int(label)
     if len(msg.data) == 0:
         return stamp, None
     if len(msg.data) != n:
-        raise RefusedError("wrong length", f"{len(msg.data)} torques for {n} joints")
+        raise MessageRefusedError("wrong length", f"{len(msg.data)} torques for {n} joints")
     torque = np.array(msg.data)
     if not np.all(np.isfinite(torque)):
-        raise RefusedError("not finite", f"torques {torque.tolist()}")
+        raise MessageRefusedError("not finite", f"torques {torque.tolist()}")
     return stamp, torque
 
 
 # -- plans ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PlanAnswer:
-    """What a planner says for one hand-over.
-
-    Attributes:
-        start_ns: time of the hand-over.
-        box_identity: ``epoch:seq`` of the box that the plan is certified for.
-        trajectory: None: there is no certified plan, brake.
-        next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
-        digest: of the planner's configuration and scene (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
-    """
-
-    start_ns: int
-    box_identity: str
-    trajectory: QuinticTrajectory | None
-    next_ns: int | None = None
-    digest: str = ""
-
-    def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
-        """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
-        if self.trajectory is None:
-            raise MessageError(f"no plan for the hand-over at {self.start_ns} ns: expected one with points")
-        t_plan = min(t_plan, self.trajectory.duration)
-        k = np.zeros(self.trajectory.n)
-        return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k)
 
 
 def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int, digest: str = "") -> JointTrajectory:
@@ -301,21 +234,21 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
     """Convert.
 
     Raises:
-        RefusedError: other joints, wrong lengths, not finite, times that do not increase from 0, an end in motion,
-            an identity that is none.
+        MessageRefusedError: other joints, wrong lengths, not finite, times that do not increase from 0, an end in
+            motion, an identity that is none.
     """
     start_ns = stamp_to_ns(msg.header.stamp)
     identity, space, digest = msg.header.frame_id.partition(" ")
     _identity(identity)
     if space and _PLAN_DIGEST.fullmatch(digest) is None:
-        raise RefusedError("bad digest", f"{digest[:80]!r} after {identity}: expected 'HEX,scene=hex'")
+        raise MessageRefusedError("bad digest", f"{digest[:80]!r} after {identity}: expected 'HEX,scene=hex'")
     if not msg.points:
         return PlanAnswer(start_ns, identity, None, digest=digest)
     order = joint_order(msg.joint_names, joint_names)
     if len(msg.points) == 1:
         return PlanAnswer(start_ns, identity, None, _next_start(msg.points[0], start_ns), digest)
     if not 2 <= len(msg.points) <= 3:
-        raise RefusedError("wrong length", f"{len(msg.points)} points: expected 0 to 3")
+        raise MessageRefusedError("wrong length", f"{len(msg.points)} points: expected 0 to 3")
     names = msg.joint_names
     times, knots = np.empty(len(msg.points)), np.empty((len(msg.points), 3, len(names)))
     for i, point in enumerate(msg.points):
@@ -323,26 +256,26 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         for row, field in enumerate(("positions", "velocities", "accelerations")):
             values = getattr(point, field)
             if len(values) != len(names):
-                raise RefusedError(
+                raise MessageRefusedError(
                     "wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints"
                 )
             knots[i, row] = np.array(values)[order]
     if not np.all(np.isfinite(knots)):
-        raise RefusedError("not finite", "a position, velocity or acceleration is not a finite number")
+        raise MessageRefusedError("not finite", "a position, velocity or acceleration is not a finite number")
     try:
         with np.errstate(over="raise", invalid="raise"):
             trajectory = QuinticTrajectory(times, knots)
     except (PlanError, ParameterError, FloatingPointError) as error:
-        raise RefusedError("bad trajectory", str(error)) from None
+        raise MessageRefusedError("bad trajectory", str(error)) from None
     if not np.all(np.isfinite(trajectory.coefficients)):
-        raise RefusedError("not finite", "coefficients of the trajectory overflow")
+        raise MessageRefusedError("not finite", "coefficients of the trajectory overflow")
     return PlanAnswer(start_ns, identity, trajectory, digest=digest)
 
 
 def joint_order(names: Sequence[str], joint_names: Sequence[str]) -> list[int]:
     """Where each joint of the model is in a message that has exactly these."""
     if len(names) != len(joint_names) or set(names) != set(joint_names):
-        raise RefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
+        raise MessageRefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
     return [list(names).index(joint) for joint in joint_names]
 
 
@@ -350,32 +283,17 @@ def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
     """Of a single point: when the next plan will begin."""
     after = point.time_from_start.sec * _SECOND + point.time_from_start.nanosec
     if any(len(getattr(point, field)) for field in ("positions", "velocities", "accelerations", "effort")):
-        raise RefusedError("wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers")
+        raise MessageRefusedError(
+            "wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers"
+        )
     if not 0 < after <= _LONGEST_PAUSE:
-        raise RefusedError(
+        raise MessageRefusedError(
             "bad pause", f"{after} ns to the next plan: expected above 0, at most {_LONGEST_PAUSE}"
         )
     return start_ns + after
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class BoundsAnswer:
-    """A box, and what is said about it.
-
-    Attributes:
-        box: of all parameters.
-        nominal: (P,) in it.
-        batch: number of the identifier's; None if not said.
-        digest: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
-    """
-
-    box: ParameterBox
-    nominal: FloatArray
-    batch: int | None
-    digest: str = ""
 
 
 def bounds_message(
@@ -396,33 +314,33 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     """Convert a 3 x ``size`` message.
 
     Raises:
-        RefusedError: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
+        MessageRefusedError: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
     """
     dim = msg.layout.dim
     if len(dim) != 2 or msg.layout.data_offset != 0:
-        raise RefusedError(
+        raise MessageRefusedError(
             "bad layout", f"{len(dim)} dimensions, offset {msg.layout.data_offset}: expected 2 and 0"
         )
     found = (dim[0].size, dim[1].size, dim[0].stride, dim[1].stride, len(msg.data))
     expected = (3, size, 3 * size, size, 3 * size)
     if found != expected:
-        raise RefusedError("bad layout", f"sizes, strides and length {found}: expected {expected}")
+        raise MessageRefusedError("bad layout", f"sizes, strides and length {found}: expected {expected}")
     epoch, seq = _identity(dim[0].label)
     batch, digest = _read_label(dim[1].label)
     lower, nominal, upper = np.array(msg.data).reshape(3, size)
     if not np.all(np.isfinite(msg.data)):
-        raise RefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
+        raise MessageRefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
     if not (np.all(lower <= nominal) and np.all(nominal <= upper)):
         p = int(np.flatnonzero(~((lower <= nominal) & (nominal <= upper)))[0])
         text = (
             f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
         )
-        raise RefusedError("bounds out of order", text)
+        raise MessageRefusedError("bounds out of order", text)
     try:
         with np.errstate(over="raise", invalid="raise"):
             box = ParameterBox(lower, upper, epoch, seq)
     except (ParameterError, FloatingPointError) as error:
-        raise RefusedError("bad bounds", str(error)) from None
+        raise MessageRefusedError("bad bounds", str(error)) from None
     return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch, digest)
 
 
@@ -434,7 +352,7 @@ def _read_label(label: str) -> tuple[int | None, str]:
     """Batch and digest, each if it is said."""
     match = _LABEL.fullmatch(label)
     if match is None:
-        raise RefusedError(
+        raise MessageRefusedError(
             "bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing"
         )
     return None if match[1] is None else int(match[1]), match[2] or ""
@@ -444,7 +362,7 @@ def _identity(text: str) -> tuple[int, int]:
     try:
         return parse_identity(text)
     except PlanError as error:
-        raise RefusedError("bad identity", str(error)) from None
+        raise MessageRefusedError("bad identity", str(error)) from None
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,15 +13,15 @@ from rclpy.serialization import deserialize_message
 from rclpy.service import Service
 from rclpy.subscription import Subscription
 
+from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.message_limits import (
     OTHER_SERVICES,
     OWN_SERVICES,
     PAUSE_S,
     TOPICS,
-    Gate,
+    MessageFilter,
     limit_of_service,
 )
-from safe_sysid.nodes.common.messages import RefusedError, printable
 from safe_sysid.token_bucket import TokenBucket
 
 __all__ = ["InputRateLimiter", "decode"]
@@ -38,13 +38,13 @@ def decode(data: bytes, message_type: type) -> Any:
         message_type: to read it as.
 
     Raises:
-        RefusedError: it is not readable as that.
+        MessageRefusedError: it is not readable as that.
     """
     try:
         return deserialize_message(data, message_type)
     except Exception as error:
         text = f"{len(data)} bytes: expected a {message_type.__name__} ({type(error).__name__})"
-        raise RefusedError("not readable", text) from None
+        raise MessageRefusedError("not readable", text) from None
 
 
 @dataclass
@@ -55,7 +55,7 @@ class _LimitedInput:
     topic: str
     receive: Callable[[bytes], bool]
     qos: QoSProfile | int
-    gate: Gate
+    message_filter: MessageFilter
     subscription: Subscription | None = None
     opens_again: float = 0.0
 
@@ -64,34 +64,36 @@ class InputRateLimiter:
     """All subscriptions and services of a node.
 
     Attributes:
-        gates: what judges each topic.
+        filters: of each topic.
         receivers: what is called with each message of a topic, serialised.
     """
 
     def __init__(self, node: Node, refuse: Refuse) -> None:
         """``refuse`` counts and tells."""
         self._node, self._refuse = node, refuse
-        self._doors: list[_LimitedInput] = []
-        self.gates: dict[str, Gate] = {}
+        self._inputs: list[_LimitedInput] = []
+        self.filters: dict[str, MessageFilter] = {}
         self.receivers: dict[str, Callable[[bytes], bool]] = {}
         self._limited: set[Service] = set()
 
     # -- topics -------------------------------------------------------------------------------------------------
 
-    def gated(self, topic: str, callback: Callable[[bytes], Any], lockstep: bool) -> Callable[[bytes], bool]:
-        """The callback behind a gate of its own; returns whether a message may pass.
+    def limited(
+        self, topic: str, callback: Callable[[bytes], Any], lockstep: bool
+    ) -> Callable[[bytes], bool]:
+        """Put a filter before the callback; returns whether a message may pass.
 
         Args:
             topic: relative name, as in the table of limits.
             callback: gets what may pass, serialised; must not raise.
             lockstep: of the node.
         """
-        gate = self.gates[topic] = Gate(TOPICS[topic], lockstep)
+        message_filter = self.filters[topic] = MessageFilter(TOPICS[topic], lockstep)
 
         def receive(data: bytes) -> bool:
             try:
-                gate.admit(data)
-            except RefusedError as refused:
+                message_filter.admit(data)
+            except MessageRefusedError as refused:
                 self._refuse(topic, refused.reason, str(refused))
                 return False
             callback(data)
@@ -117,35 +119,35 @@ class InputRateLimiter:
             qos: of the subscription.
             lockstep: of the node.
         """
-        receive = self.gated(topic, callback, lockstep)
-        door = _LimitedInput(message_type, topic, receive, qos, self.gates[topic])
-        self._doors.append(door)
-        self._subscribe(door)
+        receive = self.limited(topic, callback, lockstep)
+        limited = _LimitedInput(message_type, topic, receive, qos, self.filters[topic])
+        self._inputs.append(limited)
+        self._subscribe(limited)
 
-    def _subscribe(self, door: _LimitedInput) -> None:
-        door.subscription = self._node.create_subscription(
-            door.message_type, door.topic, door.receive, door.qos, raw=True
+    def _subscribe(self, limited: _LimitedInput) -> None:
+        limited.subscription = self._node.create_subscription(
+            limited.message_type, limited.topic, limited.receive, limited.qos, raw=True
         )
 
     def tick(self) -> None:
         """Shut what is flooded, open what was shut for long enough; from a timer, never from a message's callback."""
         now = time.monotonic()
-        for door in self._doors:
-            if door.subscription is None:
-                if now >= door.opens_again:
-                    door.gate.forget()
-                    self._subscribe(door)
-            elif door.gate.flooded:
-                self._node.destroy_subscription(door.subscription)
-                door.subscription, door.opens_again = None, now + PAUSE_S
-                count = door.gate.too_often + door.gate.too_long
+        for limited in self._inputs:
+            if limited.subscription is None:
+                if now >= limited.opens_again:
+                    limited.message_filter.forget()
+                    self._subscribe(limited)
+            elif limited.message_filter.flooded:
+                self._node.destroy_subscription(limited.subscription)
+                limited.subscription, limited.opens_again = None, now + PAUSE_S
+                count = limited.message_filter.too_often + limited.message_filter.too_long
                 text = f"not listened to for {PAUSE_S:g} s: {count} messages too often or too long so far"
-                self._refuse(door.topic, "flooded", text)
+                self._refuse(limited.topic, "flooded", text)
 
     def forget(self) -> None:
         """The node is cleaned up: subscriptions are destroyed by whoever does that."""
-        self._doors.clear()
-        self.gates.clear()
+        self._inputs.clear()
+        self.filters.clear()
         self.receivers.clear()
 
     # -- services -----------------------------------------------------------------------------------------------

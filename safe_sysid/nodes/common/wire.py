@@ -17,7 +17,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.messages import JointReader, JointSample
+from safe_sysid.nodes.common.answers import JointSample
+from safe_sysid.nodes.common.messages import JointReader
 
 __all__ = [
     "CommandBytesReader",
@@ -122,7 +123,7 @@ class JointBytesReader:
         """Convert.
 
         Raises:
-            RefusedError: as JointReader.
+            MessageRefusedError: as JointReader.
         """
         if self._shape is None or not self._shape.fits(data):
             return self._learn(data)
@@ -212,7 +213,7 @@ class CommandBytesReader:
         """Stamp that is answered and torque (n,), either may be None.
 
         Raises:
-            RefusedError: as read_command.
+            MessageRefusedError: as read_command.
         """
         if isinstance(data, bytes) and self._shape.fits(data):
             label, place = self._shape.starts

@@ -44,7 +44,7 @@ class TickLog:
         a = core.gains.assumptions
         self._r_error = np.broadcast_to(a.velocity_error + core.gains.K_r * a.position_error, (core.model.n,))
         self._r_before, self._stamp_before = np.full(core.model.n, np.inf), 0
-        self._start = core.claim.starts
+        self._start = core.bound_status.starts
         #: S of the command before the last and of the last; inf counts as the assumed one.
         self._uncertainty, self._proved_before = (np.inf, np.inf), False
         #: Age that the command before the last one reached, s, and by how much the last one is older than its stamp.
@@ -78,8 +78,11 @@ class TickLog:
             self.missed += period > self._too_long
         if not self._lockstep:
             self.latency.add(latency)
-            if not self._core.state.commands or self._start != self._core.claim.starts:
-                self._stamp_before, self._start = 0, self._core.claim.starts  # nothing was in force before
+            if not self._core.state.commands or self._start != self._core.bound_status.starts:
+                self._stamp_before, self._start = (
+                    0,
+                    self._core.bound_status.starts,
+                )  # nothing was in force before
             if self._core.state.commands and torque:
                 if self._stamp_before:
                     self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
@@ -96,7 +99,7 @@ class TickLog:
         oldest = max(before, self._oldest if self._mixed_for else 0.0)
         oldest = oldest if oldest > gains.assumptions.hold_max else 0.0
         longest = gains.longest_covered_gap(self._r_before, max(self._uncertainty), oldest)
-        covered = bool(self._proved_before and self._core.claim.holds and age <= longest)
+        covered = bool(self._proved_before and self._core.bound_status.holds and age <= longest)
         self._core.note_late(
             covered,
             f"a command came {1e3 * latency:.3g} ms after its measurement, the one before was {1e3 * age:.3g} ms old",
@@ -108,7 +111,7 @@ class TickLog:
             return
         core = self._core
         self._mixed_for, mixed = core.followed.older, core.followed.mixed
-        self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.claim.holds
+        self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.bound_status.holds
         known = mixed if np.isfinite(mixed) else np.nan
         self._scalars[:4] = _INDEX[core.state], out.energy, known, 1e6 * self._mixed_for
         error, error_rate, r = core.tracking_error
@@ -121,8 +124,8 @@ class TickLog:
     def values(self) -> dict[str, object]:
         """For diagnostics."""
         values: dict[str, object] = {"ticks": self.ticks, "period": self.period, "compute": self.compute}
-        values["commands late, covered"] = self._core.claim.covered
-        values["commands late, not covered"] = self._core.claim.late
+        values["commands late, covered"] = self._core.bound_status.covered
+        values["commands late, not covered"] = self._core.bound_status.late
         if not self._lockstep:
             values["latency"] = self.latency
             values[f"periods longer than {1e3 * self._too_long:g} ms"] = self.missed
@@ -142,7 +145,7 @@ class TickLog:
             feed_forward="" if core.added is None else core.added.name,
             feed_forward_ticks=np.array([] if core.added is None else _texts(core.added.ticks), dtype=str),
             refused=np.array(_texts(refusals), dtype=str),
-            forgotten=self._rows.forgotten, claim_lost=np.array(core.claim.losses, dtype=str),
+            forgotten=self._rows.forgotten, claim_lost=np.array(core.bound_status.losses, dtype=str),
             scheduling=np.array(scheduling), histogram_bin_us=1e6 * Histogram.BIN,
             period_histogram=self.period.counts, latency_histogram=self.latency.counts,
             compute_histogram=self.compute.counts,

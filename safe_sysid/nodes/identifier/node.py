@@ -27,10 +27,10 @@ from safe_sysid.identification.identifier import Identifier, UpdateResult, Updat
 from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.answers import JointSample, MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, JOURNAL, LATCHED, LATCHED_INPUT, OK, WARN, measurement_qos
 from safe_sysid.nodes.common.digest import difference
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.messages import JointSample, RefusedError
 from safe_sysid.nodes.common.process import Worker, run_node
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
 from safe_sysid.nodes.identifier.payload_markers import no_payload_markers, payload_markers
@@ -92,9 +92,9 @@ class IdentifierNode(ManagedNode):
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
         self.listen(JointState, "joint_states", self._on_measurement, qos)
-        self.rivals.watch("bounds_active")
-        self.rivals.watch("bounds")
-        self.rivals.watch("joint_states", shared=True)
+        self.exclusive_publishers.watch("bounds_active")
+        self.exclusive_publishers.watch("bounds")
+        self.exclusive_publishers.watch("joint_states", shared=True)
         self.serve("start", partial(self._run, True))
         self.serve("stop", partial(self._run, False))
         self.serve("tare_start", self._start_tare)
@@ -139,7 +139,7 @@ class IdentifierNode(ManagedNode):
         """What is known of the payload before the first measurement is told at once."""
         self._was_active = True
         if self._session.known is not None and self._latest is None:
-            self._publish(self._session.standing(), None, None, 0.0)
+            self._publish(self._session.current_result(), None, None, 0.0)
         if self.values["start_on_activation"]:
             self._run(True)
 
@@ -220,7 +220,9 @@ class IdentifierNode(ManagedNode):
         else:
             ahead, most = 1e-9 * (stamp_ns - self.now_ns()), self.model.settings.measurement.max_age_s
         if ahead > most:
-            raise RefusedError("from the future", f"stamp {ahead:.3f} s ahead: expected at most {most:g} s")
+            raise MessageRefusedError(
+                "from the future", f"stamp {ahead:.3f} s ahead: expected at most {most:g} s"
+            )
 
     def _hand_over(self, now: int) -> None:
         """Give the worker what there is; at the end of a batch also the order to update.
@@ -319,7 +321,7 @@ class IdentifierNode(ManagedNode):
             result = session.update(batch)
         except CertificateError as error:  # what could not be written was proved all the same
             self.refuse("certificate", "not written", str(error))
-            result = session.standing()
+            result = session.current_result()
         except Exception:
             self._stand(batch)  # in lock-step it is waited for
             raise
@@ -346,7 +348,7 @@ class IdentifierNode(ManagedNode):
 
     def _reset(self, epoch: int) -> None:
         self._session.reset(epoch)
-        self._publish(self._session.standing(), None, None, 0.0)
+        self._publish(self._session.current_result(), None, None, 0.0)
         self.say(f"epoch {epoch}: bounds are the prior's again")
 
     def _resume(self, box: ParameterBox) -> None:

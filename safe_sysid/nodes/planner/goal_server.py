@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from geometry_msgs.msg import PoseStamped
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.base import BaseNode
-from safe_sysid.nodes.common.messages import JointSample
 from safe_sysid.nodes.planner.goals import FloatArray, Goal, read_goal_joints, read_goal_pose
-from safe_sysid.nodes.planner.solver_client import SolverLink
+from safe_sysid.nodes.planner.scheduler_parts import Answer, last_line
+from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.solver_process.process import Event
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Answer", "GoalKeeper", "GoalServer"]
+__all__ = ["GoalKeeper", "GoalServer"]
 
-#: Success and message, to be called once.
-Answer = Callable[[bool, str], None]
 #: The inverse kinematics take a second at most, s.
 _LIMIT = 30.0
 
 
 class GoalKeeper(Protocol):
-    """What the desk needs of the planner node."""
+    """What the goal server needs of the plan scheduler."""
 
     def not_ready(self) -> str:
         """Why nothing new can be begun now; "" if it can."""
@@ -42,9 +40,9 @@ class GoalKeeper(Protocol):
 class GoalServer:
     """Takes goals, keeps the last one, and answers ``~/plan`` when the first step there is certified, or refused."""
 
-    def __init__(self, node: BaseNode, keeper: GoalKeeper, link: SolverLink) -> None:
+    def __init__(self, node: BaseNode, keeper: GoalKeeper, solver: SolverClient) -> None:
         """``node`` and ``keeper`` are one, seen from two sides."""
-        self._keeper, self._link = keeper, link
+        self._keeper, self._solver = keeper, solver
         self._goal: Goal | None = None
         self._asked: list[Answer] = []  # where angles are looked for
         # Not latched: a publisher need not be, and an old goal is nobody's wish any more.
@@ -74,7 +72,7 @@ class GoalServer:
             (position, rotation), (sample, box) = goal.pose, self._keeper.rest()
             job = partial(jobs.angles_of_pose, position=position, rotation=rotation, near=sample.q, box=box)
             self._asked.append(answer)
-            self._link.submit(job, partial(self._on_angles, answer), time.monotonic() + _LIMIT)
+            self._solver.submit(job, partial(self._on_angles, answer), time.monotonic() + _LIMIT)
 
     def drop(self, reason: str) -> None:
         """Forget what is asked for and has not begun; who asked is told why."""
@@ -91,8 +89,3 @@ class GoalServer:
             answer(False, reason)
         else:
             self._keeper.go(event.value[None], answer)
-
-
-def last_line(text: str) -> str:
-    """Of a traceback: what went wrong."""
-    return text.strip().rpartition("\n")[2]

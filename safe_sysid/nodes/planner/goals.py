@@ -10,7 +10,8 @@ from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes.common.messages import RefusedError, joint_order
+from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages import joint_order
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["Goal", "known_frames", "read_goal_joints", "read_goal_pose"]
@@ -54,7 +55,9 @@ def check_frame(frame: str, model: RobotModel) -> None:
     """
     known = known_frames(model)
     if frame not in known:
-        raise RefusedError("unknown frame", f"frame_id = {frame[:40]!r}: expected {' or '.join(known)}")
+        raise MessageRefusedError(
+            "unknown frame", f"frame_id = {frame[:40]!r}: expected {' or '.join(known)}"
+        )
 
 
 def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
@@ -66,18 +69,18 @@ def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
     """
     order = joint_order(msg.joint_names, model.joint_names)
     if not 1 <= len(msg.points) <= MAX_WAYPOINTS:
-        raise RefusedError("wrong length", f"{len(msg.points)} points: expected 1 to {MAX_WAYPOINTS}")
+        raise MessageRefusedError("wrong length", f"{len(msg.points)} points: expected 1 to {MAX_WAYPOINTS}")
     waypoints = np.empty((len(msg.points), model.n))
     for i, point in enumerate(msg.points):
         if len(point.positions) != model.n:
-            raise RefusedError(
+            raise MessageRefusedError(
                 "wrong length", f"point {i}: {len(point.positions)} positions: expected {model.n}"
             )
         waypoints[i] = np.array(point.positions)[order]
         for field in ("velocities", "accelerations"):
             values = np.array(getattr(point, field))
             if np.any(values != 0.0):  # NaN included
-                raise RefusedError(
+                raise MessageRefusedError(
                     "in motion",
                     f"point {i}: {field} {values.tolist()}: expected none, or zeros: the arm chooses",
                 )
@@ -86,7 +89,7 @@ def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
     if np.any(bad):
         i, j = (int(x) for x in np.argwhere(bad)[0])
         reason = "not finite" if not np.isfinite(waypoints[i, j]) else "outside the limits"
-        raise RefusedError(
+        raise MessageRefusedError(
             reason,
             f"point {i}: position of {model.joint_names[j]} is {waypoints[i, j]}: expected a number inside "
             f"({low[j]:.4f}, {high[j]:.4f}) rad",
@@ -115,15 +118,15 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
     p, o = pose.position, pose.orientation
     position, quaternion = np.array([p.x, p.y, p.z]), np.array([o.x, o.y, o.z, o.w])
     if not np.all(np.isfinite(position)) or not np.all(np.isfinite(quaternion)):
-        raise RefusedError(
+        raise MessageRefusedError(
             "not finite", f"{name}: {position.tolist()}, {quaternion.tolist()}: expected numbers"
         )
     if np.max(np.abs(position)) > _FAR:
-        raise RefusedError("far away", f"{name}: {position.tolist()} m: expected at most {_FAR:g} m")
+        raise MessageRefusedError("far away", f"{name}: {position.tolist()} m: expected at most {_FAR:g} m")
     with np.errstate(over="ignore"):
         length = float(np.linalg.norm(quaternion))
     if abs(length - 1.0) > _UNIT:
-        raise RefusedError(
+        raise MessageRefusedError(
             "not a rotation",
             f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1",
         )

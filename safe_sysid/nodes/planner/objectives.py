@@ -19,7 +19,7 @@ from safe_sysid.planning.task.task import TaskStatus
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["Excitation", "Objective", "Situation", "Task"]
+__all__ = ["ExcitationObjective", "PlanObjective", "Situation", "TaskObjective"]
 
 FloatArray = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Situation:
     deadline: float | None
 
 
-class Objective(Protocol):
+class PlanObjective(Protocol):
     """One run of plans, each connecting to the last.
 
     Attributes:
@@ -88,7 +88,7 @@ def _request(situation: Situation, **more: Any) -> PlanRequest:
     return PlanRequest(s.state, s.start_time, s.box, s.sequence, s.previous, deadline=s.deadline, **more)
 
 
-class Excitation:
+class ExcitationObjective:
     """As many exciting trajectories as are wanted, or until the bounds stop improving."""
 
     purpose = "excitation"
@@ -152,7 +152,7 @@ class Excitation:
         """Nobody asked."""
 
 
-class Task:
+class TaskObjective:
     """To waypoints, one after the other."""
 
     purpose = "task"
@@ -169,34 +169,34 @@ class Task:
         """``number`` tells tasks apart; ``answer`` gets success and message of the first step."""
         self.number, self.waypoints, self.attempts, self._seed = number, waypoints, attempts, seed
         self._answer = answer
-        self._standing: TaskProgress | None = None
+        self._progress: TaskProgress | None = None
         self._current = 0
 
     @property
     def status(self) -> TaskStatus:
         """Of the task, as the solver said last."""
-        return TaskStatus.MOVING if self._standing is None else self._standing.status
+        return TaskStatus.MOVING if self._progress is None else self._progress.status
 
     @property
     def distance(self) -> float | None:
         """Of the last step's end from the last waypoint, rad."""
-        return None if self._standing is None else self._standing.distance
+        return None if self._progress is None else self._progress.distance
 
     def over(self, boxes: Iterable[ParameterBox], active: ParameterBox) -> str:
         """It has arrived, or was given up."""
-        standing = self._standing
-        if standing is None or standing.status is TaskStatus.MOVING:
+        progress = self._progress
+        if progress is None or progress.status is TaskStatus.MOVING:
             return ""
-        return "; ".join((standing.status.value, *standing.reasons))
+        return "; ".join((progress.status.value, *progress.reasons))
 
     def pauses(self) -> bool:
         """At waypoints, and after each step of the last resort."""
-        return self._standing is not None and self._standing.rests
+        return self._progress is not None and self._progress.rests
 
     def last_stop(self) -> bool:
         """At the last waypoint."""
-        standing, last = self._standing, len(self.waypoints) - 1
-        return standing is not None and standing.rests and standing.arrives and self._current == last
+        progress, last = self._progress, len(self.waypoints) - 1
+        return progress is not None and progress.rests and progress.arrives and self._current == last
 
     def job(self, situation: Situation) -> Job:
         """The next step."""
@@ -210,8 +210,8 @@ class Task:
         )
 
     def _note(self, step: Step) -> None:
-        if step.standing is not None:
-            self._standing, self._current = step.standing, step.standing.current
+        if step.progress is not None:
+            self._progress, self._current = step.progress, step.progress.current
 
     def planned(self, step: Step) -> None:
         """Nearer, perhaps there."""
@@ -220,13 +220,13 @@ class Task:
     def refused(self, step: Step) -> bool:
         """Another way may be found, until the solver says that it is no use; not from where the arm may not be."""
         self._note(step)
-        answered = step.standing is not None and step.result.status is not PlanStatus.START_REFUSED
+        answered = step.progress is not None and step.result.status is not PlanStatus.START_REFUSED
         return answered and self.status is TaskStatus.MOVING
 
     def lost(self) -> None:
         """Where the arm comes to rest is not where the last step ends."""
-        if self._standing is not None:
-            self._standing = replace(self._standing, rests=False)
+        if self._progress is not None:
+            self._progress = replace(self._progress, rests=False)
 
     def answer(self, success: bool, message: str) -> None:
         """Tell who asked, once."""

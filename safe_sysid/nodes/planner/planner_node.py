@@ -1,13 +1,13 @@
-"""Planner node: has the next trajectory planned while the controller tracks the last one, in time for the hand-over.
+"""Planner node: parameters, topics, services and logs. It requests the next plan while the controller tracks the last.
 
-The planner itself works in a process of its own (:mod:`~.solver_process.process`), when to ask it is decided by
-:mod:`~.planner.scheduler`; here are parameters, topics, services and logs. Everything happens in the executor's
-thread.
+:mod:`~.planner.scheduler` decides when to request a plan. A second process (:mod:`~.solver_process.process`) searches
+for it. All callbacks run in the executor's thread.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,19 +20,19 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, LATCHED, LATCHED_INPUT, OK, STREAM, WARN
 from safe_sysid.nodes.common.digest import plan_digest
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.messages import RefusedError
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
 from safe_sysid.nodes.planner.goal_server import GoalServer
 from safe_sysid.nodes.planner.markers import path_markers, swept_markers
-from safe_sysid.nodes.planner.objectives import Excitation, Task
+from safe_sysid.nodes.planner.objectives import ExcitationObjective, TaskObjective
 from safe_sysid.nodes.planner.plan_record import certificate_message, plan_record
 from safe_sysid.nodes.planner.scene_server import SceneServer
 from safe_sysid.nodes.planner.scheduler import PlanScheduler
 from safe_sysid.nodes.planner.scheduler_parts import SchedulerSettings
-from safe_sysid.nodes.planner.solver_client import SolverLink
+from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.costs import CostSpec
 from safe_sysid.planning.results import PlannerOptions, PlannerResult
 from safe_sysid.planning.solver_process import jobs
@@ -53,23 +53,23 @@ _WATCH = 0.01
 
 
 class PlannerNode(ManagedNode):
-    """One plan after another; the controller's reference says when it is time for the next.
+    """Publishes one certified plan after another; the controller's reference says when the next one is due.
 
-    Inactive it knows what the controller tells, keeps the solver warm and plans nothing.
+    While inactive it hears the controller and keeps the solver ready, but plans nothing.
     """
 
     has_scene = True
 
     def __init__(self, process: PlannerProcess) -> None:
         """``process`` plans; it is ended here, whatever happens."""
-        self._link = SolverLink(process)
+        self._solver = SolverClient(process)
         try:
             super().__init__("planner")
         except BaseException:
-            self._link.process.close()
+            self._solver.process.close()
             raise
-        self._link.attach(self)
-        self._horizon: PlanScheduler | None = None
+        self._solver.attach(self)
+        self._scheduler: PlanScheduler | None = None
         self.parameters.check("cost", CostSpec.parse)
 
     def configure(self) -> None:
@@ -77,18 +77,18 @@ class PlannerNode(ManagedNode):
         options, values = self.options, self.values
         scene = self.scene
         build = self._configure_solver()
-        built = self._link.process.configure("scene", partial(jobs.set_scene, scene=scene))
+        built = self._solver.process.configure("scene", partial(jobs.set_scene, scene=scene))
         self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
         self._early: list[float] = []  # s, how long before their hand-over plans were published
         self._answers: list[dict[str, Any]] = []
         self._drawn = 0  # boxes of the swept volume
         self._draws = values["markers"]
         self._goals: GoalServer | None = None
-        self._horizon = PlanScheduler(self._settings(scene), self, self._link, TimeBase(options.lockstep))
-        self._topics(scene, self._horizon)
+        self._scheduler = PlanScheduler(self._settings(scene), self, self._solver, TimeBase(options.lockstep))
+        self._topics(scene, self._scheduler)
         self._warm_up()
-        self._link.process.wait(build, _START)
-        self._link.process.wait(built, _START)
+        self._solver.process.wait(build, _START)
+        self._solver.process.wait(built, _START)
         self.parameters.on_change("plans", self._set_plans)
         self.parameters.on_change("markers", self._set_markers)
 
@@ -105,11 +105,11 @@ class PlannerNode(ManagedNode):
             seed=options.seed,
             nice=options.realtime.nice,
         )
-        return self._link.process.configure("planner", build)
+        return self._solver.process.configure("planner", build)
 
     def _set_plans(self, plans: int | None) -> None:
-        if self._horizon is not None:
-            self._horizon.set_plans(plans or self.model.settings.planner.plans)
+        if self._scheduler is not None:
+            self._scheduler.set_plans(plans or self.model.settings.planner.plans)
 
     def _set_markers(self, draws: bool) -> None:
         self._draws = draws
@@ -133,7 +133,7 @@ class PlannerNode(ManagedNode):
             digest_ns=to_ns(identification.take_after_s + blend + _DIGEST),
         )
 
-    def _topics(self, scene: Scene, horizon: PlanScheduler) -> None:
+    def _topics(self, scene: Scene, scheduler: PlanScheduler) -> None:
         self._publisher = self.create_publisher(JointTrajectory, "plan", LATCHED)
         # A publisher for each kind of picture: a late listener gets the newest message of each.
         self._way, self._swept, self._obstacles = (
@@ -144,40 +144,40 @@ class PlannerNode(ManagedNode):
         self.listen(
             JointState,
             "reference",
-            lambda msg: horizon.on_reference(self._reader.read(msg)),
+            lambda msg: scheduler.on_reference(self._reader.read(msg)),
             STREAM,
         )
-        self.rivals.watch("bounds_active")
-        self.rivals.watch("plan")
-        self.serve("start", horizon.start)
+        self.exclusive_publishers.watch("bounds_active")
+        self.exclusive_publishers.watch("plan")
+        self.serve("start", scheduler.start)
         self.serve("stop", self._stop_planning)
-        self._goals = GoalServer(self, horizon, self._link)
-        self._scenes = SceneServer(self, horizon, self._link, scene)
+        self._goals = GoalServer(self, scheduler, self._solver)
+        self._scenes = SceneServer(self, scheduler, self._solver, scene)
         self._scenes.draw_to(self._draw_scene)
-        self.every(_WATCH, horizon.watch)
+        self.every(_WATCH, scheduler.watch)
 
     def _stop_planning(self, reason: str = "stopped") -> None:
         if self._goals is not None:
             self._goals.drop(reason)
-        if self._horizon is not None:
-            self._horizon.stop(reason)
+        if self._scheduler is not None:
+            self._scheduler.stop(reason)
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """The box that the controller works with, unless it has another idea of the arm."""
         answer = messages.read_bounds(msg, self.model.arm_prior.size)
-        if self._horizon is None:
+        if self._scheduler is None:
             return
         self.trust("bounds_active")
         try:
             self.check_digest("the controller", answer.digest)
-        except RefusedError:
+        except MessageRefusedError:
             self._stop_planning()
-            self._horizon.forget_boxes()
+            self._scheduler.forget_boxes()
             raise
         reason = zero_box_problem(answer.box, self.model.arm_prior)
         if reason is not None:  # a plan for it would be taken for one that holds for the prior
-            raise RefusedError("not the prior", reason)
-        self._horizon.on_box(answer.box)
+            raise MessageRefusedError("not the prior", reason)
+        self._scheduler.on_box(answer.box)
 
     def _draw_scene(self, array: MarkerArray) -> None:
         if self._draws:
@@ -191,19 +191,19 @@ class PlannerNode(ManagedNode):
 
     def activated(self) -> None:
         """Exciting trajectories, if they are wanted at once."""
-        if self._horizon is None:
+        if self._scheduler is None:
             return
-        self._horizon.activate()
+        self._scheduler.activate()
         if self.values["start_on_activation"]:
-            self._horizon.start()
+            self._scheduler.start()
         else:
-            self._horizon.tell_idle()
+            self._scheduler.tell_idle()
 
     def deactivate(self) -> list[str]:
         """No further plan: the arm brakes along the one under way."""
         self._stop_planning("the planner was deactivated")
-        if self._horizon is not None:
-            self._horizon.deactivate()
+        if self._scheduler is not None:
+            self._scheduler.deactivate()
         return []
 
     def _warm_up(self) -> None:
@@ -212,6 +212,10 @@ class PlannerNode(ManagedNode):
         home[0] = self.model.settings.home
         trajectory = QuinticTrajectory.to_rest(home, home[0], 1.0)
         path_markers(self.model, Plan(trajectory, 0.0, 0.5, "0:0", 0, home[1]))
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that nobody sets."""
+        return time.monotonic()
 
     # -- answers ------------------------------------------------------------------------------------------------
 
@@ -235,10 +239,10 @@ class PlannerNode(ManagedNode):
         self._certificates.publish(certificate_message(plan, certificate, start_ns))
         if self._draws:
             self._way.publish(path_markers(self.model, plan))
-            self._link.submit(partial(jobs.sweep, plan=plan), self._on_swept)
+            self._solver.submit(partial(jobs.sweep, plan=plan), self._on_swept)
         if self.options.run_dir is not None:
             keep = partial(jobs.write_file, plan=plan, certificate=certificate, box=box)
-            self._link.submit_aside(partial(keep, directory=self.options.run_dir), "plan file")
+            self._solver.submit_aside(partial(keep, directory=self.options.run_dir), "plan file")
         text = f"plan {plan.sequence} in {result.wall_time:.2f} s, cost {result.cost:.4g}"
         self.say(f"{text}: {record['summary']}")
         return text
@@ -262,26 +266,30 @@ class PlannerNode(ManagedNode):
 
     def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
         """Nothing was certified: for the log."""
-        sequence = 0 if self._horizon is None else self._horizon.sequence
+        sequence = 0 if self._scheduler is None else self._scheduler.sequence
         self._answers.append(plan_record(result, sequence, start_ns, box, purpose))
 
     # -- telling ------------------------------------------------------------------------------------------------
 
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """What is planned, and how the last attempts ended."""
-        horizon, process, scene = self._horizon, self._link.process, self._scenes.scene
-        if horizon is None:
+        scheduler, process, scene = self._scheduler, self._solver.process, self._scenes.scene
+        if scheduler is None:
             return OK, "nothing planned", {}
-        values: dict[str, object] = {"phase": horizon.phase, "plans": horizon.sequence, "busy": horizon.busy}
-        mission = horizon.mission
-        if isinstance(mission, Excitation):
-            values["left"] = mission.left
-        if isinstance(mission, Task) and mission.distance is not None:
-            values["distance"] = f"{mission.distance:.3f} rad"
-        if horizon.outcome:
-            values["task"] = horizon.outcome
-        if horizon.failure:
-            values["excitation"] = horizon.failure
+        values: dict[str, object] = {
+            "phase": scheduler.phase,
+            "plans": scheduler.sequence,
+            "busy": scheduler.busy,
+        }
+        objective = scheduler.objective
+        if isinstance(objective, ExcitationObjective):
+            values["left"] = objective.left
+        if isinstance(objective, TaskObjective) and objective.distance is not None:
+            values["distance"] = f"{objective.distance:.3f} rad"
+        if scheduler.outcome:
+            values["task"] = scheduler.outcome
+        if scheduler.failure:
+            values["excitation"] = scheduler.failure
         if self._early:
             values["published before the hand-over"] = f"{min(self._early):.3f} s at least"
         for answer in self._answers[-3:]:
@@ -292,19 +300,19 @@ class PlannerNode(ManagedNode):
         values["solver"] = f"process {process.pid}, started again {process.restarts} times"
         if process.ready:
             refused = bool(self._answers) and "knots" not in self._answers[-1]
-            return ERROR if horizon.failure else WARN if refused else OK, horizon.text, values
+            return ERROR if scheduler.failure else WARN if refused else OK, scheduler.text, values
         level = ERROR if process.pid is None else WARN
-        return level, f"{horizon.text}; the solver process is not ready", values
+        return level, f"{scheduler.text}; the solver process is not ready", values
 
     def cleanup(self) -> None:
         """Write ``planner.json``; the solver process stays warm."""
-        horizon, self._horizon = self._horizon, None
-        if horizon is None:
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is None:
             return
         self._stop_planning("the planner is cleaned up")
-        horizon.deactivate()
+        scheduler.deactivate()
         if self.options.run_dir is not None:
-            told = {"task": horizon.outcome, "failure": horizon.failure, "refused": dict(self.refusals)}
+            told = {"task": scheduler.outcome, "failure": scheduler.failure, "refused": dict(self.refusals)}
             record = {"plans": self._answers} | told
             (self.options.run_dir / "planner.json").write_text(json.dumps(record, indent=1))
 
@@ -313,4 +321,4 @@ class PlannerNode(ManagedNode):
         try:
             super().close()
         finally:
-            self._link.process.close()
+            self._solver.process.close()

@@ -9,11 +9,11 @@ from typing import Protocol
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import BaseNode
-from safe_sysid.nodes.common.messages import RefusedError
 from safe_sysid.nodes.planner.goals import check_frame, known_frames
 from safe_sysid.nodes.planner.markers import scene_markers
-from safe_sysid.nodes.planner.solver_client import SolverLink
+from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
@@ -34,7 +34,7 @@ _ACTIONS = {Marker.ADD: "add", Marker.DELETE: "delete", Marker.DELETEALL: "delet
 
 
 class RestKeeper(Protocol):
-    """What the desk needs of the planner node."""
+    """What the scene server needs of the plan scheduler."""
 
     def not_at_rest(self) -> str:
         """Why the scene may not change now; "" if it may."""
@@ -46,9 +46,9 @@ class RestKeeper(Protocol):
 class SceneServer:
     """Keeps the scene; a change is checked here, told to the solver and drawn."""
 
-    def __init__(self, node: BaseNode, keeper: RestKeeper, link: SolverLink, scene: Scene) -> None:
+    def __init__(self, node: BaseNode, keeper: RestKeeper, solver: SolverClient, scene: Scene) -> None:
         """``scene``: the solver knows it already."""
-        self._node, self._keeper, self._link = node, keeper, link
+        self._node, self._keeper, self._solver = node, keeper, solver
         self.scene = scene
         self._drawn = 0
         self._publisher: Callable[[MarkerArray], None] | None = None
@@ -65,16 +65,18 @@ class SceneServer:
         markers = read_markers(msg, self._node.model)
         reason = self._keeper.not_at_rest()
         if reason:
-            raise RefusedError("not at rest", reason)
-        if not self._link.process.ready:
-            raise RefusedError("not ready", "the solver takes in the last change: expected it to be ready")
+            raise MessageRefusedError("not at rest", reason)
+        if not self._solver.ready:
+            raise MessageRefusedError(
+                "not ready", "the solver takes in the last change: expected it to be ready"
+            )
         try:
             scene = scene_from_markers(markers, self.scene)
             self._use(scene)
-        except RefusedError:
+        except MessageRefusedError:
             raise
         except SafeSysIdError as error:
-            raise RefusedError("bad marker", str(error)) from None
+            raise MessageRefusedError("bad marker", str(error)) from None
 
     def _reload(self) -> str | None:
         reason = self._keeper.not_at_rest()
@@ -84,13 +86,13 @@ class SceneServer:
 
     def _use(self, scene: Scene) -> None:
         if len(scene.obstacles) > MAX_MARKERS:
-            raise RefusedError(
+            raise MessageRefusedError(
                 "too long", f"{len(scene.obstacles)} obstacles: expected at most {MAX_MARKERS}"
             )
         scene.check(self._node.model)
         self.scene = scene
         # Before the solver has answered it plans nothing; and nothing at all if it cannot.
-        self._link.process.configure("scene", partial(jobs.set_scene, scene=scene))
+        self._solver.process.configure("scene", partial(jobs.set_scene, scene=scene))
         self._keeper.scene_changed()
         self._draw()
         self._node.say(f"scene {scene.name}: {len(scene.obstacles)} obstacles")
@@ -114,18 +116,18 @@ def read_markers(msg: MarkerArray, model: RobotModel) -> list[SceneMarker]:
             lifetime: what vanishes unseen is no obstacle.
     """
     if len(msg.markers) > MAX_MARKERS:
-        raise RefusedError("too long", f"{len(msg.markers)} markers: expected at most {MAX_MARKERS}")
+        raise MessageRefusedError("too long", f"{len(msg.markers)} markers: expected at most {MAX_MARKERS}")
     return [_read(i, marker, model) for i, marker in enumerate(msg.markers)]
 
 
 def _read(i: int, marker: Marker, model: RobotModel) -> SceneMarker:
     where = f"markers[{i}]"
     if marker.action not in _ACTIONS:
-        raise RefusedError(
+        raise MessageRefusedError(
             "bad action", f"{where}.action = {marker.action}: expected one of {sorted(_ACTIONS)}"
         )
     if len(marker.ns) > _MAX_NAME:
-        raise RefusedError(
+        raise MessageRefusedError(
             "too long", f"{where}.ns of {len(marker.ns)} letters: expected at most {_MAX_NAME}"
         )
     action = _ACTIONS[marker.action]
@@ -134,12 +136,12 @@ def _read(i: int, marker: Marker, model: RobotModel) -> SceneMarker:
     check_frame(marker.header.frame_id, model)
     if marker.type not in _KINDS:
         expected = ", ".join(f"{number} ({name})" for number, name in sorted(_KINDS.items()))
-        raise RefusedError("bad type", f"{where}.type = {marker.type}: expected one of {expected}")
+        raise MessageRefusedError("bad type", f"{where}.type = {marker.type}: expected one of {expected}")
     if marker.lifetime.sec or marker.lifetime.nanosec:
         text = (
             f"{where}.lifetime = {marker.lifetime.sec} s {marker.lifetime.nanosec} ns: expected 0, for ever"
         )
-        raise RefusedError("bad lifetime", text)
+        raise MessageRefusedError("bad lifetime", text)
     p, o, s = marker.pose.position, marker.pose.orientation, marker.scale
     return SceneMarker(
         marker.ns,

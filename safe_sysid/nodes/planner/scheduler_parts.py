@@ -1,7 +1,8 @@
-"""Settings, output interface and open requests of the plan scheduler."""
+"""Settings, interfaces and data types of the plan scheduler. No ROS calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -9,15 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.nodes.common.time_base import to_ns
-from safe_sysid.nodes.planner.objectives import Situation
+from safe_sysid.nodes.planner.objectives import PlanObjective, Situation
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.solver_process.jobs import Step
+from safe_sysid.planning.solver_process.process import Event, Job
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["Offer", "OpenRequest", "SchedulerOutput", "SchedulerSettings", "begin_at", "failure"]
+__all__ = [
+    "Answer",
+    "Offer",
+    "OpenRequest",
+    "PlanSolver",
+    "SchedulerOutput",
+    "SchedulerSettings",
+    "begin_at",
+    "failure",
+    "last_line",
+]
 
 FloatArray = NDArray[np.float64]
+#: Success and message, to be called once.
+Answer = Callable[[bool, str], None]
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,10 @@ class SchedulerSettings:
 
 
 class SchedulerOutput(Protocol):
-    """Where the answers go."""
+    """Where the answers go, and the clocks."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that nobody sets."""
 
     def now_ns(self) -> int:
         """On the clock of stamps, ns."""
@@ -70,6 +87,23 @@ class SchedulerOutput(Protocol):
         """One line for people."""
 
 
+class PlanSolver(Protocol):
+    """The solver process, as the scheduler needs it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+
+    def submit(self, job: Job, handler: Callable[[Event], None], limit: float | None = None) -> int:
+        """Give it a job; ``handler`` gets its events, ``limit`` is when it is killed, monotonic s."""
+
+    def cancel(self, grace: float) -> None:
+        """End what it is at; it is killed after ``grace`` s."""
+
+    def failed(self, text: str) -> None:
+        """Report what became of it."""
+
+
 class Offer(NamedTuple):
     """A plan that was published, and its first instant."""
 
@@ -87,15 +121,17 @@ class OpenRequest:
     """What the solver works on now.
 
     Attributes:
+        objective: that asks for it.
         situation: from where.
         start_ns: the hand-over; None (real time, at rest): as soon as the plan is there.
-        due: monotonic time at which what there is is published, s; None in lock-step.
+        due: when the best plan so far is published, monotonic s; None in lock-step.
         best: the best certified plan so far.
-        lives: so often it may be asked again if the solver dies of it.
-        tries: so often if it finds nothing.
-        longer: so often it was given more time already.
+        lives: so often it may be repeated if the solver crashes.
+        tries: so often if the solver finds nothing.
+        longer: how many longer searches there were already.
     """
 
+    objective: PlanObjective
     situation: Situation
     start_ns: int | None
     due: float | None
@@ -115,3 +151,8 @@ def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:
 def failure(reason: str) -> Step:
     """What counts as the answer of a solver that gave none."""
     return Step(PlannerResult(PlanStatus.STOPPED, reasons=(reason,)))
+
+
+def last_line(text: str) -> str:
+    """The last line of a traceback, which says what went wrong."""
+    return text.strip().rpartition("\n")[2]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from safe_sysid.nodes.common.base import BaseNode
 from safe_sysid.planning.solver_process.process import Event, Job, PlannerProcess
 
-__all__ = ["SolverLink"]
+__all__ = ["SolverClient"]
 
 
-class SolverLink:
+class SolverClient:
     """A :class:`~.process.PlannerProcess` whose events come in the executor's thread."""
 
     def __init__(self, process: PlannerProcess) -> None:
@@ -29,6 +29,15 @@ class SolverLink:
         ticket = self.process.submit(job, limit)
         self._handlers[ticket] = handler
         return ticket
+
+    @property
+    def ready(self) -> bool:
+        """Whether the process takes requests."""
+        return self.process.ready
+
+    def cancel(self, grace: float) -> None:
+        """End what the process is at; it is killed after ``grace`` s."""
+        self.process.cancel(grace)
 
     def submit_aside(self, job: Job, what: str, again: bool = True) -> None:
         """A job whose answer nobody needs; if it fails twice, that is told.

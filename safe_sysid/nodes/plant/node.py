@@ -16,9 +16,9 @@ from trajectory_msgs.msg import JointTrajectory
 from safe_sysid.control.states import longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.answers import NOT_AWAITED, MessageRefusedError
 from safe_sysid.nodes.common.base import COMMAND, ERROR, OK, WARN, BaseNode, measurement_qos
 from safe_sysid.nodes.common.histograms import Histogram
-from safe_sysid.nodes.common.messages import RefusedError
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.common.row_recorder import Recorder
 from safe_sysid.nodes.common.time_base import to_ns
@@ -143,7 +143,7 @@ class PlantNode(BaseNode):
         if self._alone:
             self._answered, self._alone = time.monotonic(), False
         if stamp is None or not self._last_answered <= stamp < self._stamp:
-            raise RefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
+            raise MessageRefusedError("wrong tick", f"command answers {stamp} ns: expected {self._stamp} ns")
 
     def _wake(self, _: object) -> None:
         self._rest_since = self._plant.time
@@ -190,7 +190,7 @@ class PlantNode(BaseNode):
             q = np.where(self._wraps, (q + np.pi) % (2.0 * np.pi) - np.pi, q)
         self._told = self._writer.fill(stamp, q, measurement.qd, measurement.effort)
         if self._alone and isinstance(self._told, JointState):
-            self._told.header.frame_id = messages.NOT_AWAITED
+            self._told.header.frame_id = NOT_AWAITED
         self._states.publish(self._told)
 
     def _look_around(self) -> None:

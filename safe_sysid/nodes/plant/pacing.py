@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Pacer", "Step", "TimedCommand"]
+__all__ = ["Pacer", "PlantStep", "TimedCommand"]
 
 
 class TimedCommand(NamedTuple):
@@ -17,7 +17,7 @@ class TimedCommand(NamedTuple):
     torque: NDArray[np.float64]
 
 
-class Step(NamedTuple):
+class PlantStep(NamedTuple):
     """One period: the command that came in it (or None), and how far into it, s."""
 
     torque: NDArray[np.float64] | None
@@ -49,14 +49,14 @@ class Pacer:
         """How late the oldest step that is due would be now."""
         return now - self._start - self.period
 
-    def ahead(self, now: int) -> Step | None:
+    def ahead(self, now: int) -> PlantStep | None:
         """The step under way, if its command is there: what happens until its end is known, so it can be simulated."""
         if self._done or self._command is None or self.wait(now) <= 0:
             return None
         self._done = True
         return self._take()
 
-    def due(self, now: int) -> list[Step]:
+    def due(self, now: int) -> list[PlantStep]:
         """All steps whose end has come and that were not simulated ahead; begins the next period.
 
         After a stall of this process there are several; a command acts in the one in which it came.
@@ -69,9 +69,9 @@ class Pacer:
             self._start += self.period
         return steps
 
-    def _take(self) -> Step:
+    def _take(self) -> PlantStep:
         command = self._command
         if command is None or command.arrival >= self._start + self.period:
-            return Step(None, 0.0)
+            return PlantStep(None, 0.0)
         self._command = None
-        return Step(command.torque, 1e-9 * max(command.arrival - self._start, 0))
+        return PlantStep(command.torque, 1e-9 * max(command.arrival - self._start, 0))

@@ -27,7 +27,14 @@ from safe_sysid.logs.log import LogError
 from safe_sysid.nodes.common.base import ERROR, OK, WARN, BaseNode
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
-from safe_sysid.nodes.recorder.topics import Selection, bag_qos, endpoints, message_class, profile_for, weaker
+from safe_sysid.nodes.recorder.topics import (
+    TopicSelection,
+    bag_qos,
+    endpoints,
+    message_class,
+    profile_for,
+    weaker,
+)
 
 __all__ = ["RecorderNode", "main"]
 
@@ -57,7 +64,9 @@ class RecorderNode(BaseNode):
     def __init__(self) -> None:
         super().__init__("recorder")
         given = self.values
-        self._selection = Selection(self.get_namespace(), given["exclude"] or "", given["all_namespaces"])
+        self._selection = TopicSelection(
+            self.get_namespace(), given["exclude"] or "", given["all_namespaces"]
+        )
         bag = Path(given["bag"] or time.strftime("rosbag2_%Y_%m_%d-%H_%M_%S"))
         try:
             self._bag = BagWriter(bag, given["compression"], {"recorder": f"safe_sysid {__version__}"})
@@ -74,7 +83,7 @@ class RecorderNode(BaseNode):
 
     def _load(self) -> None:
         """No robot, no scene: whatever arm it is, a recorder writes what is said."""
-        self.parameters.check("exclude", lambda pattern: Selection("/", pattern))
+        self.parameters.check("exclude", lambda pattern: TopicSelection("/", pattern))
         self.values = self.parameters.values()
         options = RealtimeOptions(nice=self.values["realtime.nice"])
         self.scheduling = Scheduling(options, self.get_logger().warning)

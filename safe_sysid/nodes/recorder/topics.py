@@ -13,7 +13,7 @@ from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 from safe_sysid.errors import ConfigError
 
-__all__ = ["Selection", "bag_qos", "endpoints", "message_class", "profile_for", "weaker"]
+__all__ = ["TopicSelection", "bag_qos", "endpoints", "message_class", "profile_for", "weaker"]
 
 #: Not of a namespace, and always of interest.
 COMMON = ("/clock", "/diagnostics", "/rosout", "/tf", "/tf_static", "/parameter_events")
@@ -22,7 +22,7 @@ DEPTH = 20_000
 _RELIABLE, _LATCHED = ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL
 
 
-class Selection:
+class TopicSelection:
     """Topics of one namespace and those that belong to nobody; without hidden ones and those that are excluded."""
 
     def __init__(self, namespace: str, exclude: str = "", everything: bool = False) -> None:

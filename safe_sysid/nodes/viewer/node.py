@@ -30,8 +30,8 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import configuration_digest
-from safe_sysid.nodes.common.messages import RefusedError
 from safe_sysid.nodes.common.parameters import NodeParameters
 from safe_sysid.nodes.viewer.demo_result import read_verdict
 from safe_sysid.nodes.viewer.service_calls import ServiceCalls
@@ -72,7 +72,7 @@ class ViewerNode:
         self._model = model
         namespace = self.node.get_namespace().strip("/")
         digests = (configuration_digest(model, True), configuration_digest(model, False))
-        self.sight = ViewerState(model, namespace, digests)
+        self.view_state = ViewerState(model, namespace, digests)
         domain = self.node.context.get_domain_id()
         self._where = f"ROS domain {domain}" + (f", namespace /{namespace}" if namespace else "")
         self._listening: list[tuple[str, Subscription, type, Callable[[Any], None]]] = []
@@ -100,7 +100,7 @@ class ViewerNode:
         self._next_panel = self._next_look = self._next_picture = 0.0
 
     def _listen(self, topic: str, kind: type, qos: QoSProfile) -> None:
-        take = getattr(self.sight, topic.lstrip("/"))
+        take = getattr(self.view_state, topic.lstrip("/"))
         subscription = self.node.create_subscription(kind, topic, lambda _: None, qos, raw=True)
         self._listening.append((topic, subscription, kind, take))
 
@@ -132,50 +132,50 @@ class ViewerNode:
             data = taken[0]
             name = topic.lstrip("/")
             if len(data) > _LARGEST.get(topic, _LARGEST_OTHER):
-                self.sight.dropped[f"{name}: too long"] += 1
+                self.view_state.dropped[f"{name}: too long"] += 1
                 continue
             try:
                 take(deserialize_message(data, kind))
-                self.sight.heard[topic] = time.monotonic()
-            except RefusedError as refused:
-                self.sight.dropped[f"{name}: {refused.reason}"] += 1
+                self.view_state.heard[topic] = time.monotonic()
+            except MessageRefusedError as refused:
+                self.view_state.dropped[f"{name}: {refused.reason}"] += 1
             except Exception as error:  # a view must not die of a message
-                self.sight.dropped[f"{name}: {type(error).__name__}"] += 1
+                self.view_state.dropped[f"{name}: {type(error).__name__}"] += 1
 
     def _draw(self, now: float) -> None:
-        sight, page = self.sight, self.page
+        view_state, page = self.view_state, self.page
         if now < self._next_picture:
             return
         # What nobody looks at is kept up to date for whoever comes, but not smooth.
         self._next_picture = now + (0.0 if self.server.viser.get_clients() else _UNSEEN)
         with self.server.viser.atomic():
-            if sight.q is not None:
-                page.pose(sight.q)
+            if view_state.q is not None:
+                page.pose(view_state.q)
             if now < self._next_panel:
                 return
             self._next_panel = now + _PANEL
             for namespace, draw in zip(
                 DRAWN, (page.scene.obstacles, page.scene.way, page.scene.swept), strict=True
             ):
-                if namespace in sight.changed:
-                    draw(sight.drawn(namespace))
+                if namespace in view_state.changed:
+                    draw(view_state.drawn(namespace))
             if left_out := page.scene.left_out:
-                sight.dropped["obstacle: too many triangles"] = left_out
-            bounds = sight.bounds_now
+                view_state.dropped["obstacle: too many triangles"] = left_out
+            bounds = view_state.bounds_now
             if bounds is not None and bounds is not self._drawn_box:
                 self._drawn_box = bounds
                 page.scene.payload(self._shapes(bounds))
             if now >= self._next_look:
                 self._next_look = now + _LOOK
                 self._look_around()
-            page.show(sight.snapshot(self._missing, self._simulated))
+            page.show(view_state.snapshot(self._missing, self._simulated))
 
     def _shapes(self, bounds: BoundsView) -> PayloadShapes | None:
         try:
             return payload_shapes(self._model, bounds.lower, bounds.nominal, bounds.upper)
         # Numbers that are finite, and beyond all measure.
         except (SafeSysIdError, ArithmeticError, np.linalg.LinAlgError) as error:
-            self.sight.dropped[f"payload: {type(error).__name__}"] += 1
+            self.view_state.dropped[f"payload: {type(error).__name__}"] += 1
             return None
 
     def _look_around(self) -> None:
@@ -187,13 +187,13 @@ class ViewerNode:
             full = self.node.resolve_topic_name(topic)
             if not self.node.count_publishers(full):
                 missing.append(f"nobody publishes {full} in {self._where}")
-            elif topic not in self.sight.heard:
+            elif topic not in self.view_state.heard:
                 missing.append(f"nothing comes on {full} in {self._where}, though somebody publishes it")
-            elif topic == "joint_states" and self.sight.silent(topic):
+            elif topic == "joint_states" and self.view_state.silent(topic):
                 missing.append(f"nothing comes on {full} any more: the arm is drawn where it was last")
         self._missing = tuple(missing)
-        if self._results is not None and self.sight.verdict is None:
-            self.sight.verdict = read_verdict(self._results)
+        if self._results is not None and self.view_state.verdict is None:
+            self.view_state.verdict = read_verdict(self._results)
 
     def close(self) -> None:
         """Browsers see that it is over."""

@@ -16,8 +16,9 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import difference
-from safe_sysid.nodes.common.messages import JointReader, RefusedError, read_bounds, read_plan
+from safe_sysid.nodes.common.messages import JointReader, read_bounds, read_plan
 from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, RunOutcome, Snapshot, Solid
@@ -147,13 +148,17 @@ class ViewerState:
         """Margins of the last plan."""
         dim = message.layout.dim
         if len(dim) != 2 or _ABOUT.fullmatch(dim[0].label) is None or len(dim[1].label) > 2000:
-            raise RefusedError("bad layout", "expected a certificate's two labels")
+            raise MessageRefusedError("bad layout", "expected a certificate's two labels")
         names = _FAMILY.findall(dim[1].label)
         if not names or len(message.data) != 2 * len(names):
-            raise RefusedError("wrong length", f"{len(message.data)} numbers for {len(names)} families")
+            raise MessageRefusedError(
+                "wrong length", f"{len(message.data)} numbers for {len(names)} families"
+            )
         for name, unit in names:
             if UNITS.get(name) != unit:
-                raise RefusedError("bad layout", f"{name} [{unit}]: expected families and units of {UNITS}")
+                raise MessageRefusedError(
+                    "bad layout", f"{name} [{unit}]: expected families and units of {UNITS}"
+                )
         rows = np.reshape(np.asarray(message.data, float), (-1, 2)).tolist()
         self._margins = tuple(Margin(name, "", "", *row) for (name, _), row in zip(names, rows, strict=True))
 
@@ -196,7 +201,7 @@ class ViewerState:
                 continue
             try:
                 solid = _solid(marker)
-            except RefusedError as refused:
+            except MessageRefusedError as refused:
                 self.dropped[f"marker: {refused.reason}"] += 1
                 continue
             if key not in self.solids and self._counts[marker.ns] >= DRAWN[marker.ns]:
@@ -272,18 +277,18 @@ def _solid(marker: Marker) -> Solid:
         RefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
     """
     if marker.header.frame_id not in _WORLD:
-        raise RefusedError("another frame", f"frame {marker.header.frame_id[:40]!r}: expected world")
+        raise MessageRefusedError("another frame", f"frame {marker.header.frame_id[:40]!r}: expected world")
     kind = _KINDS.get(marker.type)
     if kind is None:
-        raise RefusedError("type not drawn", f"type {marker.type}")
+        raise MessageRefusedError("type not drawn", f"type {marker.type}")
     if len(marker.points) > _MOST_POINTS:
-        raise RefusedError("too many points", f"{len(marker.points)}: expected at most {_MOST_POINTS}")
+        raise MessageRefusedError("too many points", f"{len(marker.points)}: expected at most {_MOST_POINTS}")
     p, o, s = marker.pose.position, marker.pose.orientation, marker.scale
     points = np.array([(v.x, v.y, v.z) for v in marker.points], float).reshape(-1, 3)
     numbers = np.array([p.x, p.y, p.z, s.x, s.y, s.z])
     turn = np.array([o.x, o.y, o.z, o.w])
     if not all(np.all(np.abs(x) <= _FARTHEST) for x in (numbers, turn, points)):  # also false for NaN
-        raise RefusedError("far away", f"numbers beyond {_FARTHEST:g}, or none")
+        raise MessageRefusedError("far away", f"numbers beyond {_FARTHEST:g}, or none")
     length = float(np.linalg.norm(turn))
     rotation = np.eye(3) if length < 1e-6 else Rotation.from_quat(turn / length).as_matrix()
     return Solid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)

@@ -101,7 +101,7 @@ class Step:
     """What a job for a plan found; ``standing`` None: no task."""
 
     result: PlannerResult
-    standing: TaskProgress | None = None
+    progress: TaskProgress | None = None
 
 
 def build(
@@ -207,8 +207,8 @@ def task_step(
             plan is not None and task.rests_after(plan),
             plan is not None and task.ends_at_waypoint(plan),
         )
-        standing = TaskProgress(task.status, task.reasons, now, task.distance, rests, arrives)
-        return Step(result, standing)
+        progress = TaskProgress(task.status, task.reasons, now, task.distance, rests, arrives)
+        return Step(result, progress)
 
     result = task.next(
         request.state,

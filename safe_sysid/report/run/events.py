@@ -14,13 +14,13 @@ from safe_sysid.report.run.facts import RunFacts
 from safe_sysid.report.run.logs import ControllerLog
 from safe_sysid.robot.margin import Margin
 
-__all__ = ["Event", "end_of", "events_of", "states_of"]
+__all__ = ["RunEvent", "end_of", "events_of", "states_of"]
 
 Level = Literal["", "weak", "bad"]
 
 
 @dataclass(frozen=True)
-class Event:
+class RunEvent:
     """Something that happened: time (s), who, what, and how bad it is."""
 
     time: float
@@ -45,7 +45,7 @@ def states_of(log: ControllerLog | None) -> list[tuple[str, float, float]]:
     ]
 
 
-def events_of(facts: RunFacts) -> list[Event]:
+def events_of(facts: RunFacts) -> list[RunEvent]:
     """All events, in order.
 
     Args:
@@ -55,16 +55,16 @@ def events_of(facts: RunFacts) -> list[Event]:
     for number, (name, begin, _) in enumerate(states_of(facts.logs.controller)):
         bad = name == "fault"
         text = "fault: no guarantee from here on" if bad else name if number else f"{name}, first command"
-        events.append(Event(begin, "controller", text, "bad" if bad else ""))
+        events.append(RunEvent(begin, "controller", text, "bad" if bad else ""))
     for plan in facts.logs.plans:
         if plan.planned:
             worst = _tightest(plan.margins)
             events.append(
-                Event(plan.start, "planner", f"plan {plan.sequence} ({plan.purpose}) certified{worst}")
+                RunEvent(plan.start, "planner", f"plan {plan.sequence} ({plan.purpose}) certified{worst}")
             )
         else:
             why = "; ".join(plan.reasons[:3]) or plan.status
-            events.append(Event(plan.start, "planner", f"no plan: {why}", "weak"))
+            events.append(RunEvent(plan.start, "planner", f"no plan: {why}", "weak"))
     for update in facts.logs.updates:
         events += _update(update.time, update.identity, update.status)
     return sorted(events, key=lambda event: event.time)
@@ -79,16 +79,16 @@ def _tightest(margins: Mapping[str, Margin]) -> str:
     return f", {at_least(margin.value, scale=1000, places=1)} mm to spare at {margin.culprit}"
 
 
-def _update(time: float, identity: str, status: str) -> Sequence[Event]:
+def _update(time: float, identity: str, status: str) -> Sequence[RunEvent]:
     if status == "EMPTY_SET":
         return [
-            Event(
+            RunEvent(
                 time, "identifier", "no parameters agree with all measurements: an assumption is false", "bad"
             )
         ]
     if status not in ("OK", ""):
-        return [Event(time, "identifier", f"box {identity}: {status.replace('_', ' ').lower()}", "weak")]
-    return [Event(time, "identifier", f"box {identity}")]
+        return [RunEvent(time, "identifier", f"box {identity}: {status.replace('_', ' ').lower()}", "weak")]
+    return [RunEvent(time, "identifier", f"box {identity}")]
 
 
 def end_of(facts: RunFacts) -> float:

@@ -27,7 +27,7 @@ from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLay
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.studies.campaign.arms import TrueArm
 from safe_sysid.studies.campaign.noise import Levels, Signs
-from safe_sysid.studies.campaign.plant import Record, pinocchio_model
+from safe_sysid.studies.campaign.plant import TrueRecord, pinocchio_model
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
@@ -52,7 +52,7 @@ class Dynamics:
     growth: FloatArray
 
     @classmethod
-    def of(cls, arm: TrueArm, record: Record, transition: float, link: bool, states: bool) -> Dynamics:
+    def of(cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool) -> Dynamics:
         """Evaluate a record.
 
         Args:
@@ -131,7 +131,7 @@ def aimed_direction(
 
 
 def worst_gravity(
-    field: FloatArray, arm: TrueArm, record: Record, angle: float, relative: float
+    field: FloatArray, arm: TrueArm, record: TrueRecord, angle: float, relative: float
 ) -> FloatArray:
     """True gravity (3,) on its cone that pushes along Y: the torque is linear in it.
 
@@ -186,7 +186,7 @@ def signs_of_field(
     field: FloatArray,
     place: FloatArray,
     dynamics: Dynamics,
-    record: Record,
+    record: TrueRecord,
     viscous: FloatArray,
     levels: Levels,
     sampled: bool,

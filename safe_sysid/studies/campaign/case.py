@@ -24,18 +24,18 @@ from safe_sysid.studies.campaign.breaks import Break
 from safe_sysid.studies.campaign.motions import TrueMotion, draw_motion
 from safe_sysid.studies.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
 from safe_sysid.studies.campaign.payloads import draw_payload
-from safe_sysid.studies.campaign.plant import Record, exact_record, instants
+from safe_sysid.studies.campaign.plant import TrueRecord, exact_record, instants
 from safe_sysid.studies.campaign.settings import TrialSettings, draw_settings, generator
 from safe_sysid.studies.campaign.simulation import simulated_record
 
-__all__ = ["Case", "build_case", "on_cone"]
+__all__ = ["IdentificationCase", "build_case", "on_cone"]
 
 FloatArray = NDArray[np.float64]
 _STEP = 2.5e-4  # s, of integration
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class IdentificationCase:
     """Everything that a trial is made of; logs may be taken with other signs of the errors.
 
     Attributes:
@@ -55,15 +55,15 @@ class Case:
     settings: TrialSettings
     arm: TrueArm
     theta: FloatArray
-    record: Record
+    record: TrueRecord
     levels: Levels
     acceleration: FloatArray
     continuous: NDArray[np.bool_]
     beyond: float
     broken: Break
     seeds: tuple[int, int]
-    remake: Callable[[FloatArray], Record] | None = None
-    empty_handed: tuple[FloatArray, Record] | None = None
+    remake: Callable[[FloatArray], TrueRecord] | None = None
+    empty_handed: tuple[FloatArray, TrueRecord] | None = None
 
     @property
     def has_state_errors(self) -> bool:
@@ -147,7 +147,7 @@ class Case:
         return arm_model(rng, self.arm, prior, self.continuous, sections, s.transition)
 
 
-def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
+def build_case(seed: int, index: int, options: dict[str, Any]) -> IdentificationCase:
     """Draw a trial and make its motion.
 
     Args:
@@ -180,7 +180,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     effort = s.effort if s.effort == "sampled" else "held" if held else "mean"
     levels = draw_levels(generator(seed, index, 3), s.joints, period, s.level, effort)
     theta = broken.theta(arm.theta, arm.layout)
-    remake: Callable[[FloatArray], Record] | None = None
+    remake: Callable[[FloatArray], TrueRecord] | None = None
     gravity = broken.gravity(on_cone(rng, arm.kinematics.gravity, levels))
     if s.simulated:
         chatter = rng.uniform(-1.0, 1.0, (count, s.joints)) * rng.choice([0.0, 0.5])
@@ -192,7 +192,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
         record = make(rng, s, arm, theta, motion, times, levels, gravity)
         if broken.name == "none" and not s.tare:
 
-            def again(gravity: FloatArray) -> Record:
+            def again(gravity: FloatArray) -> TrueRecord:
                 return make(generator(seed, index, 12), s, arm, theta, motion, times, levels, gravity)
 
             remake = again
@@ -213,7 +213,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     rng = generator(seed, index, 4)
     continuous = (rng.random(s.joints) < (0.5 if s.continuous else 0.0)) & ~sliding
     beyond = float(options.get("beyond", 1.0))
-    return Case(
+    return IdentificationCase(
         s,
         arm,
         theta,
@@ -238,7 +238,7 @@ def _nearer(motion: TrueMotion, sliding: NDArray[np.bool_]) -> TrueMotion:
 
 def _empty_handed(
     rng: np.random.Generator, s: TrialSettings, arm: TrueArm, levels: Levels, gravity: FloatArray
-) -> tuple[FloatArray, Record]:
+) -> tuple[FloatArray, TrueRecord]:
     """The same arm before it gripped something; its friction has drifted since by all that is allowed."""
     n, period = arm.n, 1.0 / s.rate
     theta = arm.theta.copy()
@@ -262,7 +262,7 @@ def _means(
     times: FloatArray,
     levels: Levels,
     gravity: FloatArray,
-) -> Record:
+) -> TrueRecord:
     return exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
 
 
@@ -275,7 +275,7 @@ def _sampled(
     times: FloatArray,
     levels: Levels,
     gravity: FloatArray,
-) -> Record:
+) -> TrueRecord:
     late = levels.delay * rng.uniform(-1.0, 1.0) + levels.jitter * rng.uniform(-1.0, 1.0, len(times))
     moved = np.clip(times + late, 0.0, motion.end)
     return instants(arm, theta, motion, times, moved, s.transition, gravity)

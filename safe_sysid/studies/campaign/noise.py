@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.studies.campaign.plant import Record
+from safe_sysid.studies.campaign.plant import TrueRecord
 
 __all__ = ["NOISES", "Levels", "Signs", "draw_levels", "draw_signs", "measure"]
 
@@ -141,7 +141,7 @@ def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effo
     )
 
 
-def draw_signs(rng: np.random.Generator, pattern: str, record: Record, torque: FloatArray) -> Signs:
+def draw_signs(rng: np.random.Generator, pattern: str, record: TrueRecord, torque: FloatArray) -> Signs:
     """Errors by a fixed pattern.
 
     Args:
@@ -176,7 +176,7 @@ def draw_signs(rng: np.random.Generator, pattern: str, record: Record, torque: F
 
 
 def measure(
-    record: Record,
+    record: TrueRecord,
     torque: FloatArray,
     levels: Levels,
     signs: Signs,

@@ -17,7 +17,7 @@ from safe_sysid.studies.campaign.arms import TrueArm
 from safe_sysid.studies.campaign.motions import TrueMotion
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
-__all__ = ["LAWS", "Record", "exact_record", "instants", "pinocchio_model"]
+__all__ = ["LAWS", "TrueRecord", "exact_record", "instants", "pinocchio_model"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ LAWS = ("saturated", "stick")
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class TrueRecord:
     """Truth at the samples, and for each sample the torque that is reported with it.
 
     That is the mean over the period before the sample (row 0 is then zero), or the torque at an instant.
@@ -62,7 +62,7 @@ class Record:
             return self.rigid + self.offset
         return self.rigid + self.rotor + self.friction + stick * self.stuck
 
-    def then(self, later: Record, sample: int) -> Record:
+    def then(self, later: TrueRecord, sample: int) -> TrueRecord:
         """The same motion with the torques of another record from a sample on."""
         names = ("rigid", "friction", "stuck", "rotor")
         parts: dict[str, Any] = {
@@ -93,7 +93,7 @@ def exact_record(
     transition: float,
     law: str,
     gravity: FloatArray,
-) -> Record:
+) -> TrueRecord:
     """A motion that is known in closed form, and the torque it takes: exact up to rounding, accelerations may jump.
 
     Args:
@@ -117,7 +117,7 @@ def exact_record(
     def after_first(values: FloatArray) -> FloatArray:
         return np.vstack([np.zeros((1, n)), values])
 
-    return Record(
+    return TrueRecord(
         times=times,
         q=q,
         qd=qd,
@@ -176,7 +176,7 @@ def instants(
     moved: FloatArray,
     transition: float,
     gravity: FloatArray,
-) -> Record:
+) -> TrueRecord:
     """A motion with continuous acceleration and the torque at instants beside the samples; friction is saturated.
 
     Args:
@@ -208,4 +208,6 @@ def instants(
     motor = seen + (fc / transition + fv) * largest + ia * jerk
     friction = fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
     behind, own = parts(moved)
-    return Record(times, q, qd, behind, friction, np.zeros_like(q), own, beta, largest, jerk, (motor, link))
+    return TrueRecord(
+        times, q, qd, behind, friction, np.zeros_like(q), own, beta, largest, jerk, (motor, link)
+    )

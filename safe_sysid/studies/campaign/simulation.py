@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.studies.campaign.arms import TrueArm
 from safe_sysid.studies.campaign.motions import TrueMotion
-from safe_sysid.studies.campaign.plant import Record
+from safe_sysid.studies.campaign.plant import TrueRecord
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["simulated_record"]
@@ -25,7 +25,7 @@ def simulated_record(
     chatter: FloatArray,
     gravity: FloatArray,
     longest: float,
-) -> Record:
+) -> TrueRecord:
     """A motion tracked by computed torque that is held between switches: ABA and Runge-Kutta, as a robot would move.
 
     Args:
@@ -91,4 +91,4 @@ def simulated_record(
     lost[0] = 0.0
     spin = np.array([bodies.own_momentum(*state) for state in zip(q, v, strict=True)])
     rotor = np.vstack([np.zeros((1, n)), np.diff(spin, axis=0) / periods])
-    return Record(times, q, v, reported - lost - rotor, lost, np.zeros_like(lost), rotor, beta, largest)
+    return TrueRecord(times, q, v, reported - lost - rotor, lost, np.zeros_like(lost), rotor, beta, largest)

@@ -24,7 +24,7 @@ from safe_sysid.studies.campaign.ascent import (
     signs_of_field,
     worst_gravity,
 )
-from safe_sysid.studies.campaign.case import Case, build_case
+from safe_sysid.studies.campaign.case import IdentificationCase, build_case
 from safe_sysid.studies.campaign.certified import CertificateTrail
 from safe_sysid.studies.campaign.noise import Signs, draw_signs
 from safe_sysid.studies.campaign.results import write_summary
@@ -85,7 +85,7 @@ def repeat_trial(
     return _result(case, verdict, began)
 
 
-def _result(case: Case, verdict: Breaches, began: float) -> dict[str, Any]:
+def _result(case: IdentificationCase, verdict: Breaches, began: float) -> dict[str, Any]:
     return {
         "index": case.seeds[1],
         "settings": case.settings.to_dict(),
@@ -94,7 +94,9 @@ def _result(case: Case, verdict: Breaches, began: float) -> dict[str, Any]:
     }
 
 
-def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Breaches, RobotModel, Measurements]:
+def attack(
+    case: IdentificationCase, say: Callable[[str], None] | None = None
+) -> tuple[Breaches, RobotModel, Measurements]:
     """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer.
 
     Args:
@@ -135,17 +137,17 @@ def attack(case: Case, say: Callable[[str], None] | None = None) -> tuple[Breach
     return verdict, model, data
 
 
-def _neutral(case: Case) -> Signs:
+def _neutral(case: IdentificationCase) -> Signs:
     count, n = len(case.record.times), case.arm.n
     shapes = ((count, n), (count, n), (count, n), (count,), (count, n), (n,))
     return Signs(*(np.zeros(shape) for shape in shapes))
 
 
-def _wanted(case: Case) -> int:
+def _wanted(case: IdentificationCase) -> int:
     return case.settings.component + (10 if case.settings.side > 0.0 else 0)
 
 
-def _aimed(case: Case, before: Signs) -> tuple[Case, Signs, FloatArray, Dynamics]:
+def _aimed(case: IdentificationCase, before: Signs) -> tuple[IdentificationCase, Signs, FloatArray, Dynamics]:
     s, levels, record = case.settings, case.levels, case.record
     link = s.source == "link"
     dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
@@ -168,12 +170,14 @@ def _aimed(case: Case, before: Signs) -> tuple[Case, Signs, FloatArray, Dynamics
     return case, _pushed(case, field, place, dynamics, before), place, dynamics
 
 
-def _pushed(case: Case, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs) -> Signs:
+def _pushed(
+    case: IdentificationCase, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs
+) -> Signs:
     sampled = case.settings.effort == "sampled"
     return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
 
 
-def _tare(case: Case, model: RobotModel, signs: Signs, verdict: Breaches) -> Tare | None:
+def _tare(case: IdentificationCase, model: RobotModel, signs: Signs, verdict: Breaches) -> Tare | None:
     """Equations of the motion with the empty hand, each judged by the truth of today."""
     log = case.tare_log()
     if log is None:

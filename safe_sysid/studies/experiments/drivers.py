@@ -30,7 +30,13 @@ from safe_sysid.studies.experiments.identify_phase import (
     rehearsed_plans,
 )
 from safe_sysid.studies.experiments.interfaces import Cell, Identification, Phase, Task
-from safe_sysid.studies.experiments.methods import Excitation, Knowledge, Method, identified, knowledge_before
+from safe_sysid.studies.experiments.methods import (
+    Excitation,
+    Method,
+    ModelSource,
+    identified,
+    knowledge_before,
+)
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]
@@ -147,7 +153,7 @@ class MethodDriver:
         kind = self._method.excitation
         if kind is Excitation.FOURIER:
             return self._ended(self._fourier(tap, ready))
-        if self._method.model is Knowledge.ADAPTED:
+        if self._method.model is ModelSource.ADAPTED:
             return self._ended(self._rehearsed(tap, ready, seed))
         learned = plan_and_identify(self._model, tap, ready, seed, random=kind is Excitation.RANDOM)
         return self._ended(learned)
@@ -231,7 +237,7 @@ class MethodDriver:
 
     def _note_mass(self, stamp: float) -> None:
         """Mass that an adaptive law believes in now; others change it only when they identify."""
-        if self._method.model is Knowledge.ADAPTED:
+        if self._method.model is ModelSource.ADAPTED:
             estimate = np.asarray(getattr(self._law, "estimate"))  # noqa: B009 - not part of the protocol
             self.estimates[self._task.dumbbell].append((stamp, float(estimate[self._box.layout.payload][0])))
         elif not self.estimates[self._task.dumbbell]:

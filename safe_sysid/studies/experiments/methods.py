@@ -25,8 +25,8 @@ __all__ = [
     "METHODS",
     "Excitation",
     "ExperimentError",
-    "Knowledge",
     "Method",
+    "ModelSource",
     "choose",
     "empty_hand",
     "identified",
@@ -41,7 +41,7 @@ class ExperimentError(SafeSysIdError):
     """An experiment cannot be run as asked."""
 
 
-class Knowledge(Enum):
+class ModelSource(Enum):
     """Where a law's model of hand and payload comes from."""
 
     EMPTY_HAND = "no payload"
@@ -74,7 +74,7 @@ class Method:
 
     name: str
     law: str
-    model: Knowledge
+    model: ModelSource
     uncertain: bool
     excitation: Excitation = Excitation.NONE
     identifying_law: str = ""
@@ -87,13 +87,13 @@ class Method:
     @property
     def identifies(self) -> bool:
         """Whether the data of the exciting motion go into Algorithm 1 (our identifier)."""
-        return self.model is Knowledge.IDENTIFIED
+        return self.model is ModelSource.IDENTIFIED
 
 
 _ROBUST, _PID, _ADAPTIVE_1, _ADAPTIVE_2 = (
     "robust", "gravity_pid", "passivity_adaptive", "adaptive_robust",
 )  # fmt: skip
-_E, _T, _I, _A = Knowledge.EMPTY_HAND, Knowledge.TABLE_ONE, Knowledge.IDENTIFIED, Knowledge.ADAPTED
+_E, _T, _I, _A = ModelSource.EMPTY_HAND, ModelSource.TABLE_ONE, ModelSource.IDENTIFIED, ModelSource.ADAPTED
 _OURS, _RANDOM, _FOURIER = Excitation.OURS, Excitation.RANDOM, Excitation.FOURIER
 
 METHODS = {
@@ -185,7 +185,7 @@ def knowledge_before(method: Method, model: RobotModel) -> ModelInUse:
         method: which.
         model: the arm.
     """
-    if method.model is Knowledge.EMPTY_HAND:
+    if method.model is ModelSource.EMPTY_HAND:
         return empty_hand(model, method.uncertain)
     # Before the task the robust law knows Table I's intervals, whatever the task's law will use of the result.
     return table_one(model, method.uncertain or method.first_law == _ROBUST)

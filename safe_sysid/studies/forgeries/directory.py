@@ -22,10 +22,10 @@ from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.run import LogRun, run_log
 from safe_sysid.report.identification.output import assemble_result, write_published
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.studies.campaign.case import Case, build_case
+from safe_sysid.studies.campaign.case import IdentificationCase, build_case
 from safe_sysid.studies.campaign.noise import draw_signs
 
-__all__ = ["SMALL", "Run", "answer_to", "honest_run", "left_by", "log_of", "trusting"]
+__all__ = ["SMALL", "ForgedRun", "answer_to", "honest_run", "left_by", "log_of", "trusting"]
 
 FloatArray = NDArray[np.float64]
 #: Small enough to be checked in some ten milliseconds; of these everything else is drawn.
@@ -48,7 +48,7 @@ _ATTEMPTS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ForgedRun:
     """A run that passes.
 
     Attributes:
@@ -92,7 +92,7 @@ def answer_to(folder: Path, verification: Verification) -> tuple[Answer | None, 
         return None, str(error)
 
 
-def log_of(case: Case) -> tuple[RobotModel, Log]:
+def log_of(case: IdentificationCase) -> tuple[RobotModel, Log]:
     """The arm as declared, and what its sensors said.
 
     Args:
@@ -137,7 +137,7 @@ def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
 
 
 @lru_cache(maxsize=4)
-def honest_run(seed: int, number: int) -> Run:
+def honest_run(seed: int, number: int) -> ForgedRun:
     """A run of a made-up arm that passes: the first of some that are drawn.
 
     Args:
@@ -161,5 +161,5 @@ def honest_run(seed: int, number: int) -> Run:
         if answer is not Answer.PASS:
             raise SafeSysIdError(f"arm {number}: an honest run is refused: {text}")
         last = list(verification.bounds.values())[-1]
-        return Run(folder, model, log, verification, (last.lower, last.upper), keep)
+        return ForgedRun(folder, model, log, verification, (last.lower, last.upper), keep)
     raise SafeSysIdError(f"arm {number}: none of {_ATTEMPTS} runs can be identified: expected one")

@@ -22,9 +22,9 @@ from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.report.identification.result import IdentificationResult, payload_alone, write_result
 from safe_sysid.report.identification.urdf import write_urdf
-from safe_sysid.studies.forgeries.directory import Run
+from safe_sysid.studies.forgeries.directory import ForgedRun
 
-__all__ = ["EDITS", "Scene", "leaves"]
+__all__ = ["EDITS", "ForgeryScene", "leaves"]
 
 Leaf = tuple[str | int, ...]
 #: Nothing rests on these parts of a certificate: who wrote it, what its robot is called, errors (larger ones are as
@@ -33,7 +33,7 @@ _NO_CLAIM = ("written_by", "errors", "robot.name", "arrays")
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class ForgeryScene:
     """What a forger works with.
 
     Attributes:
@@ -43,8 +43,8 @@ class Scene:
     """
 
     folder: Path
-    run: Run
-    other: Run
+    run: ForgedRun
+    other: ForgedRun
     rng: np.random.Generator
 
     def pick(self, things: Any) -> Any:
@@ -94,7 +94,7 @@ def _put(content: Any, path: Leaf, value: Any) -> None:
     content[path[-1]] = value
 
 
-def _other_value(scene: Scene, value: Any, by: float = 1e-6) -> Any:
+def _other_value(scene: ForgeryScene, value: Any, by: float = 1e-6) -> Any:
     """Something else of the same kind, or of another."""
     rng = scene.rng
     if isinstance(value, bool):
@@ -112,7 +112,7 @@ def _other_value(scene: Scene, value: Any, by: float = 1e-6) -> Any:
 # -- result.json ------------------------------------------------------------------------------------------------------
 
 
-def result_field(scene: Scene) -> str:
+def result_field(scene: ForgeryScene) -> str:
     """One field of the result that is claimed, of whatever kind."""
     path = scene.folder / "result.json"
     content = json.loads(path.read_text())
@@ -125,7 +125,7 @@ def result_field(scene: Scene) -> str:
     return f"result.json {pattern_of(leaf)}: {value!r} -> {new!r}"
 
 
-def result_structure(scene: Scene) -> str:
+def result_structure(scene: ForgeryScene) -> str:
     """A key that is gone, new or there twice; an entry of a list that is gone, twice or elsewhere."""
     path = scene.folder / "result.json"
     text = path.read_text()
@@ -159,7 +159,7 @@ def result_structure(scene: Scene) -> str:
 # -- bounds.yaml ------------------------------------------------------------------------------------------------------
 
 
-def bounds_field(scene: Scene) -> str:
+def bounds_field(scene: ForgeryScene) -> str:
     """One field of the bounds file, a key that is gone or new, or a comment."""
     path = scene.folder / "bounds.yaml"
     text = path.read_text()
@@ -196,7 +196,7 @@ def bounds_field(scene: Scene) -> str:
 # -- payload.urdf -----------------------------------------------------------------------------------------------------
 
 
-def urdf_text(scene: Scene) -> str:
+def urdf_text(scene: ForgeryScene) -> str:
     """A number, a word or a line of the payload's URDF."""
     path = scene.folder / "payload.urdf"
     lines = path.read_text().splitlines()
@@ -227,7 +227,7 @@ def urdf_text(scene: Scene) -> str:
 
 
 def _rewritten(
-    scene: Scene, changed: Path, header: Callable[[Any], None], arrays: Callable[[Any], None]
+    scene: ForgeryScene, changed: Path, header: Callable[[Any], None], arrays: Callable[[Any], None]
 ) -> None:
     """Change one certificate and make all hashes right: that of its arrays, and those that later ones name."""
     before: str | None = None
@@ -248,7 +248,7 @@ def _rewritten(
         before = hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def certificate_field(scene: Scene) -> str:
+def certificate_field(scene: ForgeryScene) -> str:
     """One field of a certificate's header, later certificates naming the forged one."""
     path = scene.pick(scene.certificates)
     known = [
@@ -262,7 +262,7 @@ def certificate_field(scene: Scene) -> str:
     return f"{path.name} {pattern_of(leaf)}: {value!r} -> {new!r}"
 
 
-def narrower_everywhere(scene: Scene) -> str:
+def narrower_everywhere(scene: ForgeryScene) -> str:
     """A bound that is better than the proved one, in every file, as the package itself would write them."""
     last, rng = scene.certificates[-1], scene.rng
     k, side = int(rng.integers(10)), scene.pick(["lower", "upper"])
@@ -289,7 +289,7 @@ def narrower_everywhere(scene: Scene) -> str:
     return f"{side} bound of parameter {k} better by {step:.3g} in every file"
 
 
-def _publish(scene: Scene, ends: dict[str, Any]) -> None:
+def _publish(scene: ForgeryScene, ends: dict[str, Any]) -> None:
     """Write all three files for other bounds, consistently."""
     folder, model = scene.folder, scene.run.model
     result = IdentificationResult.model_validate_json((folder / "result.json").read_text())
@@ -314,14 +314,14 @@ def _publish(scene: Scene, ends: dict[str, Any]) -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def file_gone(scene: Scene) -> str:
+def file_gone(scene: ForgeryScene) -> str:
     """A file is missing."""
     path = scene.pick(sorted(scene.folder.iterdir()))
     path.unlink()
     return f"{path.name} gone"
 
 
-def file_of_another(scene: Scene) -> str:
+def file_of_another(scene: ForgeryScene) -> str:
     """A file of another arm's run in the place of this one's."""
     names = [p.name for p in sorted(scene.other.folder.iterdir()) if (scene.folder / p.name).is_file()]
     name = scene.pick(names)
@@ -329,7 +329,7 @@ def file_of_another(scene: Scene) -> str:
     return f"{name} of another run"
 
 
-def file_cut(scene: Scene) -> str:
+def file_cut(scene: ForgeryScene) -> str:
     """A file ends early."""
     path = scene.pick(sorted(scene.folder.iterdir()))
     data = path.read_bytes()
@@ -337,7 +337,7 @@ def file_cut(scene: Scene) -> str:
     return f"{path.name} cut off"
 
 
-def certificates_swapped(scene: Scene) -> str:
+def certificates_swapped(scene: ForgeryScene) -> str:
     """Two certificates change names; or one is there twice."""
     paths = scene.certificates
     if len(paths) > 1 and scene.rng.random() < 0.5:
@@ -354,7 +354,7 @@ def certificates_swapped(scene: Scene) -> str:
     return f"{path.name} twice"
 
 
-def log_goes_on(scene: Scene) -> str:
+def log_goes_on(scene: ForgeryScene) -> str:
     """The log has more samples than the certificates cover; the result is made to say so."""
     m, rng = scene.run.log.measurements, scene.rng
     count = int(rng.integers(40, 120))
@@ -375,7 +375,7 @@ def log_goes_on(scene: Scene) -> str:
     return f"{count} samples more"
 
 
-def log_changed(scene: Scene) -> str:
+def log_changed(scene: ForgeryScene) -> str:
     """One number of the log."""
     m = scene.run.log.measurements
     arrays = {name: np.array(getattr(m, name)) for name in ("stamps", "q", "qd", "effort")}
@@ -388,7 +388,7 @@ def log_changed(scene: Scene) -> str:
     return f"log.npz: one number of {name}"
 
 
-def status_refuted(scene: Scene) -> str:
+def status_refuted(scene: ForgeryScene) -> str:
     """The run itself says beside its certificates that it was refuted."""
     what = scene.pick(["withdrawn", "identifier"])
     if what == "withdrawn":
@@ -403,7 +403,7 @@ def status_refuted(scene: Scene) -> str:
 
 
 #: Ways to forge, and how often each is taken.
-EDITS: dict[str, tuple[Callable[[Scene], str], float]] = {
+EDITS: dict[str, tuple[Callable[[ForgeryScene], str], float]] = {
     "field of result.json": (result_field, 0.26),
     "structure of result.json": (result_structure, 0.05),
     "bounds.yaml": (bounds_field, 0.16),

@@ -14,7 +14,7 @@ from safe_sysid.studies.campaign.breaks import BREAKS
 from safe_sysid.studies.campaign.case import build_case
 from safe_sysid.studies.campaign.settings import generator
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
-from safe_sysid.studies.forgeries.edits import EDITS, Scene
+from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene
 
 __all__ = ["PER_ARM", "contradict", "forge", "is_missed", "passes"]
 
@@ -44,7 +44,7 @@ def forge(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="safe_sysid_forgery_") as place:
         folder = Path(place) / "run"
         shutil.copytree(run.folder, folder)
-        what = EDITS[way][0](Scene(folder, run, other, rng))
+        what = EDITS[way][0](ForgeryScene(folder, run, other, rng))
         answer, text = answer_to(folder, run.verification)
     return {
         "index": index,

@@ -11,7 +11,7 @@ import numpy as np
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.studies.campaign.reachability.case import Case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 
 __all__ = ["BREAKS", "told"]
 
@@ -32,7 +32,7 @@ BREAKS = {
 }
 
 
-def told(case: Case, name: str | None) -> Case:
+def told(case: ReachabilityCase, name: str | None) -> ReachabilityCase:
     """The case as the enclosures get to know it.
 
     Args:
@@ -49,44 +49,44 @@ def told(case: Case, name: str | None) -> Case:
     return _CHANGES[name](case)
 
 
-def _gains(case: Case, **changes: Any) -> Case:
+def _gains(case: ReachabilityCase, **changes: Any) -> ReachabilityCase:
     return dataclasses.replace(case, gains=dataclasses.replace(case.gains, **changes))
 
 
-def _assume(case: Case, **changes: Any) -> Case:
+def _assume(case: ReachabilityCase, **changes: Any) -> ReachabilityCase:
     return _gains(case, assumptions=dataclasses.replace(case.gains.assumptions, **changes))
 
 
-def _tracking(case: Case) -> Case:
+def _tracking(case: ReachabilityCase) -> ReachabilityCase:
     g = case.gains
     return _gains(case, r_bound=0.9 * g.r_bound, e_bound=0.9 * g.e_bound, de_bound=0.9 * g.de_bound)
 
 
-def _measurement(case: Case) -> Case:
+def _measurement(case: ReachabilityCase) -> ReachabilityCase:
     return _assume(case, position_error=np.zeros(case.n), velocity_error=np.zeros(case.n))
 
 
-def _actuator(case: Case) -> Case:
+def _actuator(case: ReachabilityCase) -> ReachabilityCase:
     return _assume(case, actuator_abs=np.zeros(case.n), actuator_rel=np.zeros(case.n))
 
 
-def _feed_forward(case: Case) -> Case:
+def _feed_forward(case: ReachabilityCase) -> ReachabilityCase:
     return _assume(case, feed_forward=np.zeros(case.n))
 
 
-def _box(case: Case) -> Case:
+def _box(case: ReachabilityCase) -> ReachabilityCase:
     lower, upper = case.box.lower, case.box.upper
     half = 0.5 * (upper - lower)
     return dataclasses.replace(case, box=ParameterBox(lower + 0.1 * half, upper - 0.1 * half))
 
 
-def _coulomb(case: Case) -> Case:
+def _coulomb(case: ReachabilityCase) -> ReachabilityCase:
     lower, upper, coulomb = case.box.lower.copy(), case.box.upper.copy(), case.box.layout.coulomb
     lower[coulomb] = upper[coulomb] = 0.0
     return dataclasses.replace(case, box=ParameterBox(lower, upper))
 
 
-def _axis(case: Case) -> Case:
+def _axis(case: ReachabilityCase) -> ReachabilityCase:
     kin = case.model.kinematics
     axis = kin.axis.copy()
     axis[-2:] = axis[-2:][::-1]
@@ -95,7 +95,7 @@ def _axis(case: Case) -> Case:
     )
 
 
-def _gravity(case: Case) -> Case:
+def _gravity(case: ReachabilityCase) -> ReachabilityCase:
     kin = case.model.kinematics
     gravity = np.array([0.0, 0.0, -float(np.linalg.norm(kin.gravity))])
     return dataclasses.replace(
@@ -103,12 +103,12 @@ def _gravity(case: Case) -> Case:
     )
 
 
-def _radius(case: Case) -> Case:
+def _radius(case: ReachabilityCase) -> ReachabilityCase:
     bodies = tuple(dataclasses.replace(body, radius=0.9 * body.radius) for body in case.model.bodies)
     return dataclasses.replace(case, model=dataclasses.replace(case.model, bodies=bodies))
 
 
-def _payload(case: Case) -> Case:
+def _payload(case: ReachabilityCase) -> ReachabilityCase:
     bodies = []
     for body in case.model.bodies:
         centre = body.points.mean(axis=0)
@@ -117,16 +117,16 @@ def _payload(case: Case) -> Case:
     return dataclasses.replace(case, model=dataclasses.replace(case.model, bodies=tuple(bodies)))
 
 
-def _inertia(case: Case) -> Case:
+def _inertia(case: ReachabilityCase) -> ReachabilityCase:
     return _gains(case, inertia_lower=1.1 * case.gains.inertia_lower)
 
 
-def _gears(case: Case) -> Case:
+def _gears(case: ReachabilityCase) -> ReachabilityCase:
     kinematics = case.model.kinematics._replace(motors=NO_MOTORS)
     return dataclasses.replace(case, model=dataclasses.replace(case.model, kinematics=kinematics))
 
 
-_CHANGES: dict[str, Callable[[Case], Case]] = {
+_CHANGES: dict[str, Callable[[ReachabilityCase], ReachabilityCase]] = {
     "tracking": _tracking,
     "measurement": _measurement,
     "actuator": _actuator,

@@ -27,13 +27,13 @@ from safe_sysid.studies.campaign.settings import generator
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["Case", "build_case"]
+__all__ = ["ReachabilityCase", "build_case"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ReachabilityCase:
     """What is enclosed and attacked.
 
     Attributes:
@@ -80,7 +80,7 @@ def _packaged(name: str) -> RobotModel:
     return load_robot(name)
 
 
-def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
+def build_case(seed: int, index: int, options: dict[str, Any]) -> ReachabilityCase:
     """A trial.
 
     Args:
@@ -115,7 +115,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Case:
     if s.limits == "wide":
         model, scene = without_collisions(model, scene, poses, 0.1)
     margin = float(rng.choice([0.0, 0.005, 0.05]))
-    return Case((seed, index), s, model, trajectory, box, gains, scene, true, margin)
+    return ReachabilityCase((seed, index), s, model, trajectory, box, gains, scene, true, margin)
 
 
 def _random_model(rng: np.random.Generator, s: ReachabilitySettings) -> tuple[RobotModel, FloatArray]:
@@ -206,7 +206,7 @@ def _gains(
         robust_gain=float(rng.uniform(0.6, 3.0)),
         inertia_lower=rotor * rng.choice([1.0, 0.7]),
         V_max=0.02,
-        demand=0.1,
+        power_loss=0.1,
         r_bound=r,
         e_bound=r / k_r,
         de_bound=2.0 * r,

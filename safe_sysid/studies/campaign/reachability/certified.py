@@ -15,10 +15,10 @@ from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import Certificate
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.clearance import clearance_pairs
-from safe_sysid.studies.campaign.reachability.case import Case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 from safe_sysid.studies.campaign.reachability.distances import PairTruth
 from safe_sysid.studies.campaign.reachability.exact import digits, exact_states, number
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.torques import TorqueTruth, extreme_times
 from safe_sysid.studies.campaign.reachability.tube import desired
 
@@ -27,7 +27,7 @@ __all__ = ["attack_certificate", "corner_points"]
 FloatArray = NDArray[np.float64]
 
 
-def corner_points(case: Case, cells: TimeCells) -> tuple[FloatArray, FloatArray]:
+def corner_points(case: ReachabilityCase, cells: TimeCells) -> tuple[FloatArray, FloatArray]:
     """Times and symbols at which single joints' positions and velocities are worst; and rest after the end."""
     tube, n = case.tube, case.n
     every = extreme_times(case, cells)
@@ -49,12 +49,12 @@ def corner_points(case: Case, cells: TimeCells) -> tuple[FloatArray, FloatArray]
 
 
 def attack_certificate(
-    case: Case,
+    case: ReachabilityCase,
     certificate: Certificate,
     times: FloatArray,
     x: FloatArray,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     commands: int = 40,
     pairs_each: int = 4,
 ) -> None:
@@ -121,7 +121,7 @@ def attack_certificate(
 class _Facts:
     """What happens at some states: what is left to every limit."""
 
-    def __init__(self, case: Case, times: FloatArray, x: FloatArray) -> None:
+    def __init__(self, case: ReachabilityCase, times: FloatArray, x: FloatArray) -> None:
         self.case, self.times, self.x = case, times, x
         self.truth = TorqueTruth(case)
         self.states = states = case.tube.states(times, x)
@@ -174,7 +174,7 @@ class _Facts:
             return number(self.case.model.limits.torque[j]) - part
 
 
-def _inertia_ratio(case: Case, q: FloatArray) -> FloatArray:
+def _inertia_ratio(case: ReachabilityCase, q: FloatArray) -> FloatArray:
     """Largest eigenvalue (N,) of the true arm's inertia without rotors, scaled by what the theorem leaves for it."""
     n, box = case.n, case.box
     spare = case.gains.assumptions.inertia_upper - rotor_ceiling(case.model.kinematics, box)
@@ -195,13 +195,13 @@ def _inertia_ratio(case: Case, q: FloatArray) -> FloatArray:
 
 
 def _commands(
-    case: Case,
+    case: ReachabilityCase,
     certificate: Certificate,
     facts: _Facts,
     chosen: NDArray[np.int64],
     row: NDArray[np.int64],
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
 ) -> None:
     """The controller's own command, with the box or any nested one, and the actuator's worst answer to it."""
     law = RobustLaw(case.model.kinematics, case.gains, case.model.friction_transition_velocity)
@@ -232,13 +232,13 @@ def _commands(
 
 
 def _distances(
-    case: Case,
+    case: ReachabilityCase,
     certificate: Certificate,
     facts: _Facts,
     chosen: NDArray[np.int64],
     row: NDArray[np.int64],
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     each: int,
 ) -> None:
     shapes, pairs = clearance_pairs(case.model, case.scene)

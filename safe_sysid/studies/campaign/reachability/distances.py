@@ -13,7 +13,7 @@ from safe_sysid.reachability.clearance import Clearance, clearance_pairs
 from safe_sysid.robot.model import Body
 from safe_sysid.robot.scenes.obstacles import PLACEMENT
 from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.studies.campaign.reachability.case import Case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 from safe_sysid.studies.campaign.reachability.exact import (
@@ -25,7 +25,7 @@ from safe_sysid.studies.campaign.reachability.exact import (
     root,
 )
 from safe_sysid.studies.campaign.reachability.places import position_only
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["PairTruth", "attack_clearances", "attack_obstacles"]
@@ -42,7 +42,7 @@ class PairTruth:
         first, second: bodies; joint -1 is the world.
     """
 
-    case: Case
+    case: ReachabilityCase
     first: Body
     second: Body
 
@@ -94,7 +94,9 @@ def _true_reach(obstacle: Any, d: FloatArray) -> FloatArray:
     return reach + np.abs(local @ obstacle.generators.T).sum(axis=1)
 
 
-def attack_obstacles(scene: Scene, rng: np.random.Generator, record: Record, directions: int = 30) -> None:
+def attack_obstacles(
+    scene: Scene, rng: np.random.Generator, record: AttackRecord, directions: int = 30
+) -> None:
     """Obstacles as bodies reach as far, in any direction, as what they stand for.
 
     Args:
@@ -118,11 +120,11 @@ def attack_obstacles(scene: Scene, rng: np.random.Generator, record: Record, dir
 
 
 def attack_clearances(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     clearance: Clearance,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     tasks: int = 8,
     samples: int = 60,
 ) -> tuple[FloatArray, FloatArray]:

@@ -24,7 +24,7 @@ from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import Scene, config_path
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.tube import desired
 from safe_sysid.studies.campaign.settings import generator
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -37,7 +37,7 @@ _STREAM = 30
 _ROUNDING = 1e-7  # m: of coal's distances
 
 
-def attack_links(seed: int, index: int, record: Record) -> None:
+def attack_links(seed: int, index: int, record: AttackRecord) -> None:
     """One arm, one motion: the enclosed distances of its links against those of its URDF.
 
     Args:

@@ -13,10 +13,10 @@ from safe_sysid.reachability import pose as poses
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.swept import SweptVolume
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.studies.campaign.reachability.case import Case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.exact import digits, exact, exact_poses, exact_states
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["attack_pose_forms", "attack_poses", "attack_swept", "position_only"]
@@ -25,12 +25,12 @@ FloatArray = NDArray[np.float64]
 
 
 def attack_poses(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     rotations: FloatArray,
     origins: FloatArray,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     tasks: int = 8,
     samples: int = 200,
 ) -> None:
@@ -124,12 +124,12 @@ def attack_poses(
 
 
 def attack_pose_forms(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     rotations: FloatArray,
     origins: FloatArray,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     samples: int = 200,
 ) -> None:
     """The truth at given symbols differs from the affine part by no more than the form's own remainder.
@@ -191,11 +191,11 @@ def attack_pose_forms(
 
 
 def attack_swept(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     swept: SweptVolume,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     tasks: int = 4,
     samples: int = 60,
 ) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.studies.campaign.reachability.exact import digits, number
 
-__all__ = ["Record"]
+__all__ = ["AttackRecord"]
 
 FloatArray = NDArray[np.float64]
 #: Relative distance from a claim below which floats do not decide; evaluations in the attack err by less.
@@ -27,7 +27,7 @@ _KEPT = 5
 
 
 @dataclass
-class Record:
+class AttackRecord:
     """Findings of one trial.
 
     Attributes:

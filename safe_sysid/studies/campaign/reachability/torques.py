@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.torque import TorqueEnclosure
-from safe_sysid.studies.campaign.reachability.case import Case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.exact import (
     digits,
@@ -22,7 +22,7 @@ from safe_sysid.studies.campaign.reachability.exact import (
     number,
     root,
 )
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.tube import States, desired
 from safe_sysid.trajectories.extrema import interval_ranges
 
@@ -35,7 +35,7 @@ _ORDERS = ("desired position", "desired velocity", "desired acceleration", "desi
 class TorqueTruth:
     """Torque over the box, and S, at given states: the worst parameter is a corner that is known."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: ReachabilityCase) -> None:
         """``case``: the trial."""
         self.case, self.tube = case, case.tube
         box, n = case.box, case.n
@@ -78,7 +78,7 @@ class TorqueTruth:
             )
 
 
-def extreme_times(case: Case, cells: TimeCells) -> list[list[FloatArray]]:
+def extreme_times(case: ReachabilityCase, cells: TimeCells) -> list[list[FloatArray]]:
     """Per order and joint, all times at which that derivative of the desired position can be extreme in some cell."""
     t, out = case.trajectory, []
     for order in range(4):
@@ -102,7 +102,7 @@ def extreme_times(case: Case, cells: TimeCells) -> list[list[FloatArray]]:
     return out
 
 
-def attack_ranges(case: Case, cells: TimeCells, record: Record) -> None:
+def attack_ranges(case: ReachabilityCase, cells: TimeCells, record: AttackRecord) -> None:
     """Every cell's ranges of the desired motion, at the exact extrema.
 
     Args:
@@ -121,7 +121,9 @@ def attack_ranges(case: Case, cells: TimeCells, record: Record) -> None:
         _attack_order(case, cells, times[order], exact_ranges, order, name, record)
 
 
-def _attack_spans(case: Case, times: list[list[FloatArray]], record: Record, count: int = 12) -> None:
+def _attack_spans(
+    case: ReachabilityCase, times: list[list[FloatArray]], record: AttackRecord, count: int = 12
+) -> None:
     """Ranges over any interval: across knots, beyond the end, of one instant."""
     t, rng = case.trajectory, case.rng(14)
     ends = np.sort(rng.uniform(0.0, 1.2 * t.duration, (count, 2)), axis=1)
@@ -154,13 +156,13 @@ def _attack_spans(case: Case, times: list[list[FloatArray]], record: Record, cou
 
 
 def _attack_order(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     times: list[FloatArray],
     ranges: FloatArray,
     order: int,
     name: str,
-    record: Record,
+    record: AttackRecord,
 ) -> None:
     t, grid = case.trajectory, cells.grid
     for j in range(t.n):
@@ -198,11 +200,11 @@ def _attack_order(
 
 
 def attack_torques(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     enclosure: TorqueEnclosure,
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     ascents: int = 2,
     starts: int = 2,
     samples: int = 400,
@@ -255,13 +257,13 @@ def attack_torques(
 
 
 def attack_torque_forms(
-    case: Case,
+    case: ReachabilityCase,
     cells: TimeCells,
     nominal: FloatArray,
     spread: FloatArray,
     axes: tuple[FloatArray, FloatArray],
     rng: np.random.Generator,
-    record: Record,
+    record: AttackRecord,
     samples: int = 300,
 ) -> None:
     """At given symbols: the nominal torque within its form's own remainder, the spread below its form.
@@ -317,7 +319,7 @@ def _compare(
     cell: NDArray[np.int64],
     times: FloatArray,
     x: FloatArray,
-    record: Record,
+    record: AttackRecord,
 ) -> FloatArray:
     """All claims of the enclosure at some points; how near each point came to a torque claim (N,)."""
     tube = truth.tube

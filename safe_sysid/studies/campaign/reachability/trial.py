@@ -15,12 +15,12 @@ from safe_sysid.reachability import pose as poses
 from safe_sysid.reachability import swept
 from safe_sysid.reachability import torque as torques
 from safe_sysid.studies.campaign.reachability.breaks import told
-from safe_sysid.studies.campaign.reachability.case import Case, build_case
+from safe_sysid.studies.campaign.reachability.case import ReachabilityCase, build_case
 from safe_sysid.studies.campaign.reachability.certified import attack_certificate, corner_points
 from safe_sysid.studies.campaign.reachability.distances import attack_clearances, attack_obstacles
 from safe_sysid.studies.campaign.reachability.links import attack_links
 from safe_sysid.studies.campaign.reachability.places import attack_poses, attack_swept
-from safe_sysid.studies.campaign.reachability.record import Record
+from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.torques import (
     attack_ranges,
     attack_torque_forms,
@@ -43,13 +43,13 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         Plain data for JSON: ``index``, ``settings``, what
-        :class:`~.record.Record` says, ``certified`` (whether the plan was), ``cells``
+        :class:`~.record.AttackRecord` says, ``certified`` (whether the plan was), ``cells``
         of the enclosures and ``final_cells`` of the certificate.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)
     claims = told(case, options.get("break"))
-    record = Record()
+    record = AttackRecord()
     cells, times, symbols = attack_enclosures(case, claims, record)
     certificate = attack_plan(case, claims, times, symbols, record)
     if "break" not in options:
@@ -65,7 +65,9 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def attack_enclosures(case: Case, claims: Case, record: Record) -> tuple[int, FloatArray, FloatArray]:
+def attack_enclosures(
+    case: ReachabilityCase, claims: ReachabilityCase, record: AttackRecord
+) -> tuple[int, FloatArray, FloatArray]:
     """Attack motion, torque, S, poses and clearance, each enclosure for itself.
 
     Enclosures are looked up in their modules at every call, so that a test can put a broken one there.
@@ -113,7 +115,11 @@ def attack_enclosures(case: Case, claims: Case, record: Record) -> tuple[int, Fl
 
 
 def attack_plan(
-    case: Case, claims: Case, times: FloatArray, symbols: FloatArray, record: Record
+    case: ReachabilityCase,
+    claims: ReachabilityCase,
+    times: FloatArray,
+    symbols: FloatArray,
+    record: AttackRecord,
 ) -> certificates.Certificate:
     """Attack the certificate of the case's plan.
 

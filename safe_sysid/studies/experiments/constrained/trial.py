@@ -22,7 +22,7 @@ from safe_sysid.identification.arm.data import ArmData, prepare
 from safe_sysid.identification.arm.estimate import Known, estimate
 from safe_sysid.identification.arm.exciting_motions import Waves, box_of_motions, exciting
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueArm, perturbed
+from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 
 __all__ = ["LIMBS", "SPEEDS", "Study", "run_trial"]
 
@@ -80,9 +80,9 @@ class Study:
         return fixed
 
     @cached_property
-    def arm(self) -> TrueArm:
+    def arm(self) -> TrueLimb:
         """That moves."""
-        return TrueArm(self.limb, self.truth, self.mechanism.actuated)
+        return TrueLimb(self.limb, self.truth, self.mechanism.actuated)
 
     def columns(self) -> NDArray[np.int64]:
         """Independent columns of what is identified, from random states."""

@@ -20,7 +20,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.files.urdf import read_tree
 
-__all__ = ["Sensors", "TrueArm", "perturbed"]
+__all__ = ["Sensors", "TrueLimb", "perturbed"]
 
 FloatArray = NDArray[np.float64]
 _SLIDES = 0.01  # rad/s
@@ -79,7 +79,7 @@ class Sensors:
     torque: float = 0.004
 
 
-class TrueArm:
+class TrueLimb:
     """One mechanism with true parameters that can be moved and recorded."""
 
     def __init__(self, name: str, theta: FloatArray, actuated: NDArray[np.int64]) -> None:

@@ -21,12 +21,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.feed_forward import AskedInTick, FeedForward
+from safe_sysid.control.feed_forward import FeedForward, FeedForwardInTick
 from safe_sysid.parent import child_environment
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.wire import dumps, loads
 
-__all__ = ["AskedBeside", "serve"]
+__all__ = ["FeedForwardProcess", "serve"]
 
 FloatArray = NDArray[np.float64]
 #: Longest text of a failure, bytes; longer than any answer.
@@ -37,7 +37,7 @@ _PATIENCE = 1.0
 _LONGEST, _LONGEST_FIRST = 10.0, 600.0
 
 
-class AskedBeside:
+class FeedForwardProcess:
     """The loop's side (:class:`safe_sysid.control.feed_forward.AnswerSource`); starts the process.
 
     Attributes:
@@ -127,7 +127,7 @@ def serve(connection: socket.socket, feed_forward: FeedForward, model: RobotMode
         model: of the arm.
     """
     n = model.n
-    source, question, answer = AskedInTick(feed_forward, n), np.empty(5 * n + 1), np.empty(n + 1)
+    source, question, answer = FeedForwardInTick(feed_forward, n), np.empty(5 * n + 1), np.empty(n + 1)
     home = np.asarray(model.settings.home, float)
     motion = question[2 * n : 5 * n].reshape(3, n)
     # Once before it counts: what it compiles is compiled then.

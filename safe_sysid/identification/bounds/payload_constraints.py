@@ -20,7 +20,7 @@ from safe_sysid.intervals import check_interval
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array, pseudo_inertia
 
-__all__ = ["PayloadBox", "PayloadKnowledge"]
+__all__ = ["PayloadBox", "PayloadConstraints"]
 
 FloatArray = NDArray[np.float64]
 _LENGTH = 0.1  # m, makes masses, first moments and inertias comparable: only the choice of cuts depends on it
@@ -64,7 +64,7 @@ class PayloadBox:
         return face_functions(self.center, self.size, self.rotation, self.translation)
 
 
-class PayloadKnowledge:
+class PayloadConstraints:
     """Bounds of the empty hand, and what separates impossible payloads from possible ones."""
 
     def __init__(
@@ -95,7 +95,7 @@ class PayloadKnowledge:
         self.fixed = self._fixed()
 
     @classmethod
-    def from_model(cls, model: RobotModel) -> PayloadKnowledge:
+    def from_model(cls, model: RobotModel) -> PayloadConstraints:
         """What the configuration declares."""
         settings = model.settings.payload
         shape = settings.envelope if settings.box == "envelope" else settings.box

@@ -20,7 +20,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.common.messages import RefusedError
+from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.viewer.demo_result import read_verdict
 from safe_sysid.nodes.viewer.service_calls import ServiceCalls
 from safe_sysid.nodes.viewer.state import DRAWN, ViewerState
@@ -30,7 +30,7 @@ from safe_sysid.view.snapshot import RunOutcome
 MODEL = load_robot("three_joint")
 
 
-def sight(namespace: str = "") -> ViewerState:
+def view_state(namespace: str = "") -> ViewerState:
     return ViewerState(MODEL, namespace, ("0" * 32, "1" * 32))
 
 
@@ -65,13 +65,13 @@ def marker(namespace: str = "obstacles", number: int = 0, **fields: object) -> M
     ],
 )
 def test_only_this_arms_nodes_are_heard(namespace: str, name: str, heard: bool) -> None:
-    found = sight(namespace)
+    found = view_state(namespace)
     found.diagnostics(status(name))
     assert ("controller" in found.snapshot((), False).nodes) == heard
 
 
 def test_words_are_capped() -> None:
-    found = sight()
+    found = view_state()
     found.diagnostics(status("controller: safe_sysid", level=200, values=10_000))
     node = found.snapshot((), False).nodes["controller"]
     assert 0 <= node.level <= 3
@@ -81,7 +81,7 @@ def test_words_are_capped() -> None:
 
 
 def test_markers_are_capped_per_namespace_and_room_comes_back() -> None:
-    found = sight()
+    found = view_state()
     for namespace, most in DRAWN.items():
         for k in range(0, most + 50, 25):
             found.markers(MarkerArray(markers=[marker(namespace, k + i) for i in range(25)]))
@@ -97,14 +97,14 @@ def test_markers_are_capped_per_namespace_and_room_comes_back() -> None:
 
 
 def test_a_message_of_too_many_markers_is_cut_and_counted() -> None:
-    found = sight()
+    found = view_state()
     found.markers(MarkerArray(markers=[marker("somebody", k) for k in range(4_007)]))
     assert found.dropped["marker: too many"] == 7
 
 
 @pytest.mark.parametrize(("frame", "drawn"), [("world", 1), ("", 1), ("camera", 0)])
 def test_what_is_told_in_another_frame_is_not_drawn_in_the_wrong_place(frame: str, drawn: int) -> None:
-    found, one = sight(), marker()
+    found, one = view_state(), marker()
     one.header.frame_id = frame
     found.markers(MarkerArray(markers=[one]))
     assert len(found.drawn("obstacles")) == drawn
@@ -112,7 +112,7 @@ def test_what_is_told_in_another_frame_is_not_drawn_in_the_wrong_place(frame: st
 
 
 def test_a_torque_that_nobody_commands_any_more_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, message, now = sight(), state(1_000_000_000), 100.0
+    found, message, now = view_state(), state(1_000_000_000), 100.0
     monkeypatch.setattr("safe_sysid.nodes.viewer.state.time.monotonic", lambda: now)
     assert found.silent("reference")
     message.effort = [1.0, 2.0, 3.0]
@@ -212,7 +212,7 @@ def test_calls_that_wait_never_bar_a_stop() -> None:
 
 
 def test_the_same_marker_again_takes_no_more_room() -> None:
-    found = sight()
+    found = view_state()
     for _ in range(100):
         found.markers(MarkerArray(markers=[marker("plan", 1)]))
     assert len(found.drawn("plan")) == 1
@@ -232,7 +232,7 @@ def test_any_marker_is_drawn_or_counted(kind: int, numbers: list[float], namespa
     p, o, s = given_.pose.position, given_.pose.orientation, given_.scale
     (p.x, p.y, p.z, o.x, o.y, o.z, o.w, s.x, s.y, s.z) = numbers
     given_.points = [Point(x=numbers[0], y=numbers[1], z=numbers[2])] * 3
-    found = sight()
+    found = view_state()
     found.markers(MarkerArray(markers=[given_]))
     for solid in found.drawn("obstacles"):
         for array in (solid.position, solid.rotation, solid.size, solid.points):
@@ -242,7 +242,7 @@ def test_any_marker_is_drawn_or_counted(kind: int, numbers: list[float], namespa
 
 
 def test_another_run_forgets_the_plan_and_keeps_the_obstacles() -> None:
-    found = sight()
+    found = view_state()
     found.joint_states(state(50_000_000_000))
     found.markers(MarkerArray(markers=[marker("swept"), marker("plan"), marker("obstacles")]))
     found.joint_states(state(50_000_000_000 - 500_000_000))
@@ -257,7 +257,7 @@ def test_another_run_forgets_the_plan_and_keeps_the_obstacles() -> None:
 
 
 def test_time_does_not_jump_where_the_plant_ends() -> None:
-    found = sight()
+    found = view_state()
     for seconds in (40, 41):
         found.joint_states(state(seconds * 1_000_000_000))
     assert found.snapshot((), False).time == pytest.approx(1.0)
@@ -270,7 +270,7 @@ def test_time_does_not_jump_where_the_plant_ends() -> None:
 
 
 def test_certificates_are_judged() -> None:
-    found = sight()
+    found = view_state()
     message = Float64MultiArray(data=[0.5, 1.0, 0.01, 2.0])
     message.layout.dim = [
         MultiArrayDimension(label="plan 3, box 0:2, start 12 ns", size=2, stride=4),
@@ -283,6 +283,6 @@ def test_certificates_are_judged() -> None:
     ]
     for label, data in (("<b>", [1.0, 2.0]), ("torque [N m]", [1.0]), ("x [m], " * 400, [0.0] * 800)):
         message.layout.dim[1].label, message.data = label, data
-        with pytest.raises(RefusedError):
+        with pytest.raises(MessageRefusedError):
             found.certificate(message)
     assert len(found.snapshot((), False).margins) == 2

@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Gate", "GateAnswer", "RequestHeaders"]
+__all__ = ["AccessAnswer", "AccessControl", "RequestHeaders"]
 
 _LOOPBACK_NAMES = frozenset({"localhost"})
 #: What a browser may do with the page: load nothing from elsewhere, talk to nobody else, stand in no frame.
@@ -35,7 +35,7 @@ class RequestHeaders(Protocol):
 
 
 @dataclass(frozen=True)
-class GateAnswer:
+class AccessAnswer:
     """What to answer.
 
     Attributes:
@@ -62,7 +62,7 @@ _ALWAYS = (
 
 
 @dataclass(frozen=True)
-class Gate:
+class AccessControl:
     """Judges requests.
 
     Attributes:
@@ -80,7 +80,7 @@ class Gate:
         """Name of the cookie that holds the key."""
         return f"safe_sysid_view_{self.port}"
 
-    def judge(self, target: str, headers: RequestHeaders) -> GateAnswer:
+    def judge(self, target: str, headers: RequestHeaders) -> AccessAnswer:
         """What to answer to a GET.
 
         Args:
@@ -99,7 +99,7 @@ class Gate:
                 return _refusal(403, "Origin: expected the page of this server itself")
             if not self._shows_key(headers):
                 return _refusal(403, "key: expected the cookie that the printed address gives")
-            return GateAnswer(101)
+            return AccessAnswer(101)
         # The page takes further words from its address, the server to talk to among them: it gets none.
         if parts.path != "/" or set(parse_qs(parts.query, keep_blank_values=True)) - {"key"}:
             return _refusal(404, "there is nothing here but /")
@@ -108,14 +108,14 @@ class Gate:
             if self.key is not None and not (len(shown) == 1 and _same(shown[0], self.key)):
                 return _refusal(403, "key: not that of this run; open the address that was printed last")
             crumb = () if self.key is None else (("Set-Cookie", self._crumb()),)
-            return GateAnswer(
+            return AccessAnswer(
                 303, "", (*_ALWAYS, ("Location", "/"), *crumb)
             )  # so that no key stays in the address
         if not self._shows_key(headers):
             return _refusal(403, "key: open the address that was printed where the view was started")
         nonce = secrets.token_urlsafe(16)
         policy = _POLICY.format(nonce=nonce, host=host)
-        return GateAnswer(200, "", (*_ALWAYS, ("Content-Security-Policy", policy)), nonce)
+        return AccessAnswer(200, "", (*_ALWAYS, ("Content-Security-Policy", policy)), nonce)
 
     def _names_us(self, host: str) -> bool:
         try:
@@ -165,5 +165,5 @@ def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode())
 
 
-def _refusal(status: int, text: str) -> GateAnswer:
-    return GateAnswer(status, text, (*_ALWAYS, ("Content-Type", "text/plain; charset=utf-8")))
+def _refusal(status: int, text: str) -> AccessAnswer:
+    return AccessAnswer(status, text, (*_ALWAYS, ("Content-Type", "text/plain; charset=utf-8")))

@@ -1,9 +1,12 @@
-"""The receding horizon without a network: when plans are asked for, and what is published whatever the solver does."""
+"""Plan scheduler, without ROS: when it requests plans, and what it publishes whatever the solver does."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("rclpy")
-
-from safe_sysid.nodes.common.messages import JointSample
+from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.time_base import TimeBase
-from safe_sysid.nodes.planner import scheduler as module
-from safe_sysid.nodes.planner.goal_server import GoalServer
-from safe_sysid.nodes.planner.goals import Goal
-from safe_sysid.nodes.planner.objectives import Excitation, Situation
+from safe_sysid.nodes.planner import timing
+from safe_sysid.nodes.planner.objectives import ExcitationObjective, Situation
 from safe_sysid.nodes.planner.scheduler import PlanScheduler
 from safe_sysid.nodes.planner.scheduler_parts import SchedulerSettings
 from safe_sysid.planning.results import PlannerResult, PlanStatus
@@ -49,12 +48,15 @@ class World:
         settings = SchedulerSettings(
             lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
         )
-        self.horizon = PlanScheduler(settings, self, self, TimeBase(lockstep))  # type: ignore[arg-type]
-        self.horizon.activate()
-        assert self.horizon.start() is None
-        self.horizon.on_box(BOX)
+        self.scheduler = PlanScheduler(settings, self, self, TimeBase(lockstep))
+        self.scheduler.activate()
+        assert self.scheduler.start() is None
+        self.scheduler.on_box(BOX)
 
-    # the outlet
+    # the clocks and the output
+    def monotonic(self) -> float:
+        return self.now
+
     def now_ns(self) -> int:
         return round((self.now + self.ahead) * S)
 
@@ -76,11 +78,8 @@ class World:
         self.told.append(text)
 
     # the solver
-    @property
-    def process(self) -> World:
-        return self
-
-    def submit(self, job: Any, handler: Callable[[Event], None], limit: float) -> int:
+    def submit(self, job: Any, handler: Callable[[Event], None], limit: float | None = None) -> int:
+        assert limit is not None
         self.jobs.append((handler, job, limit))
         return len(self.jobs)
 
@@ -92,23 +91,23 @@ class World:
 
     # what the tests do
     def seconds(self, ns: int) -> float:
-        return self.horizon._time.seconds(ns)
+        return self.scheduler._time.seconds(ns)
 
     def reference(self, stamp_ns: int, q: np.ndarray = HOME, qd: float = 0.0) -> None:
-        self.horizon.on_reference(JointSample(stamp_ns, q, np.full(2, qd), None, BOX.identity))
+        self.scheduler.on_reference(JointSample(stamp_ns, q, np.full(2, qd), None, BOX.identity))
 
     def follow(self, stamp_ns: int) -> None:
         """The reference of the plan that is driven then."""
         start, plan = self.published[-1]
         state = plan.trajectory.state((stamp_ns - start) / 1e9)
-        self.horizon.on_reference(JointSample(stamp_ns, state[0], state[1], None, BOX.identity))
+        self.scheduler.on_reference(JointSample(stamp_ns, state[0], state[1], None, BOX.identity))
 
     def say_event(
         self,
         kind: Any,
         reach: float | None = 0.5,
         which: int = -1,
-        standing: Any = None,
+        progress: Any = None,
         why: PlanStatus = PlanStatus.NO_CERTIFIED_PLAN,
     ) -> None:
         """The solver speaks about a job; ``reach`` (rad) of the plan, None: there is none."""
@@ -119,17 +118,15 @@ class World:
             trajectory = QuinticTrajectory.to_rest(request.state, request.state[0] + reach, T_F / 1e9)
             plan = Plan(trajectory, request.start_time, T_P / 1e9, BOX.identity, request.sequence, HOME)
         status = PlanStatus.PLANNED if plan else why
-        step = Step(PlannerResult(status, plan, reasons=() if plan else ("in the way",)), standing)
+        step = Step(PlannerResult(status, plan, reasons=() if plan else ("in the way",)), progress)
         handler(Event(kind, 1, step if kind != "failed" else None, "boom" if kind == "failed" else ""))
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], World]:
     def use(world: World) -> World:
-        fake = SimpleNamespace(monotonic=lambda: world.now)
-        monkeypatch.setattr(module, "time", fake)
         for patience in ("_SILENT", "_UNHEARD"):  # references are sparse here
-            monkeypatch.setattr(module, patience, 1e6)
+            monkeypatch.setattr(timing, patience, 1e6)
         return world
 
     return use
@@ -156,10 +153,10 @@ def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline(clock: A
     for reach in (0.1, 0.2):
         world.say_event("progress", reach)
     world.now = deadline - 0.001
-    world.horizon.watch()
+    world.scheduler.watch()
     assert len(world.published) == 1
     world.now = deadline + 0.001
-    world.horizon.watch()
+    world.scheduler.watch()
     assert len(world.published) == 2
     assert world.published[1][0] == world.published[0][0] + T_P
     knots = world.published[1][1].trajectory.knots
@@ -177,7 +174,7 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
     world.reference(1000 * S)
     assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1001.0 - 0.05)
     world.now = 1001.01
-    world.horizon.watch()
+    world.scheduler.watch()
     assert (len(world.jobs), world.published) == (2, [])
     assert world.cancelled == [15.0], "it may be compiling: nobody waits for it"
     assert world.jobs[-1][2] == pytest.approx(1007.01 + 15.0)
@@ -186,7 +183,7 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
     assert world.published == [], "the answer to the first question"
     world.say_event("progress", 0.3)
     world.now = 1007.02
-    world.horizon.watch()
+    world.scheduler.watch()
     assert [start for start, _ in world.published] == [round(1007.12 * S)]
     assert world.nothing == []
 
@@ -212,16 +209,16 @@ def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(cl
     world.say_event("done", None)
     assert len(world.published) == 1
     assert world.nothing == []
-    assert world.horizon.phase == "excitation"
+    assert world.scheduler.phase == "excitation"
     end = world.published[0][0] + T_F
     world.follow(end - S // 2)
     assert len(world.jobs) == 2, "the arm is braking"
     world.reference(end + S, world.published[0][1].trajectory.knots[-1, 0])
     assert len(world.jobs) == 2, "the same box has the same answer"
     smaller = ParameterBox(-0.5 * np.ones(28), 0.5 * np.ones(28), 0, 1)
-    world.horizon.on_box(smaller)
+    world.scheduler.on_box(smaller)
     q = world.published[0][1].trajectory.knots[-1, 0]
-    world.horizon.on_reference(JointSample(end + 2 * S, q, np.zeros(2), None, smaller.identity))
+    world.scheduler.on_reference(JointSample(end + 2 * S, q, np.zeros(2), None, smaller.identity))
     assert len(world.jobs) == 3
     assert world.jobs[-1][1].keywords["request"].box is smaller
 
@@ -238,48 +235,48 @@ def test_at_rest_a_search_without_a_lesson_is_given_more_time_and_ends_with_its_
         given.append(world.jobs[-1][1].keywords["request"].deadline - world.now)
         world.say_event("progress", None, why=why)
         world.now += given[-1] + 0.6
-        world.horizon.watch()
+        world.scheduler.watch()
     assert given == pytest.approx([1.0, 6.0, 12.0, 24.0], abs=0.51)
     assert len(world.jobs) == 4
     assert world.published == []
-    assert world.horizon.phase == "over"
+    assert world.scheduler.phase == "over"
     for words in ("excitation failed after 0 plans, 3 more were wanted", why.value, "in the way"):
-        assert words in world.horizon.failure
-    assert world.horizon.text == world.horizon.failure == world.told[-1]
+        assert words in world.scheduler.failure
+    assert world.scheduler.text == world.scheduler.failure == world.told[-1]
     assert any("in the way: the arm rests, searching for 12 s" in line for line in world.told)
     world.reference(2000 * S)
     assert len(world.jobs) == 4
-    assert world.horizon.start() is None
-    assert world.horizon.failure == ""
+    assert world.scheduler.start() is None
+    assert world.scheduler.failure == ""
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_in_motion_no_lesson_brakes_and_is_looked_for_again_at_rest(clock: Any, lockstep: bool) -> None:
     """However often there was too little time in motion: every such time a lesson was driven before."""
     world = clock(World(lockstep=lockstep, plans=5))
-    mission = world.horizon.mission
-    assert isinstance(mission, Excitation)
+    objective = world.scheduler.objective
+    assert isinstance(objective, ExcitationObjective)
     stamp, q = (0 if lockstep else 1000 * S), HOME
     for number in range(5):
         world.now = max(world.now, stamp / S)
         world.reference(stamp, q)
-        assert world.horizon.busy
-        assert mission.left == 5 - number
+        assert world.scheduler.busy
+        assert objective.left == 5 - number
         world.say_event("done")
         start, plan = world.published[-1]
         world.now = start / S
         world.follow(start)
         if number == 4:
             break
-        assert world.horizon.busy, "the next one is asked for in motion"
+        assert world.scheduler.busy, "the next one is asked for in motion"
         world.say_event("done", None, why=PlanStatus.NO_LESSON)
         assert len(world.published) == number + 1
-        assert mission.left == 4 - number, "the one that is driven to its end counts"
+        assert objective.left == 4 - number, "the one that is driven to its end counts"
         stamp, q = start + T_F + S // 10, plan.trajectory.knots[-1, 0]
     assert len(world.published) == 5
-    assert world.horizon.phase == "over"
-    assert "all trajectories are planned" in world.horizon.text
-    assert world.horizon.failure == ""
+    assert world.scheduler.phase == "over"
+    assert "all trajectories are planned" in world.scheduler.text
+    assert world.scheduler.failure == ""
 
 
 def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_lost(clock: Any) -> None:
@@ -292,29 +289,29 @@ def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_
     assert "boom" in world.told
 
 
-@pytest.mark.parametrize("standing", [False, True])
+@pytest.mark.parametrize("starting", [False, True])
 def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(
-    clock: Any, standing: bool
+    clock: Any, starting: bool
 ) -> None:
     """At the first instant of a motion the reference has no speed yet; of the last plan's too."""
     world = clock(World(lockstep=False, plans=1))
-    assert world.horizon.not_at_rest()
+    assert world.scheduler.not_at_rest()
     world.reference(1000 * S)
-    assert "planning" in world.horizon.not_at_rest()
+    assert "planning" in world.scheduler.not_at_rest()
     world.say_event("done")
     start = world.published[0][0]
-    assert world.horizon.not_at_rest(), "announced, and about to begin"
+    assert world.scheduler.not_at_rest(), "announced, and about to begin"
     world.now = start / S
     world.follow(start)
-    assert world.horizon.phase == "over"
-    assert "the arm moves" in world.horizon.not_at_rest()
-    assert "the arm moves" in world.horizon.not_ready()
+    assert world.scheduler.phase == "over"
+    assert "the arm moves" in world.scheduler.not_at_rest()
+    assert "the arm moves" in world.scheduler.not_ready()
     world.follow(start + T_F // 2)
-    assert "rad/s" in world.horizon.not_ready()
+    assert "rad/s" in world.scheduler.not_ready()
     world.reference(start + T_F, world.published[0][1].trajectory.knots[-1, 0])
-    assert world.horizon.not_at_rest() == ""
-    world.ready = not standing
-    assert bool(world.horizon.not_ready()) is standing
+    assert world.scheduler.not_at_rest() == ""
+    world.ready = not starting
+    assert bool(world.scheduler.not_ready()) is starting
 
 
 def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
@@ -325,7 +322,7 @@ def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
     assert world.cancelled == [1.0]
     world.say_event("done")
     assert len(world.published) == 1, "from where the arm is not"
-    assert world.horizon.phase == "excitation"
+    assert world.scheduler.phase == "excitation"
     world.reference(start + S)
     assert len(world.jobs) == 3, "at rest it goes on"
 
@@ -335,11 +332,11 @@ def test_time_that_went_back_ends_what_was_asked_for_before(clock: Any) -> None:
     world = moving(clock)
     world.now = 400.0
     world.reference(400 * S)
-    assert world.horizon.phase == "over"
-    assert "went back" in world.horizon.text
+    assert world.scheduler.phase == "over"
+    assert "went back" in world.scheduler.text
     world.reference(400 * S + S // 10)
-    assert world.horizon.not_ready() == "", "at rest, whatever moved before"
-    assert world.horizon.start() is None
+    assert world.scheduler.not_ready() == "", "at rest, whatever moved before"
+    assert world.scheduler.start() is None
     jobs = len(world.jobs)
     world.reference(400 * S + 2 * S)
     assert len(world.jobs) == jobs + 1
@@ -348,37 +345,37 @@ def test_time_that_went_back_ends_what_was_asked_for_before(clock: Any) -> None:
 def test_in_lockstep_a_new_run_has_all_its_attempts_again() -> None:
     world = World(lockstep=True, plans=100)
     for _ in range(3):
-        stamp = 0 if world.horizon._latest is None else world.horizon._latest.stamp_ns
+        stamp = 0 if world.scheduler._latest is None else world.scheduler._latest.stamp_ns
         for _ in range(3):  # plans that are not followed
             world.reference(stamp)
             world.say_event("done")
             start = world.published[-1][0]
             world.reference(start + S // 10, HOME, 0.1)
             stamp = start + 10 * S
-        assert world.horizon.phase == "excitation"
-        world.horizon.stop("a person")
-        assert "a person" in world.horizon.text
-        assert world.horizon.start() is None
+        assert world.scheduler.phase == "excitation"
+        world.scheduler.stop("a person")
+        assert "a person" in world.scheduler.text
+        assert world.scheduler.start() is None
 
 
 def test_an_arm_that_rested_while_a_plan_was_looked_for_shows_nothing_about_its_bounds() -> None:
     """Boxes that came meanwhile are no reason to end a run that has hardly begun."""
     same = [replace(BOX, seq=number) for number in range(6)]
-    mission = Excitation(5, 4)
-    assert mission.over(same[:1], same[0]) == ""
+    objective = ExcitationObjective(5, 4)
+    assert objective.over(same[:1], same[0]) == ""
     state = np.zeros((3, 2))
-    mission.job(Situation(state, 0.0, BOX, 0, None, None))
-    mission.planned(Step(PlannerResult(PlanStatus.PLANNED)))
-    assert mission.over(same[:4], same[3]) == "", "the arm rested until now"
-    assert "stopped improving" in mission.over(same, same[5])
+    objective.job(Situation(state, 0.0, BOX, 0, None, None))
+    objective.planned(Step(PlannerResult(PlanStatus.PLANNED)))
+    assert objective.over(same[:4], same[3]) == "", "the arm rested until now"
+    assert "stopped improving" in objective.over(same, same[5])
 
 
 def test_bounds_that_had_stopped_improving_do_not_end_another_run_before_it_begins() -> None:
     same = [replace(BOX, seq=number) for number in range(4)]
-    mission = Excitation(5, 1)
-    assert mission.over(same[:1], same[0]) == ""
-    assert "stopped improving" in mission.over(same, same[3])
-    again = Excitation(5, 1)
+    objective = ExcitationObjective(5, 1)
+    assert objective.over(same[:1], same[0]) == ""
+    assert "stopped improving" in objective.over(same, same[3])
+    again = ExcitationObjective(5, 1)
     assert again.over(same, same[3]) == ""
     more = [*same, replace(BOX, seq=4), replace(BOX, seq=5)]
     assert again.over(more, more[4]) == ""
@@ -396,7 +393,7 @@ def test_in_lockstep_every_hand_over_gets_exactly_one_answer(events: list[str]) 
     world.reference(10_000_000)
     answered: list[int] = []
     for event in events:
-        if not world.horizon.busy:
+        if not world.scheduler.busy:
             break
         if event == "late" and len(world.jobs) > 1:
             world.say_event("done", which=0)
@@ -406,13 +403,13 @@ def test_in_lockstep_every_hand_over_gets_exactly_one_answer(events: list[str]) 
             world.say_event(event)
         answered = [start for start, _ in [*world.published, *world.nothing]]
         assert len(set(answered)) == len(answered)
-        if world.published and not world.horizon.busy and not world.nothing:
+        if world.published and not world.scheduler.busy and not world.nothing:
             start = world.published[-1][0]
             world.follow(start)
     awaited = [T_P * (k + 1) for k in range(len(answered))]
     assert answered == awaited, "in order, none left out"
     if world.nothing:
-        assert world.horizon.phase == "over"
+        assert world.scheduler.phase == "over"
 
 
 def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_knows() -> None:
@@ -428,53 +425,53 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     assert world.nothing == [(2 * T_P, begins)]
     q = world.published[0][1].trajectory.knots[-1, 0]
     world.reference(end, q)
-    assert not world.horizon.busy
+    assert not world.scheduler.busy
     world.reference(end + S // 4, q)
     request = world.jobs[-1][1].keywords["request"]
     assert request.start_time == begins / S
     assert np.array_equal(world.jobs[-1][1].keywords["waypoints"], goal[None])
     there = TaskProgress(TaskStatus.MOVING, (), 0, 0.0, True, True)
-    world.say_event("done", 0.2, standing=there)
+    world.say_event("done", 0.2, progress=there)
     world.follow(begins)
     assert world.nothing[1:] == [(begins + T_P, None)], "it is driven to its end, and nothing is left to do"
     world.reference(begins + T_F, goal)
-    world.say_event("done", None, standing=TaskProgress(TaskStatus.ARRIVED, (), 0, 0.0, False, False))
-    assert (world.horizon.phase, world.horizon.outcome) == ("over", "arrived")
+    world.say_event("done", None, progress=TaskProgress(TaskStatus.ARRIVED, (), 0, 0.0, False, False))
+    assert (world.scheduler.phase, world.scheduler.outcome) == ("over", "arrived")
 
 
 def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
     world, answers = World(lockstep=True, plans=1), []
-    world.horizon.mission = None
+    world.scheduler.objective = None
     world.reference(S)
-    world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
+    world.scheduler.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
     assert world.nothing == [(S, S + T_P)], "simulated time will wait for the first step"
     world.reference(S + 10_000_000)
     stuck = TaskProgress(TaskStatus.MOVING, (), 0, 1.0, False, False)
     for _ in range(3):
-        world.say_event("done", None, standing=stuck)
-        assert world.horizon.busy
+        world.say_event("done", None, progress=stuck)
+        assert world.scheduler.busy
     world.say_event(
-        "done", None, standing=TaskProgress(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
+        "done", None, progress=TaskProgress(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
     )
     assert answers == [(False, "refused; goal: stuck")]
     assert world.nothing[1:] == [(S + T_P, None)]
-    assert world.horizon.outcome == "refused; goal: stuck"
+    assert world.scheduler.outcome == "refused; goal: stuck"
 
 
 def test_stop_answers_who_waits_and_lets_time_go_on() -> None:
     world, answers = World(lockstep=True), []
-    world.horizon.mission = None
+    world.scheduler.objective = None
     world.reference(S)
-    world.horizon.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
+    world.scheduler.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
     world.reference(S + 10_000_000)
-    world.horizon.stop()
-    world.horizon.stop()
+    world.scheduler.stop()
+    world.scheduler.stop()
     assert answers == [(False, "stopped")]
     assert world.nothing[1:] == [(S + T_P, None)]
     world.say_event("done")
     assert world.published == []
-    assert world.horizon.start() is None
-    assert world.horizon.start() == "planning already"
+    assert world.scheduler.start() is None
+    assert world.scheduler.start() == "planning already"
 
 
 def steady(world: World, begin: int, end: int) -> None:
@@ -482,7 +479,7 @@ def steady(world: World, begin: int, end: int) -> None:
     for stamp in range(begin, end, S // 100):
         world.now = stamp / S
         world.reference(stamp)
-        world.horizon.watch()
+        world.scheduler.watch()
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -490,55 +487,73 @@ def test_a_controller_that_began_anew_is_not_moved_by_what_was_asked_before(
     clock: Any, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     """After a fault, an emergency stop or a deactivation; whether the silence or only its end is noticed."""
-    silent, unheard = module._SILENT, module._UNHEARD
+    silent, unheard = timing._SILENT, timing._UNHEARD
     world = clock(World(lockstep=False))
-    monkeypatch.setattr(module, "_SILENT", silent)
-    monkeypatch.setattr(module, "_UNHEARD", unheard)
+    monkeypatch.setattr(timing, "_SILENT", silent)
+    monkeypatch.setattr(timing, "_UNHEARD", unheard)
     world.now = 1020.0
-    world.horizon.watch()
-    assert world.horizon.phase == "excitation", "the controller may begin later"
+    world.scheduler.watch()
+    assert world.scheduler.phase == "excitation", "the controller may begin later"
     steady(world, 1020 * S, 1020 * S + S // 5)
     assert len(world.jobs) == 1
     if seen:
         world.now += 1.5
-        world.horizon.watch()
-        assert world.horizon.phase == "over"
-        assert "expected a controller that commands" in world.horizon.not_ready()
+        world.scheduler.watch()
+        assert world.scheduler.phase == "over"
+        assert "expected a controller that commands" in world.scheduler.not_ready()
     steady(world, 1020 * S + S // 2, 1023 * S)
-    assert world.horizon.phase == "over"
-    assert "commanded nothing" in world.horizon.text
+    assert world.scheduler.phase == "over"
+    assert "commanded nothing" in world.scheduler.text
     world.say_event("done")
     assert (world.published, len(world.jobs), world.cancelled) == ([], 1, [1.0])
-    assert world.horizon.start() is None
+    assert world.scheduler.start() is None
     steady(world, 1023 * S, 1023 * S + S // 10)
     assert len(world.jobs) == 2, "whoever asks again is obeyed"
 
 
 def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
     world = clock(World(lockstep=False))
-    world.horizon.stop()
+    world.scheduler.stop()
     world.reference(1000 * S)
-    assert world.horizon.not_ready() == ""
+    assert world.scheduler.not_ready() == ""
     told: list[tuple[bool, str]] = []
-    world.horizon.deactivate()
-    assert "not active" in world.horizon.not_ready()
-    assert "not active" in str(world.horizon.start())
-    world.horizon.go(np.zeros((1, 2)), lambda *answer: told.append(answer))
+    world.scheduler.deactivate()
+    assert "not active" in world.scheduler.not_ready()
+    assert "not active" in str(world.scheduler.start())
+    world.scheduler.go(np.zeros((1, 2)), lambda *answer: told.append(answer))
     world.reference(1000 * S + S // 100)
     assert [success for success, _ in told] == [False]
-    assert (world.jobs, world.published, world.horizon.phase) == ([], [], "over")
+    assert (world.jobs, world.published, world.scheduler.phase) == ([], [], "over")
+    pytest.importorskip("rclpy")
+    from safe_sysid.nodes.planner.goal_server import GoalServer
+    from safe_sysid.nodes.planner.goals import Goal
+
     # Of two goals that are asked for one after the other, both wait for their angles when it is deactivated.
-    world.horizon.activate()
+    world.scheduler.activate()
     node: Any = SimpleNamespace(listen=lambda *_: None, serve_later=lambda *_: None)
-    desk = GoalServer(node, world.horizon, world)  # type: ignore[arg-type]
-    desk._goal = Goal("a pose", pose=(np.zeros(3), np.eye(3)))
+    goals = GoalServer(node, world.scheduler, world)  # type: ignore[arg-type]
+    goals._goal = Goal("a pose", pose=(np.zeros(3), np.eye(3)))
     for _ in range(2):
-        desk._plan(lambda *answer: told.append(answer))
+        goals._plan(lambda *answer: told.append(answer))
     assert len(world.jobs) == 2
-    world.horizon.deactivate()
-    desk.drop("deactivated")
+    world.scheduler.deactivate()
+    goals.drop("deactivated")
     assert told[1:] == [(False, "deactivated")] * 2
-    world.horizon.activate()
+    world.scheduler.activate()
     for handler, _, _ in world.jobs:
         handler(Event("done", 1, np.full(2, 0.1)))
-    assert (len(told), world.horizon.phase) == (3, "over")
+    assert (len(told), world.scheduler.phase) == (3, "over")
+
+
+def test_the_scheduler_needs_no_ros_and_has_no_clock() -> None:
+    """It can be used, and tested, where rclpy is not installed; time comes from outside."""
+    program = (
+        "import sys\n"
+        "for name in ('rclpy', 'sensor_msgs', 'trajectory_msgs', 'std_msgs', 'diagnostic_msgs'):\n"
+        "    sys.modules[name] = None\n"
+        "import safe_sysid.nodes.planner.scheduler\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    folder = Path(timing.__file__).parent
+    for name in ("scheduler", "scheduler_parts", "plan_requests", "timing", "objectives"):
+        assert "import time\n" not in (folder / f"{name}.py").read_text(encoding="utf-8"), name

@@ -1,17 +1,18 @@
-"""Lock-step: which inputs a tick has to wait for, so that a run's result does not depend on the machine's speed.
+"""Plans and boxes that wait for their tick, and in lock-step the ticks that wait for them. No ROS calls.
 
 The answer to hand-over T_j is due at T_j; the identifier's answer to batch m (data up to m U) at m U + take-after.
-An answer that comes early waits for its tick. The rules are in docs/nodes.md. All times in ns.
+An answer that comes early waits for its tick. In lock-step a tick waits for an answer that is due, so that a run does
+not depend on the machine's speed. The rules are in docs/nodes.md. All times in ns.
 """
 
 from __future__ import annotations
 
-from safe_sysid.nodes.common.messages import BoundsAnswer, PlanAnswer
+from safe_sysid.nodes.common.answers import BoundsAnswer, PlanAnswer
 
-__all__ = ["LockstepGate"]
+__all__ = ["PendingAnswers"]
 
 
-class LockstepGate:
+class PendingAnswers:
     """Holds answers until they are due, and says what a tick still waits for."""
 
     def __init__(self, times: tuple[int, ...], await_plans: bool = True, await_bounds: bool = True) -> None:
@@ -87,12 +88,12 @@ class LockstepGate:
         return any(answer.batch is not None and answer.batch >= batch for answer in self._bounds)
 
     def forget_plans(self, stamp: int) -> None:
-        """Wait no more for plans if one is missing at this tick."""
+        """Stop waiting for plans if one is missing at this tick."""
         if self._hand_over is not None and stamp >= self._hand_over:
             self._hand_over = None
 
     def begin_anew(self, stamp: int, plans: bool) -> None:
-        """Somebody takes over at this tick: wait for no plan that began, and no batch whose answer was due, before.
+        """Control begins at this tick: wait for no plan that began before, and no batch whose answer was due before.
 
         Args:
             stamp: of the tick.
@@ -109,7 +110,7 @@ class LockstepGate:
         self._hand_over = self._batch = None
 
     def give_up(self, stamp: int) -> None:
-        """Wait no more for those that are missing at this tick."""
+        """Stop waiting for the answers that are missing at this tick."""
         self.forget_plans(stamp)
         if self._batch is not None and stamp >= self._due_time(self._batch) and not self._has(self._batch):
             self._batch = None

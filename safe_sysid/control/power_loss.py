@@ -16,15 +16,15 @@ from safe_sysid.dynamics.magnitudes import TorqueSensitivity, link_norms, torque
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Change", "ClosedLoop", "Demand", "infinite"]
+__all__ = ["Change", "ClosedLoop", "PowerLoss", "infinite"]
 
 FloatArray = NDArray[np.float64]
-#: Relative head-room for rounding in the demand (a few hundred operations on positive numbers).
+#: Relative head-room for rounding in the power loss (a few hundred operations on positive numbers).
 _ROUND = 1.0 + 1e-10
 
 
 @dataclass(frozen=True)
-class Demand:
+class PowerLoss:
     """D and what comes with it; all ``inf`` where the proof's conditions fail.
 
     Attributes:
@@ -40,9 +40,9 @@ class Demand:
     parts: dict[str, float]
 
 
-def infinite(n: int) -> Demand:
+def infinite(n: int) -> PowerLoss:
     """What cannot be bounded."""
-    return Demand(np.inf, np.inf, np.full(n, np.inf), {})
+    return PowerLoss(np.inf, np.inf, np.full(n, np.inf), {})
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class ClosedLoop:
             R1 = found * (1.0 + 1e-6)
         return None
 
-    def demand(self, nu: float, robust_gain: float, lead: float) -> Demand:
+    def power_loss(self, nu: float, robust_gain: float, lead: float) -> PowerLoss:
         """D for ``V <= nu^2 / 2``.
 
         Args:
@@ -232,7 +232,7 @@ class ClosedLoop:
         }
         _, rate, _ = self.motion_bounds(nu)
         qdd = _ROUND * (rate + (2.0 * S + R1) / self.root)
-        return Demand(_ROUND * sum(parts.values()), _ROUND * excess, qdd, parts)
+        return PowerLoss(_ROUND * sum(parts.values()), _ROUND * excess, qdd, parts)
 
 
 def _mean_distance(x: float, z: float, lead: float) -> float:

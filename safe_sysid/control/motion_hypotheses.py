@@ -1,8 +1,8 @@
 """Hypotheses of the tracking theorem that one motion needs: the gains are synthesised for them.
 
-Larger demands cost tracking bound, smaller ones forbid motions. Those of the configuration suit exciting plans at the
-prior's uncertainty; :func:`demands_of` finds those of one trajectory, e.g. of a fast one with an identified payload.
-Nothing rests on them: a certificate proves that a motion keeps the hypotheses of the gains that it is tracked with.
+Wider hypotheses make the tracking bound larger, narrower ones forbid motions. Those of the configuration suit exciting
+plans at the prior's uncertainty; :func:`hypotheses_of` finds those of one trajectory, e.g. of a fast one with an
+identified payload. No guarantee rests on them: a certificate proves that a motion keeps the hypotheses of its gains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.trajectories.extrema import derivative_range
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["MotionDemands", "configured_demands", "demands_of", "torque_of"]
+__all__ = ["MotionHypotheses", "configured_hypotheses", "hypotheses_of", "torque_of"]
 
 FloatArray = NDArray[np.float64]
 #: Times at which S and the inertia are looked at along a trajectory, and random tracking errors at each.
@@ -31,7 +31,7 @@ _TIMES, _ERRORS = 160, 8
 
 
 @dataclass(frozen=True, eq=False)
-class MotionDemands:
+class MotionHypotheses:
     """Bounds that a motion, its tracking error included, shall keep.
 
     Attributes:
@@ -58,22 +58,26 @@ class MotionDemands:
         for name in ("velocity", "acceleration", "jerk", "inertia_upper", "inertia_lower"):
             if getattr(self, name) is None:
                 continue
-            value = frozen_array(getattr(self, name), (n,), f"demands.{name}")
+            value = frozen_array(getattr(self, name), (n,), f"motion_hypotheses.{name}")
             # A rotor inertia of zero makes the declared H zero too: the synthesis names the joint.
             if np.any(value < 0.0) or (
                 name not in ("inertia_upper", "inertia_lower") and np.any(value == 0.0)
             ):
-                raise ParameterError(f"demands.{name} = {value.tolist()}: expected positive numbers")
+                raise ParameterError(
+                    f"motion_hypotheses.{name} = {value.tolist()}: expected positive numbers"
+                )
             object.__setattr__(self, name, value)
         if not (np.isfinite(self.uncertainty) and self.uncertainty >= 0.0):
-            raise ParameterError(f"demands.uncertainty = {self.uncertainty!r}: expected a number >= 0")
+            raise ParameterError(
+                f"motion_hypotheses.uncertainty = {self.uncertainty!r}: expected a number >= 0"
+            )
 
 
-def configured_demands(model: RobotModel) -> MotionDemands:
-    """The demands that a robot's configuration declares (section ``controller``)."""
+def configured_hypotheses(model: RobotModel) -> MotionHypotheses:
+    """The hypotheses that a robot's configuration declares (section ``controller``)."""
     s, n = model.settings.controller, model.n
     lower = _declared_lower(model, model.arm_prior)
-    return MotionDemands(
+    return MotionHypotheses(
         velocity=per_joint(s.velocity, n),
         acceleration=per_joint(s.acceleration, n),
         jerk=per_joint(s.jerk, n),
@@ -89,7 +93,7 @@ def _declared_lower(model: RobotModel, box: ParameterBox) -> FloatArray:
     return rotor_floor(model.kinematics, box) if declared is None else per_joint(declared, model.n)
 
 
-def demands_of(
+def hypotheses_of(
     model: RobotModel,
     trajectory: QuinticTrajectory,
     box: ParameterBox,
@@ -97,7 +101,7 @@ def demands_of(
     r_bound: ArrayLike = 0.0,
     K_r: ArrayLike | None = None,
     headroom: float = 1.1,
-) -> MotionDemands:
+) -> MotionHypotheses:
     """What one trajectory, tracked with errors up to ``r_bound``, asks for.
 
     Velocity, acceleration and jerk are exact. S and the inertia are looked at along the trajectory, with random
@@ -129,7 +133,7 @@ def demands_of(
     # A joint that stands still is given a little of what the fastest needs.
     velocity, acceleration, jerk = (np.maximum(x * headroom, 0.02 * np.max(x) + 1e-3) for x in rates)
     states = trajectory.states(np.linspace(0.0, trajectory.duration, _TIMES))
-    return MotionDemands(
+    return MotionHypotheses(
         velocity=velocity + 2.0 * headroom * r,
         acceleration=acceleration,
         jerk=jerk,
@@ -144,7 +148,7 @@ def torque_of(
 ) -> FloatArray:
     """Largest torque (n,) that tracking a motion may ask of the drives, about; N m.
 
-    Looked at where the demands are: at samples, for every parameter of the box, with all of ``K_d r``. To choose gains
+    Evaluated at the same samples, for every parameter of the box, with all of ``K_d r``. To choose gains
     by; only a certificate encloses it.
 
     Args:

@@ -1,0 +1,98 @@
+"""Contents of messages without ROS types: joint samples, plans and boxes as they were read, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import MessageError
+from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.trajectories.plan import Plan
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = ["NOT_AWAITED", "BoundsAnswer", "JointSample", "MessageRefusedError", "PlanAnswer", "printable"]
+
+FloatArray = NDArray[np.float64]
+#: Lock-step: frame_id of the states that a plant tells while it goes on alone; an answer is too late for most of them.
+NOT_AWAITED = "not awaited"
+
+
+class MessageRefusedError(MessageError):
+    """A message that is not used. ``reason`` is a short key for counting, the text says what was found and expected."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(printable(f"{reason}: {text}"))
+
+
+def printable(text: str, longest: int = 2000) -> str:
+    r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
+
+    Args:
+        text: anything.
+        longest: letters that are kept.
+    """
+    if len(text) > longest:
+        text = text[:longest] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+class JointSample(NamedTuple):
+    """One JointState in the model's joint order; ``effort`` is None where it was not asked for.
+
+    Not :class:`~safe_sysid.identification.equations.measurements.Sample`: the stamp is that of the message to the ns
+    (a double of seconds since 1970 resolves 0.2 us), and ``frame_id`` tells whose box or run it is of.
+    """
+
+    stamp_ns: int
+    q: FloatArray
+    qd: FloatArray
+    effort: FloatArray | None
+    frame_id: str
+
+
+@dataclass(frozen=True, eq=False)
+class PlanAnswer:
+    """What a planner says for one hand-over.
+
+    Attributes:
+        start_ns: time of the hand-over.
+        box_identity: ``epoch:seq`` of the box that the plan is certified for.
+        trajectory: None: there is no certified plan, brake.
+        next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
+        digest: of the planner's configuration and scene (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
+    """
+
+    start_ns: int
+    box_identity: str
+    trajectory: QuinticTrajectory | None
+    next_ns: int | None = None
+    digest: str = ""
+
+    def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
+        """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
+        if self.trajectory is None:
+            raise MessageError(f"no plan for the hand-over at {self.start_ns} ns: expected one with points")
+        t_plan = min(t_plan, self.trajectory.duration)
+        k = np.zeros(self.trajectory.n)
+        return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundsAnswer:
+    """A box, and what is said about it.
+
+    Attributes:
+        box: of all parameters.
+        nominal: (P,) in it.
+        batch: number of the identifier's; None if not said.
+        digest: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
+    """
+
+    box: ParameterBox
+    nominal: FloatArray
+    batch: int | None
+    digest: str = ""
