@@ -265,10 +265,11 @@ def test_who_hears_another_configuration_does_not_work_and_says_where_it_differs
         writer, zero, home = JointStateWriter(model.joint_names), np.zeros(7), np.array(model.settings.home)
         box, stamp = model.arm_prior, 0
 
-        def tell(digest: str) -> None:
+        def tell(digest: str, word: str) -> None:
             nonlocal stamp
             active.publish(bounds_message(box, box.mid, digest=digest))
-            probe.spin(0.3)
+            for name in nodes:  # whoever has not heard of it yet works
+                probe.wait(lambda n=name: word in probe.message(n), f"{name} to say {word}")
             for _ in range(200):
                 stamp += 10 * MS
                 states.publish(writer.fill(stamp, home, zero, zero))
@@ -276,9 +277,9 @@ def test_who_hears_another_configuration_does_not_work_and_says_where_it_differs
             probe.spin(1.0)
 
         for digest, word in (("", "digest"), (theirs, "measurement")):
-            tell(digest)
+            tell(digest, word)
             for name in nodes:
-                probe.wait(lambda n=name, w=word: w in probe.message(n), f"{name} to say {word}")
+                assert word in probe.message(name)
                 assert "another configuration" in probe.message(name)
                 assert probe.diagnostics[name].level == DiagnosticStatus.ERROR
         for name in nodes:
