@@ -227,6 +227,7 @@ def test_what_is_published_comes_whole(folder, capsys, name):
             {"updates": [{"status": "EMPTY_SET", "identity": "0:2", "message": "no parameters agree"}]},
             "no parameters agree",
         ),
+        ("identifier.json", {"updates": "none"}, "no list of updates can be read"),
         ("withdrawn_0.json", {"epoch": 0, "reason": "no parameters agree"}, "were withdrawn"),
     ],
 )

@@ -102,8 +102,10 @@ def refuted(folder: Path) -> str | None:
                         "run is guaranteed"
                     )
     identifier = folder / "identifier.json"
-    updates = _mapping(identifier).get("updates", []) if identifier.is_file() else []
-    for update in updates if isinstance(updates, list) else []:
+    updates = _mapping(identifier).get("updates") if identifier.is_file() else []
+    if not isinstance(updates, list):
+        return "identifier.json: no list of updates can be read: expected the identifier's: they say how the run ended"
+    for update in updates:
         if isinstance(update, dict) and update.get("status") == "EMPTY_SET":
             return f"identifier.json: box {short(update.get('identity'), 20)}: {short(update.get('message'), 300)}"
     return None
