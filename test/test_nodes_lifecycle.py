@@ -293,7 +293,7 @@ def test_who_hears_another_configuration_does_not_work_and_says_where_it_differs
         probe.spin(0.5)
         for name in nodes:
             assert manager.go(name, "activate") == ""
-        tell(ours)
+        tell(ours, "")
         probe.wait(lambda: any(p.points for p in plans) and bool(bounds), "work with the right one")
         assert "another configuration" not in probe.summary()
 
