@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rclpy
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
 from rcl_interfaces.msg import Parameter, ParameterValue
 from rclpy.serialization import deserialize_message, serialize_message
 from rclpy.service import Service
+from ros_harness import nodes_here
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
@@ -92,7 +92,8 @@ class MessageBench:
         arguments = [word for name, value in words.items() for word in ("-p", f"{name}:={value}")]
         arguments += ["-p", "await_plans:=false", "-p", "await_bounds:=false", "--log-level", "fatal"]
         # Where the file of logs is switched off, thousands of refusals a second cost nothing.
-        rclpy.init(args=["--ros-args", *arguments, "--disable-external-lib-logs", "--disable-rosout-logs"])
+        self._ros = nodes_here(*arguments, "--disable-external-lib-logs", "--disable-rosout-logs")
+        self._ros.__enter__()
         self.controller = ControllerNode()
         self.planner = PlannerNode(_Solver())  # type: ignore[arg-type]
         self.identifier, self.plant_node = IdentifierNode(), PlantNode()
@@ -123,7 +124,7 @@ class MessageBench:
         for node in self.nodes:
             node.close()
             node.destroy_node()
-        rclpy.shutdown()
+        self._ros.__exit__(None, None, None)
 
     def without_rates(self) -> None:
         """Let everything through that is not too long: what is in it is to be tried, not how often it comes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
@@ -24,6 +25,8 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+
+from safe_sysid.bring_up.domain import own_domain
 
 #: Longest wait for anything on a busy machine, and for a node that has to compile its kernels first, s.
 PATIENCE, COMPILATION = 100.0, 220.0
@@ -207,6 +210,27 @@ def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout} s in vain for {what}")
         time.sleep(0.02)
+
+
+@functools.cache
+def _domain_here() -> tuple[int, contextlib.ExitStack]:
+    stack = contextlib.ExitStack()  # locked as long as this process lives
+    return stack.enter_context(own_domain()), stack
+
+
+@contextlib.contextmanager
+def nodes_here(*arguments: str) -> Iterator[None]:
+    """ROS 2 for nodes in the test's own process, on a domain where no process of another test is.
+
+    A node that is destroyed stays in the graph until Python collects what belonged to it. On the domain of the other
+    tests it would be taken for a node of the same name.
+    """
+    gc.collect()
+    rclpy.init(args=["--ros-args", *arguments], domain_id=_domain_here()[0])
+    try:
+        yield
+    finally:
+        rclpy.shutdown()
 
 
 class Probe:

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-import rclpy
 from rclpy.parameter import Parameter
+from ros_harness import nodes_here
 
 from safe_sysid.nodes.common import digest as digests
 from safe_sysid.nodes.common.answers import JointSample, MessageRefusedError
@@ -105,15 +105,12 @@ class Toy(ManagedNode):
 
 @pytest.fixture
 def toy() -> Iterator[Toy]:
-    rclpy.init(args=["--ros-args"])
-    node = Toy()
-    node.set_parameters([Parameter("robot", value="three_joint"), Parameter("lockstep", value=True)])
-    try:
+    with nodes_here():
+        node = Toy()
+        node.set_parameters([Parameter("robot", value="three_joint"), Parameter("lockstep", value=True)])
         yield node
-    finally:
         node.close()
         node.destroy_node()
-        rclpy.shutdown()
 
 
 @pytest.mark.ros

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
-import rclpy
+from ros_harness import nodes_here
 
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.identifier.node import IdentifierNode
@@ -32,17 +32,14 @@ def identifier(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ident
     """In this process, active; nobody talks to it but the test."""
     words = {"run_dir": tmp_path, "lockstep": request.param, "robot_settings.identification.update_s": UPDATE}
     arguments = [word for name, value in words.items() for word in ("-p", f"{name}:={value}")]
-    rclpy.init(args=["--ros-args", *arguments, "--log-level", "fatal", "--disable-external-lib-logs"])
-    node = IdentifierNode()
-    try:
+    with nodes_here(*arguments, "--log-level", "fatal", "--disable-external-lib-logs"):
+        node = IdentifierNode()
         node.trigger_configure()
         node.trigger_activate()
         assert node.active, node._refused
         yield node
-    finally:
         node.close()
         node.destroy_node()
-        rclpy.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticStatus
 from fault_bench import CONTROLLER, MS, OVERRIDES, FaultBench
@@ -24,7 +23,7 @@ from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation
-from ros_harness import NodeProcess, Probe, running
+from ros_harness import NodeProcess, Probe, nodes_here, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
@@ -362,14 +361,11 @@ class Toy(ManagedNode):
 
 @pytest.fixture
 def toy() -> Iterator[Toy]:
-    rclpy.init(args=["--ros-args"])
-    node = Toy()
-    try:
+    with nodes_here():
+        node = Toy()
         yield node
-    finally:
         node.close()
         node.destroy_node()
-        rclpy.shutdown()
 
 
 _STEPS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-import rclpy
 from rclpy.parameter import Parameter
 from rclpy.serialization import serialize_message
+from ros_harness import nodes_here
 from sensor_msgs.msg import JointState
 
 from safe_sysid.control.activation import Judgement
@@ -108,22 +109,23 @@ class Lab:
 def build(tmp_path: Path) -> Iterator[Callable[..., ControllerNode]]:
     """Makes a configured controller, in real time."""
     nodes: list[ControllerNode] = []
+    stack = ExitStack()
 
     def make(**parameters: Any) -> ControllerNode:
         given = {"run_dir": str(tmp_path), "robot_settings.driver.command_timeout_s": 0.02, **parameters}
         words = [word for name, value in given.items() for word in ("-p", f"{name}:={value}")]
-        rclpy.init(args=["--ros-args", *words])
+        stack.enter_context(nodes_here(*words))
         node = ControllerNode()
         nodes.append(node)
         node.trigger_configure()
         assert node.lifecycle == "inactive", node._refused
         return node
 
-    yield make
-    for node in nodes:
-        node.close()
-        node.destroy_node()
-        rclpy.shutdown()
+    with stack:
+        yield make
+        for node in nodes:
+            node.close()
+            node.destroy_node()
 
 
 def test_every_start_is_examined_and_an_emergency_stop_stays(
