@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,11 @@ ROOMS = (
 )
 # Rooms that may speak ROS: the nodes, and those that start them and watch them from outside.
 ROS_ROOMS = ("nodes", "bring_up", "demo")
+# State machines of nodes: used and tested where rclpy is not installed; time comes from outside.
+STATE_MACHINES = {
+    "controller": ("session", "timing", "pending_answers"),
+    "planner": ("scheduler", "scheduler_parts", "plan_requests", "timing", "objectives"),
+}
 # Where a room declares the settings that it reads: leaves that import `schema` and one another alone, so that the
 # robot, which comes before these rooms, reads a file with all of them.
 SETTINGS = ("control", "identification", "planning", "nodes")
@@ -285,6 +291,7 @@ def test_core_imports_where_ros_is_not_installed() -> None:
         for path in modules()
         if room_of(path) not in (*ROS_ROOMS, "__main__")
     ]
+    names += [f"safe_sysid.nodes.{node}.{name}" for node, found in STATE_MACHINES.items() for name in found]
     program = f"""
 import sys
 class Hidden:
@@ -307,3 +314,10 @@ assert not leaked, leaked
         timeout=240,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_state_machines_of_nodes_have_no_clock() -> None:
+    for node, names in STATE_MACHINES.items():
+        for name in names:
+            text = (PACKAGE / "nodes" / node / f"{name}.py").read_text(encoding="utf-8")
+            assert not re.search(r"^(import|from) time\b", text, re.MULTILINE), f"{node}/{name}"

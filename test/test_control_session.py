@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,6 @@ from safe_sysid.nodes.common.answers import (
     PlanAnswer,
 )
 from safe_sysid.nodes.common.time_base import TimeBase
-from safe_sysid.nodes.controller import session as module
 from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.nodes.controller.timing import LockstepControlTiming, RealTimeControlTiming
@@ -135,19 +131,6 @@ class Node:
 
 def none(start_ns: int, next_ns: int | None = None) -> PlanAnswer:
     return PlanAnswer(start_ns, "0:0", None, next_ns)
-
-
-def test_the_session_needs_no_ros_and_has_no_clock() -> None:
-    program = (
-        "import sys\n"
-        "for name in ('rclpy', 'sensor_msgs', 'trajectory_msgs', 'std_msgs', 'diagnostic_msgs'):\n"
-        "    sys.modules[name] = None\n"
-        "import safe_sysid.nodes.controller.session\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    folder = Path(module.__file__).parent
-    for name in ("session", "timing", "pending_answers"):
-        assert "import time\n" not in (folder / f"{name}.py").read_text(encoding="utf-8"), name
 
 
 def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -543,17 +540,3 @@ def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
     for handler, _, _ in world.jobs:
         handler(Event("done", 1, np.full(2, 0.1)))
     assert (len(told), world.scheduler.phase) == (3, "over")
-
-
-def test_the_scheduler_needs_no_ros_and_has_no_clock() -> None:
-    """It can be used, and tested, where rclpy is not installed; time comes from outside."""
-    program = (
-        "import sys\n"
-        "for name in ('rclpy', 'sensor_msgs', 'trajectory_msgs', 'std_msgs', 'diagnostic_msgs'):\n"
-        "    sys.modules[name] = None\n"
-        "import safe_sysid.nodes.planner.scheduler\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    folder = Path(timing.__file__).parent
-    for name in ("scheduler", "scheduler_parts", "plan_requests", "timing", "objectives"):
-        assert "import time\n" not in (folder / f"{name}.py").read_text(encoding="utf-8"), name

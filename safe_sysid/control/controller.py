@@ -121,7 +121,7 @@ class Controller:
 
     @property
     def proved(self) -> bool:
-        """Whether the tracking bound is claimed as of the last step; ``claim`` says why not."""
+        """Whether the tracking bound is claimed as of the last step; ``bound_status`` says why not."""
         return not self.bound_status.why_not
 
     @property

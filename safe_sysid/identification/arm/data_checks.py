@@ -113,8 +113,9 @@ def check_torques(
         joint_names: n_a names.
     """
     found = []
+    modelled, measured = modelled - modelled.mean(axis=0), measured - measured.mean(axis=0)
     for j, name in enumerate(joint_names):
-        x, y = modelled[:, j] - modelled[:, j].mean(), measured[:, j] - measured[:, j].mean()
+        x, y = modelled[:, j], measured[:, j]
         like = _correlation(x, y)
         slope = float(x @ y / max(x @ x, 1e-300))
         if like < -0.7:
@@ -131,11 +132,10 @@ def check_torques(
 def _swapped_torques(
     modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
 ) -> list[DataFinding]:
-    """Torques that are another joint's by the model."""
-    x, y = modelled - modelled.mean(axis=0), measured - measured.mean(axis=0)
+    """Torques, without their means, that are another joint's by the model."""
     out = []
     for j, name in enumerate(joint_names):
-        like = [_correlation(x[:, j], y[:, k]) for k in range(len(joint_names))]
+        like = [_correlation(modelled[:, j], measured[:, k]) for k in range(len(joint_names))]
         best = int(np.argmax(like))
         if best != j and like[best] > _ALIKE and like[j] < 0.6:
             message = (

@@ -164,7 +164,7 @@ class ControlSession:
             arrival: ns, performance counter.
 
         Raises:
-            RefusedError: not newer than the last, or too old.
+            MessageRefusedError: not newer than the last, or too old.
         """
         if self._timing.is_repeated(sample, self.last_stamp):
             if self._was_active and self.waiting is None:  # the plant was not connected yet

@@ -29,7 +29,7 @@ class ControlTiming(Protocol):
         """Whether the arm asks again for the answer to its last state."""
 
     def check_age(self, sample: JointSample, now_ns: int) -> None:
-        """Raise RefusedError if a measurement is too old, or from the future."""
+        """Raise MessageRefusedError if a measurement is too old, or from the future."""
 
     def awaits_command(self, sample: JointSample) -> bool:
         """Whether a command for this state can still act."""

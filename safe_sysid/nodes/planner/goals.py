@@ -51,7 +51,7 @@ def check_frame(frame: str, model: RobotModel) -> None:
     """Refuse any other frame: nobody here transforms.
 
     Raises:
-        RefusedError: another frame, or none.
+        MessageRefusedError: another frame, or none.
     """
     known = known_frames(model)
     if frame not in known:
@@ -64,7 +64,7 @@ def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
     """Convert; only positions are used, the arm rests in the last point.
 
     Raises:
-        RefusedError: other joints, no or too many points, not finite, outside the limits, with velocities or
+        MessageRefusedError: other joints, no or too many points, not finite, outside the limits, with velocities or
             accelerations that are not zero.
     """
     order = joint_order(msg.joint_names, model.joint_names)
@@ -102,7 +102,7 @@ def read_goal_pose(msg: PoseStamped, model: RobotModel) -> Goal:
     """Convert.
 
     Raises:
-        RefusedError: another frame, a number that is not finite or absurd, a quaternion that is none.
+        MessageRefusedError: another frame, a number that is not finite or absurd, a quaternion that is none.
     """
     check_frame(msg.header.frame_id, model)
     pose = read_pose(msg.pose, "pose")
@@ -113,7 +113,7 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
     """Position (3,) and rotation (3, 3) of a Pose message.
 
     Raises:
-        RefusedError: not finite, absurdly far away, or not a rotation.
+        MessageRefusedError: not finite, absurdly far away, or not a rotation.
     """
     p, o = pose.position, pose.orientation
     position, quaternion = np.array([p.x, p.y, p.z]), np.array([o.x, o.y, o.z, o.w])

@@ -112,7 +112,7 @@ def read_markers(msg: MarkerArray, model: RobotModel) -> list[SceneMarker]:
     """Convert what needs ROS; sizes and poses are judged by :func:`~.scene_updates.scene_from_markers`.
 
     Raises:
-        RefusedError: too many, another frame than the world's, a type or action that is no obstacle's, a limited
+        MessageRefusedError: too many, another frame than the world's, a type or action that is no obstacle's, a limited
             lifetime: what vanishes unseen is no obstacle.
     """
     if len(msg.markers) > MAX_MARKERS:

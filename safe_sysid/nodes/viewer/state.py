@@ -274,7 +274,7 @@ def _solid(marker: Marker) -> Solid:
     """One marker.
 
     Raises:
-        RefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
+        MessageRefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
     """
     if marker.header.frame_id not in _WORLD:
         raise MessageRefusedError("another frame", f"frame {marker.header.frame_id[:40]!r}: expected world")
