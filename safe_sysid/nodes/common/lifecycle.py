@@ -313,7 +313,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
 
         Nor can a shutdown be refused by its callback: whatever that returns, the node is finalized.
         """
-        service = self._service_change_state
+        service = next(service for service in self.services if service.srv_name.endswith("/change_state"))
         handle = service.callback
 
         def answer(request: ChangeState.Request, response: ChangeState.Response) -> ChangeState.Response:
