@@ -27,6 +27,7 @@ COMMANDS = (
     "replay",
     "campaign",
     "experiment",
+    "dynamics",
     "config",
 )
 

@@ -13,14 +13,14 @@ from safe_sysid.dynamics.generated.c_code import Source, write_c
 from safe_sysid.dynamics.generated.chain import chain_of
 from safe_sysid.dynamics.generated.compiled import NoCompilerError, load
 from safe_sysid.dynamics.generated.derive import base_columns, parameter_order
-from safe_sysid.dynamics.generated.recursion import TracedArm
+from safe_sysid.dynamics.generated.recursion import TracedArm, solve
 from safe_sysid.dynamics.protocol import add_further, as_parameters
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.frames import as_batch
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["GeneratedDynamics"]
+__all__ = ["GeneratedDynamics", "drawn_parameters"]
 
 FloatArray = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class GeneratedDynamics(RecursiveDynamics):
                 "gravity": arm.torque(still, still),
                 "mass": [x for row in inertia for x in row],
                 "regressor": [x for row in arm.regressor(arm.qd, arm.qdd) for x in row],
-                "forward": arm.solve(inertia, rest),
+                "forward": solve(arm.graph, inertia, rest),
             },
         )
         try:
@@ -113,14 +113,7 @@ class GeneratedDynamics(RecursiveDynamics):
         """
         n, plain = self._n, RecursiveDynamics(self.kin)
         q, qd, qdd = rng.uniform(-3.0, 3.0, (3, _STATES, n))
-        theta = np.zeros(ParameterLayout(n).size)
-        for j in range(n):
-            # A body of 1 to 2 kg about its frame: forward dynamics need a mass matrix that is definite.
-            points, m = rng.standard_normal((4, 3)), rng.uniform(0.25, 0.5)
-            spread = m * (np.sum(points**2) * np.eye(3) - points.T @ points)
-            block = [4.0 * m, *(m * points.sum(axis=0)), *spread[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
-            theta[PER_LINK * j : PER_LINK * (j + 1)] = block
-        theta[ROTOR * n : (ROTOR + 1) * n] = rng.uniform(0.5, 1.0, n)
+        theta = drawn_parameters(n, rng)
         torque, inertia = plain.inverse_dynamics(theta, q, qd, qdd), plain.mass_matrix(theta, q)
         ours = {
             "inverse dynamics": (self.inverse_dynamics(theta, q, qd, qdd), torque),
@@ -222,6 +215,18 @@ class GeneratedDynamics(RecursiveDynamics):
         out[:, joints, OFFSET * n + joints] = 1.0
         add_further(out, qd, transition, 1.0)
         return out[0] if single else out
+
+
+def drawn_parameters(n: int, rng: np.random.Generator) -> FloatArray:
+    """(14 n,) of bodies of 1 to 2 kg and rotors without friction, whose mass matrix is definite."""
+    theta = np.zeros(ParameterLayout(n).size)
+    for j in range(n):
+        points, m = rng.standard_normal((4, 3)), rng.uniform(0.25, 0.5)
+        spread = m * (np.sum(points**2) * np.eye(3) - points.T @ points)
+        block = [4.0 * m, *(m * points.sum(axis=0)), *spread[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]]
+        theta[PER_LINK * j : PER_LINK * (j + 1)] = block
+    theta[ROTOR * n : (ROTOR + 1) * n] = rng.uniform(0.5, 1.0, n)
+    return theta
 
 
 def _at(array: FloatArray) -> ctypes.c_void_p:

@@ -71,13 +71,16 @@ def _statements(graph: Graph, wanted: Sequence[int], names: dict[int, str]) -> l
     return lines
 
 
-def write_c(graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | float]]) -> Source:
+def write_c(
+    graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | float]], prefix: str = "arm"
+) -> Source:
     """The code.
 
     Args:
         graph: of all functions.
         joints: n.
         functions: by name, the entries of each result.
+        prefix: of the names in C.
     """
     roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
     stored: dict[int, str] = {}
@@ -90,7 +93,7 @@ def write_c(graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | 
             if graph.fixed[index] and graph.nodes[index][0] != "k" and index not in stored:
                 stored[index] = f"k[{len(stored)}]"
     lines = [f"#define N {joints}", "", _SINES if joints else ""]
-    lines += ["void arm_prepare(const double *b, double *k)", "{"]
+    lines += [f"void {prefix}_prepare(const double *b, double *k)", "{"]
     names: dict[int, str] = {}
     lines += _statements(graph, graph.needed(list(stored)), names)
     lines += [f"    {place} = {names[index]};" for index, place in stored.items()]
@@ -116,7 +119,7 @@ def write_c(graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | 
             "    (void)k; (void)q; (void)qd; (void)qdd; (void)tau; (void)s; (void)c;",
             "}",
             "",
-            f"void arm_{name}(long count, const double *k, const double *q, const double *qd, const double *x,",
+            f"void {prefix}_{name}(long count, const double *k, const double *q, const double *qd, const double *x,",
             "    double *out)",
             "{",
             "    for (long i = 0; i < count; ++i)",

@@ -14,9 +14,10 @@ from pathlib import Path
 from safe_sysid.dynamics.generated.c_code import Source
 from safe_sysid.errors import ModelError
 
-__all__ = ["NoCompilerError", "load"]
+__all__ = ["FLAGS", "NoCompilerError", "compiler_here", "load"]
 
-_FLAGS = ("-std=c99", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
+#: Options of the compiler.
+FLAGS = ("-std=c99", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
 _SECONDS = 120.0
 
 
@@ -41,9 +42,9 @@ def _machine() -> str:
 
 def _compile(compiler: str, text: str, folder: Path) -> Path:
     source, library = folder / "arm.c", folder / "arm.so"
-    source.write_text(text, encoding="utf-8")
-    command = [compiler, *_FLAGS, "-o", str(library), str(source)]
+    command = [compiler, *FLAGS, "-o", str(library), str(source)]
     try:
+        source.write_text(text, encoding="utf-8")
         run = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoCompilerError(f"the C compiler {compiler} does not run: {error}") from None
@@ -51,6 +52,11 @@ def _compile(compiler: str, text: str, folder: Path) -> Path:
         said = (run.stderr.strip().splitlines() or ["nothing"])[0]
         raise NoCompilerError(f"the C compiler {compiler} failed with status {run.returncode}: {said}")
     return library
+
+
+def compiler_here() -> str | None:
+    """``$CC``, else the C compiler of this machine; None: there is none."""
+    return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def _digest(content: bytes) -> str:
@@ -70,13 +76,13 @@ def load(source: Source) -> ctypes.CDLL:
     Raises:
         NoCompilerError: none is installed, or it failed.
     """
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    compiler = compiler_here()
     if compiler is None:
         raise NoCompilerError("no C compiler (cc, gcc or clang) on this machine")
     place = shutil.which(compiler) or compiler
     stamp = os.stat(place) if os.path.exists(place) else None
     version = f"{place} {stamp.st_size} {stamp.st_mtime_ns}" if stamp else place
-    key = _digest("\n".join((source.text, *_FLAGS, version, _machine())).encode())[:32]
+    key = _digest("\n".join((source.text, *FLAGS, version, _machine())).encode())[:32]
     cache = _cache()
     for kept in sorted(cache.glob(f"{key}-*.so")):
         if kept.stem.partition("-")[2] == _digest(kept.read_bytes()):

@@ -215,7 +215,8 @@ def _sum(terms: list[tuple[float, str]]) -> str:
     text = ""
     for factor, name in terms:
         size = abs(factor)
-        number = "" if abs(size - 1.0) < 1e-12 else f"{size:.6g} "
+        number = f"{size:.6g} "
+        number = "" if number == "1 " else number
         sign = "-" if factor < 0 else "+"
         text += f" {sign} {number}{name}" if text else f"{'-' if factor < 0 else ''}{number}{name}"
     return text or "0"

@@ -16,7 +16,7 @@ from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.generated.chain import Chain
 from safe_sysid.dynamics.generated.graph import Graph, Value
 
-__all__ = ["TracedArm"]
+__all__ = ["TracedArm", "solve"]
 
 Number = Value | float
 Vector = list[Any]  # of numbers: values and floats
@@ -71,15 +71,16 @@ class TracedArm:
         n: number of joints.
     """
 
-    def __init__(self, chain: Chain, base: Sequence[int], rotors: bool) -> None:
+    def __init__(self, chain: Chain, base: Sequence[int], rotors: bool, graph: Graph | None = None) -> None:
         """Declare the inputs ``q qd qdd tau s c b`` of the code to be.
 
         Args:
             chain: of the arm.
             base: numbers of the base parameters, of ten for each link, then the rotors.
             rotors: whether rotors are among the parameters.
+            graph: to trace into; None: one of its own.
         """
-        self.graph, self.chain, self.n = Graph(), chain, chain.n
+        self.graph, self.chain, self.n = graph if graph is not None else Graph(), chain, chain.n
         self.base, self.rotors = list(base), rotors
         g, n = self.graph, chain.n
         self._values: Vector = [0.0] * (11 * n)
@@ -292,30 +293,31 @@ class TracedArm:
             else:
                 row[k] = _dot(w, moments[p])
 
-    def solve(self, matrix: list[Vector], right: Vector) -> Vector:
-        """``matrix^-1 right`` by ``L D L^T`` of a symmetric positive definite matrix."""
-        n, x = self.n, list(right)
-        pivot: Vector = []
-        lower: list[Vector] = [[0.0] * n for _ in range(n)]
-        one = self.graph.constant(1.0)
-        # From the last row up: rows of distal joints are the sparse ones.
-        for j in range(n - 1, -1, -1):
-            d = matrix[j][j]
+
+def solve(graph: Graph, matrix: list[Vector], right: Vector) -> Vector:
+    """``matrix^-1 right`` by ``L D L^T`` of a symmetric positive definite matrix."""
+    n, x = len(right), list(right)
+    pivot: Vector = []
+    lower: list[Vector] = [[0.0] * n for _ in range(n)]
+    one = graph.constant(1.0)
+    # From the last row up: rows of distal joints are the sparse ones.
+    for j in range(n - 1, -1, -1):
+        d = matrix[j][j]
+        for k in range(j + 1, n):
+            d = d - lower[k][j] * (lower[k][j] * pivot[n - 1 - k])
+        pivot.append(d)
+        inverse = one / d
+        for i in range(j):
+            e = matrix[i][j]
             for k in range(j + 1, n):
-                d = d - lower[k][j] * (lower[k][j] * pivot[n - 1 - k])
-            pivot.append(d)
-            inverse = one / d
-            for i in range(j):
-                e = matrix[i][j]
-                for k in range(j + 1, n):
-                    e = e - lower[k][i] * (lower[k][j] * pivot[n - 1 - k])
-                lower[j][i] = e * inverse
-        # matrix = L^T D L with L[j][i], i < j, and ones.
-        for j in range(n - 1, -1, -1):
-            for k in range(j + 1, n):
-                x[j] = x[j] - lower[k][j] * x[k]
-        x = [x[j] * (one / pivot[n - 1 - j]) for j in range(n)]
-        for j in range(n):
-            for i in range(j):
-                x[j] = x[j] - lower[j][i] * x[i]
-        return x
+                e = e - lower[k][i] * (lower[k][j] * pivot[n - 1 - k])
+            lower[j][i] = e * inverse
+    # matrix = L^T D L with L[j][i], i < j, and ones.
+    for j in range(n - 1, -1, -1):
+        for k in range(j + 1, n):
+            x[j] = x[j] - lower[k][j] * x[k]
+    x = [x[j] * (one / pivot[n - 1 - j]) for j in range(n)]
+    for j in range(n):
+        for i in range(j):
+            x[j] = x[j] - lower[j][i] * x[i]
+    return x

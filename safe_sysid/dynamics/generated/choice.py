@@ -1,0 +1,124 @@
+"""The functions of an arm, each by pseudo-symbolic code and by a specialised recursion, and the faster of the two."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.dynamics.generated.c_code import Source, write_c
+from safe_sysid.dynamics.generated.compiled import load
+from safe_sysid.dynamics.generated.factored import FactoredArm
+from safe_sysid.dynamics.generated.graph import Count, Graph, Value
+from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
+from safe_sysid.dynamics.generated.recursion import TracedArm, solve
+
+__all__ = ["FUNCTIONS", "METHODS", "Candidates", "candidates", "measure"]
+
+FloatArray = NDArray[np.float64]
+
+FUNCTIONS = ("inverse", "gravity", "induced", "mass", "regressor", "forward")
+METHODS = ("recursion", "psdm")
+#: Functions y of a model up to which pseudo-symbolic code is tried, and that of the regressor.
+_LARGEST, _LARGEST_REGRESSOR = 60_000, 2_000
+_STATES, _ROUNDS = 1000, 15
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Functions in one graph.
+
+    Attributes:
+        graph: of all.
+        joints: n.
+        values: (function, method) -> entries of the result, row by row.
+    """
+
+    graph: Graph
+    joints: int
+    values: dict[tuple[str, str], list[Any]]
+
+    def count(self, function: str, method: str) -> Count:
+        """Operations of one evaluation, sines and cosines not counted."""
+        return self.graph.count([v for v in self.values[function, method] if isinstance(v, Value)])
+
+    def fewest(self) -> dict[str, str]:
+        """The method of each function that takes fewer operations."""
+        return self.least({key: self.count(*key).total for key in self.values})
+
+    def least(self, cost: Mapping[tuple[str, str], float]) -> dict[str, str]:
+        """The method of each function that costs less; ``cost`` by (function, method)."""
+        out = {}
+        for f in FUNCTIONS:
+            out[f] = min((cost[f, m], m) for m in METHODS if (f, m) in cost)[1]
+        return out
+
+    def source(self, chosen: dict[str, str], prefix: str = "arm") -> Source:
+        """The code of one method for each function."""
+        return write_c(self.graph, self.joints, {f: self.values[f, m] for f, m in chosen.items()}, prefix)
+
+
+def candidates(model: PseudoSymbolicModel, rotors: bool) -> Candidates:
+    """Trace all functions with both methods, pseudo-symbolic ones of very large models left out.
+
+    Args:
+        model: of the arm; of its recursion only the selected base parameters are used.
+        rotors: whether rotors are among the parameters.
+    """
+    graph = Graph()
+    arms: dict[str, Any] = {}
+    if not model.masked:
+        arms["recursion"] = TracedArm(model.chain, model.selected.tolist(), rotors, graph)
+    if model.p <= _LARGEST:
+        arms["psdm"] = FactoredArm(model, graph)
+    values: dict[tuple[str, str], list[Any]] = {}
+    still = [0.0] * model.n
+    tau = [graph.state(f"tau[{j}]") for j in range(model.n)]
+    for method, arm in arms.items():
+        inertia, induced = arm.mass_matrix(), arm.torque(arm.qd, still)
+        values["inverse", method] = arm.torque(arm.qd, arm.qdd)
+        values["gravity", method] = arm.torque(still, still)
+        values["induced", method] = induced
+        values["mass", method] = [x for row in inertia for x in row]
+        if method == "recursion" or model.p <= _LARGEST_REGRESSOR or model.masked:
+            values["regressor", method] = [x for row in arm.regressor(arm.qd, arm.qdd) for x in row]
+        rest = [t - x for t, x in zip(tau, induced, strict=True)]
+        values["forward", method] = solve(graph, inertia, rest)
+    return Candidates(graph, model.n, values)
+
+
+def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:
+    """Seconds that each candidate takes per state on this machine: the least of 15 batches of 1000 states.
+
+    Args:
+        found: candidates.
+        base: l, number of base parameters.
+
+    Raises:
+        NoCompilerError: there is none, or it fails.
+    """
+    names = {f"{f}_{m}": value for (f, m), value in found.values.items()}
+    source = write_c(found.graph, found.joints, names)
+    library = load(source)
+    n, rng = found.joints, np.random.default_rng(3)
+    b, k = rng.uniform(0.5, 1.0, base), np.empty(source.prepared)
+    library.arm_prepare(_at(b), _at(k))
+    states, seconds = rng.uniform(-1.0, 1.0, (3, _STATES, n)), dict.fromkeys(found.values, np.inf)
+    out = np.empty(_STATES * max(len(value) for value in found.values.values()))
+    for _ in range(_ROUNDS):
+        for f, m in found.values:
+            start = time.perf_counter()
+            getattr(library, f"arm_{f}_{m}")(
+                ctypes.c_long(_STATES), _at(k), *(_at(x) for x in states), _at(out)
+            )
+            seconds[f, m] = min(seconds[f, m], (time.perf_counter() - start) / _STATES)
+    return seconds
+
+
+def _at(array: FloatArray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
