@@ -24,6 +24,9 @@ bounds, many of them in the worst direction, lets the identifier answer, and loo
 that it published, any equation is broken, or the set is declared empty. Exit status: 0 nothing of this happened, 1
 something did, 2 wrong arguments, 130 interrupted. With assumptions broken on purpose: 0, and the table says how many
 were noticed."""
+_ARM = """Each trial takes arm, motion and errors of the identification campaign's trial of its number, as a log of the
+arm alone (what it holds counts as its last link), has every base parameter of the arm bounded, and compares the bounds
+with the truth in exact fractions. Exit status as of `campaign identification`."""
 _REACHABILITY = """Each trial makes up an arm, a motion, a box of parameters, tracking and measurement errors, bodies
 and obstacles, has everything enclosed and the plan certified, and climbs, from many starts, towards states, errors and
 parameters that leave an enclosure or break a margin; what floats cannot decide is computed in 40 digits. Some 95
@@ -46,6 +49,7 @@ back beside the log. Exit status: 0 nothing passed, 1 something did."""
 _NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
 _NOTICED = {
     "identification": "an empty set or the truth outside",
+    "arm": "an empty set or the truth outside",
     "reachability": "a violated enclosure or margin",
     "printed": "a number that says more than was proved",
 }
@@ -61,26 +65,30 @@ _BREAKS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add what can be attacked, and the options."""
     actions = parser.add_subparsers(dest="action", metavar="WHAT", required=True, parser_class=OneLineParser)
-    identification = actions.add_parser(
-        "identification",
-        help="do all published bounds hold the truth?",
-        description=_IDENTIFICATION,
-    )
-    _add_common(identification)
-    teeth = identification.add_argument_group("break an assumption, to see whether it is noticed")
-    teeth.add_argument(
-        "--beyond", type=non_negative, default=1.0, metavar="F",
-        help="true errors are F times what would be on the declared bound (default: 1)",
-    )  # fmt: skip
-    teeth.add_argument("--break", dest="broken", choices=_BREAKS, help="docs/campaign.md says by how much")
-    identification.add_argument(
-        "--save-log", type=Path, metavar="FILE.npz", help="with --trial: its measurements, with the truth"
-    )
-    identification.add_argument(
-        "--noise",
-        metavar="KIND",
-        help="only trials with this kind of errors: " + ", ".join(_NOISES),
-    )
+    for name, help_, description in (
+        ("identification", "do all published bounds hold the truth?", _IDENTIFICATION),
+        ("arm", "do the intervals of an arm's own base parameters hold the truth?", _ARM),
+    ):
+        parser_of = actions.add_parser(name, help=help_, description=description)
+        _add_common(parser_of)
+        teeth = parser_of.add_argument_group("break an assumption, to see whether it is noticed")
+        teeth.add_argument(
+            "--beyond", type=non_negative, default=1.0, metavar="F",
+            help="true errors are F times what would be on the declared bound (default: 1)",
+        )  # fmt: skip
+        teeth.add_argument(
+            "--break", dest="broken", choices=_BREAKS, help="docs/campaign.md says by how much"
+        )
+        if name == "identification":
+            parser_of.add_argument(
+                "--save-log", type=Path, metavar="FILE.npz",
+                help="with --trial: its measurements, with the truth",
+            )  # fmt: skip
+        parser_of.add_argument(
+            "--noise",
+            metavar="KIND",
+            help="only trials with this kind of errors: " + ", ".join(_NOISES),
+        )
     reachability = actions.add_parser(
         "reachability",
         help="does anything that can happen leave an enclosure or break a certificate?",
@@ -144,7 +152,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         return settings
     if options.broken:
         settings["break"] = options.broken
-    if options.action != "identification":
+    if options.action not in ("identification", "arm"):
         return settings
     if options.beyond != 1.0:
         settings["beyond"] = options.beyond

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
+from safe_sysid.identification.bounds.functionals import Functionals
 from safe_sysid.identification.bounds.joint_rows import (
     LinearBounds,
     collect,
@@ -57,6 +58,7 @@ class FeasibleSet:
         rounds: int = 14,
         improvement: float | None = None,
         tolerance: float = 1e-3,
+        functionals: FloatArray | None = None,
     ) -> None:
         """Start with the prior alone.
 
@@ -70,6 +72,7 @@ class FeasibleSet:
             rounds: of taking in broken rows and cuts, per update.
             improvement: share of an unknown's width below which another round is not worth it; None for the usual.
             tolerance: in units of a row's slack: less is not worth a round. Of cuts a thousandth of it, relative.
+            functionals: (F, 14 n) coefficients of combinations of theta that may be bounded, too; exact as they are.
 
         Raises:
             ParameterError: a drift of another shape, or negative.
@@ -97,8 +100,10 @@ class FeasibleSet:
         self._scale = np.where(self._free, rad, 1.0)
         self._width = np.where(self._free, 2.0 * rad, 0.0)
         self._z_lower, self._z_upper = -np.ones(size), np.ones(size)
+        width = np.where(self._free, self._scale, 0.0)
+        self._functionals = Functionals(functionals, prior.size, self._scale, width)
         self._solver = WorkingSet(
-            self._mid, np.where(self._free, self._scale, 0.0), tolerance, self._layout, self._drifting
+            self._mid, width, tolerance, self._layout, self._drifting, self._functionals.scaled
         )
         self.rows = MomentumRows.none(prior.size)
         # For screening only: what is broken is found in single precision, in half the time and memory.
@@ -117,6 +122,11 @@ class FeasibleSet:
     def __len__(self) -> int:
         """Number of rows kept."""
         return len(self.rows)
+
+    @property
+    def unknowns(self) -> int:
+        """Number of unknowns: the index of the first functional."""
+        return self._layout.size
 
     def add(self, rows: MomentumRows) -> None:
         """Add rows, except those that no point of the latest box can break: nested boxes never will."""
@@ -191,7 +201,7 @@ class FeasibleSet:
         """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
 
         Args:
-            indices: (K,) into ``(theta, theta_h, d, f)``.
+            indices: (K,) into ``(theta, theta_h, d, f)``; beyond them into the functionals.
             box: of theta.
         """
         if self._empty is not None:
@@ -199,7 +209,7 @@ class FeasibleSet:
         indices, self._box = np.asarray(indices), box
         count = len(indices)
         box_lower, box_upper = self._boxes(box)
-        lower, upper = box_lower[indices].copy(), box_upper[indices].copy()
+        lower, upper = self._functionals.range(indices, box_lower, box_upper)
         if not len(self) and self._payload_constraints is None:
             return LinearBounds(lower, upper, 2 * count, False)
         self._set_bounds(box_lower, box_upper)
@@ -233,10 +243,9 @@ class FeasibleSet:
                 continue
             solved += 1
             index, at = program[0], k // 2
-            c = np.zeros(len(box_lower))
-            c[index] = 1.0
+            c = self._functionals.coefficients(index)
             # HiGHS minimises; its row duals are the multipliers of the minimum.
-            margin = MARGIN * self._width[index]
+            margin = MARGIN * float(np.abs(c) @ self._width)
             if program[1] > 0:
                 value = self._proved[program] = safe_lower(c, *data, y) - margin
                 if value > lower[at]:
@@ -287,16 +296,14 @@ class FeasibleSet:
                 found = solver.solve(program, program not in answers)
                 if found.outcome == "failed":
                     continue
-                y = self._solver.unscaled(found.y, self.rows.slack) * self._scale[program[0]]
+                y = self._solver.unscaled(found.y, self.rows.slack) * self._functionals.unit(program[0])
                 answers[program] = (found.outcome, y, self._solver.origin.copy())
                 if found.outcome == "infeasible":
                     return answers
                 self._vertices[program] = found.z
-                value = program[1] * found.z[program[0]]
-                z_width = self._z_upper[program[0]] - self._z_lower[program[0]]
+                value, width = self._functionals.of_vertex(program, found.z, self._z_lower, self._z_upper)
                 small = (
-                    value - values[program] < self._improvement * z_width
-                    and attempt >= _PATIENCE[self._method]
+                    value - values[program] < self._improvement * width and attempt >= _PATIENCE[self._method]
                 )
                 values[program] = value
                 if not small:

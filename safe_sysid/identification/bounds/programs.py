@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 __all__ = ["Program", "Programs", "Solution"]
 
 FloatArray = NDArray[np.float64]
-Program = tuple[int, float]  #: index of the variable, +1 to minimise it, -1 to maximise it
+#: Index of the variable, or number of variables plus that of an objective; +1 to minimise it, -1 to maximise it.
+Program = tuple[int, float]
 _ITERATIONS = 1000  # of one run of the solver: not a clock, the same result on any machine
 _START, _IPM_WORK = (
     15,
@@ -43,13 +44,15 @@ class Solution:
 class Programs:
     """Minimise ``sign z_index`` over ``row_lower <= A z <= row_upper``, ``lower <= z <= upper``."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, objectives: FloatArray | None = None) -> None:
         """Start without rows.
 
         Args:
             size: number of variables, each in [-1, 1] until :meth:`set_bounds`.
+            objectives: (F, size) further ones, ``sign objectives[index - size] . z``.
         """
         self._size, self._rows = size, 0
+        self._objectives = np.zeros((0, size)) if objectives is None else objectives
         self.work = 0  #: so far, in simplex iterations
         # Of each program's last vertex: status of columns and rows, and which rows are active.
         self._bases: dict[Program, tuple[list, list, NDArray[np.bool_]]] = {}
@@ -103,7 +106,7 @@ class Programs:
             start.col_status = basis[0]
             start.row_status = basis[1] + [_BASIC] * (self._rows - len(basis[1]))
             solver.setBasis(start)
-        solver.changeColCost(index, sign)
+        self._set_cost(index, sign)
         # Without a basis of its own the last program's vertex is still primal feasible but for new rows.
         status = self._run("simplex", 1 if basis is not None else 4)
         if status == highspy.HighsModelStatus.kInfeasible and not solver.getDualRay()[1]:
@@ -125,8 +128,16 @@ class Programs:
                 found = solver.getSolution()
                 answer = Solution("optimal", np.array(found.col_value), np.array(found.row_dual))
             solver.clearSolver()  # a basis of a stalled run or of the other method is no start for the next program
-        solver.changeColCost(index, 0.0)  # invalidates status and solution: last
+        self._set_cost(index, 0.0)  # invalidates status and solution: last
         return answer
+
+    def _set_cost(self, index: int, sign: float) -> None:
+        if index < self._size:
+            self._solver.changeColCost(index, sign)
+            return
+        objective = self._objectives[index - self._size]
+        for column in np.flatnonzero(objective).tolist():
+            self._solver.changeColCost(column, sign * float(objective[column]))
 
     def _run(self, method: str, strategy: int) -> highspy.HighsModelStatus:
         solver = self._solver

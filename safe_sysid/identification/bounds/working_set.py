@@ -34,6 +34,7 @@ class WorkingSet:
         tolerance: float,
         layout: UnknownsLayout,
         drifting: NDArray[np.int64],
+        objectives: FloatArray | None = None,
     ) -> None:
         """Start empty.
 
@@ -43,12 +44,13 @@ class WorkingSet:
             tolerance: a cut is broken by a thousandth of it, relative.
             layout: of the unknowns.
             drifting: (D,) columns of the parameters that may drift after a tare.
+            objectives: (F, P) of programs about more than one unknown.
         """
         self._mid, self._scale = mid, scale
         self._layout, self._drifting = layout, drifting
         self._tolerance = 1e-3 * tolerance
         self._random = np.random.default_rng(0)
-        self.programs = Programs(len(mid))
+        self.programs = Programs(len(mid), None if objectives is None else objectives * scale)
         self.cuts = CutSet.none()
         self.origin = np.empty(0, np.int64)
 

@@ -1,4 +1,4 @@
-r"""Dual bounds of one unknown over interval rows, cuts and boxes, as the checker computes them. Imports no solver.
+r"""Dual bounds of an unknown or a combination, over interval rows, cuts and boxes, as the checker has them: no solver.
 
 For all x in a box with ``lower_i <= a_i.x <= upper_i`` and ``g_k.x >= constant_k``, any y and any ``lambda >= 0``:
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.intervals import iadd, imul, isub, up
 
-__all__ = ["LARGEST_MULTIPLIER", "proved_lower", "proved_upper"]
+__all__ = ["LARGEST_MULTIPLIER", "combination_lower", "combination_upper", "proved_lower", "proved_upper"]
 
 FloatArray = NDArray[np.float64]
 #: Beyond it products may overflow, and infinity minus infinity is what comparisons do not see.
@@ -27,8 +27,7 @@ LARGEST_MULTIPLIER = 1e100
 
 @njit(cache=True)
 def _upper(
-    index: int,
-    sign: float,
+    c: FloatArray,
     rows: FloatArray,
     sides: FloatArray,
     y: FloatArray,
@@ -37,13 +36,13 @@ def _upper(
     multipliers: FloatArray,
     box: FloatArray,
 ) -> float:
-    """Upper bound of ``sign * x[index]``; arrays as in :func:`proved_upper`, intervals in a last axis of two.
+    """Upper bound of ``c.x``; arrays as in :func:`proved_upper`, intervals in a last axis of two.
 
     NaN as soon as anything on the way is not finite: a later max or min could hide it.
     """
     size = box.shape[0]
-    r = np.zeros((size, 2))
-    r[index, 0] = r[index, 1] = sign
+    r = np.empty((size, 2))
+    r[:, 0] = r[:, 1] = c
     value = 0.0
     for i in range(y.shape[0]):
         if y[i] != 0.0:
@@ -107,7 +106,8 @@ def proved_upper(
             return trivial
     if np.any(cut_multipliers < 0.0):
         return math.inf
-    value = _upper(index, sign, rows, sides, row_multipliers, cuts, constants, cut_multipliers, box)
+    c = sign * np.eye(1, len(box), index)[0]
+    value = _upper(c, rows, sides, row_multipliers, cuts, constants, cut_multipliers, box)
     return min(trivial, value) if math.isfinite(value) else trivial
 
 
@@ -129,3 +129,41 @@ def proved_lower(
     return -proved_upper(
         index, rows, sides, -row_multipliers, cuts, constants, cut_multipliers, box, sign=-1.0
     )
+
+
+def combination_upper(
+    c: FloatArray, rows: FloatArray, sides: FloatArray, row_multipliers: FloatArray, box: FloatArray
+) -> float:
+    """Upper bound of ``c.x``, without cuts; infinite if anything is not finite.
+
+    Args:
+        c: (P,) coefficients, exact floats.
+        rows: (M, P, 2) intervals of a.
+        sides: (M, 2) lower and upper.
+        row_multipliers: (M,) y.
+        box: (P, 2).
+    """
+    size, best = len(box), math.inf
+    none = np.zeros((0, size, 2)), np.zeros(0), np.zeros(0)
+    usable = bool(np.all(np.abs(row_multipliers) < LARGEST_MULTIPLIER))  # NaN is not
+    for count in (0, len(rows)) if usable else (0,):
+        value = _upper(
+            np.ascontiguousarray(c), rows[:count], sides[:count], row_multipliers[:count], *none, box
+        )
+        best = min(best, value) if math.isfinite(value) else best
+    return best
+
+
+def combination_lower(
+    c: FloatArray, rows: FloatArray, sides: FloatArray, row_multipliers: FloatArray, box: FloatArray
+) -> float:
+    """Lower bound of ``c.x``: minus :func:`combination_upper` of ``-c``, with a lower bound's multipliers.
+
+    Args:
+        c: (P,) coefficients.
+        rows: (M, P, 2) intervals of a.
+        sides: (M, 2) lower and upper.
+        row_multipliers: (M,) y.
+        box: (P, 2).
+    """
+    return -combination_upper(-c, rows, sides, -row_multipliers, box)

@@ -6,10 +6,6 @@ What is read is not trusted: sizes, shapes and types are checked before memory i
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid import __version__
-from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
-from safe_sysid.errors import SafeSysIdError, short
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.errors import short
+from safe_sysid.identification.certificates.archive import (
+    CertificateError,
+    check_common,
+    is_count,
+    is_hash,
+    is_log,
+    read_arrays,
+    write_files,
+)
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, parse_json, read_array_header, read_regular
-from safe_sysid.robot.model import MAX_JOINTS, RobotModel
-from safe_sysid.whole_files import replacing, write_text
+from safe_sysid.input_limits import parse_json, read_regular
+from safe_sysid.robot.model import RobotModel
 
 if TYPE_CHECKING:
     from safe_sysid.identification.bounds.proof import UpdateProof
@@ -42,11 +46,7 @@ __all__ = [
 
 SCHEMA = "safe_sysid/identification-certificate/1"
 _MAX_JSON = 4 << 20
-_MAX_ARRAYS = 1 << 30  # bytes, unpacked
-_MAX_COUNT = 200_000  # rows, cuts
-_HEX = re.compile(r"[0-9a-f]{64}")
-#: A list of numbers, one per line: for people it goes on one line.
-_LIST = re.compile(r"\[\n\s+([-+0-9.e,\s]+?)\n\s*\]")
+
 
 #: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters, F = 3 n of friction.
 _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
@@ -75,10 +75,6 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "lower": ("f", (10,)),
     "upper": ("f", (10,)),
 }
-
-
-class CertificateError(SafeSysIdError):
-    """A certificate cannot be written, read or checked; the message names file, field and expectation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,20 +155,11 @@ def write_certificate(
         for name in ("hand_lower", "hand_upper", "opening", "drift", "lower", "upper")
     }
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         before = None if previous is None else hashlib.sha256(Path(previous).read_bytes()).hexdigest()
-        data = directory / f"{stem}.npz"
-        with replacing(data) as temporary:
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **arrays)
-            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        header = _header(proof, context, before, digest)
-        path = directory / f"{stem}.json"
-        text = json.dumps(header, indent=1, allow_nan=False)
-        text = _LIST.sub(lambda found: "[" + " ".join(found.group(1).split()) + "]", text)
-        write_text(path, text + "\n")
     except OSError as error:
         raise CertificateError(f"{directory}/{stem}: cannot be written: {error.strerror or error}") from error
+    path = directory / f"{stem}.json"
+    write_files(path, arrays, lambda digest: _header(proof, context, before, digest))
     return path
 
 
@@ -232,7 +219,7 @@ def read_certificate(path: str | Path) -> Certificate:
     path = Path(path)
     header, digest = read_header(path)
     n = _check_header(path, header)
-    arrays = _read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], n)
+    arrays = read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], n, _ARRAYS)
     for name, count in (("rows", len(arrays["target"])), ("cuts", len(arrays["cut_kind"]))):
         if header["arrays"].get(name) != count:
             raise CertificateError(f"{path}: arrays.{name} = {header['arrays'].get(name)}: expected {count}")
@@ -254,31 +241,16 @@ def _check_header(path: Path, header: Mapping[str, Any]) -> int:
 
     need(header.get("schema") == SCHEMA, f"schema = {short(header.get('schema'), 80)}", SCHEMA)
     for name in ("epoch", "seq"):
-        need(_is_count(header.get(name)), f"{name} = {short(header.get(name), 80)}", "a whole number >= 0")
+        need(is_count(header.get(name)), f"{name} = {short(header.get(name), 80)}", "a whole number >= 0")
     need(isinstance(header.get("method"), str), "method", "a text")
-    robot = header.get("robot")
-    need(isinstance(robot, dict), "robot", "an object")
-    urdf = robot.get("urdf") if isinstance(robot, dict) else None
-    names = urdf.get("joint_names") if isinstance(urdf, dict) else None
-    need(
-        isinstance(names, list)
-        and 1 <= len(names) <= MAX_JOINTS
-        and all(isinstance(name, str) for name in names),
-        "robot.urdf.joint_names",
-        f"1 to {MAX_JOINTS} names",
-    )
     for name in ("log", "tare_log"):
         log = header.get(name)
         if name == "tare_log" and log is None:
             continue
-        good = isinstance(log, dict) and _is_hash(log.get("sha256")) and _is_count(log.get("samples"))
-        need(good, name, "sha256 and number of samples")
+        need(is_log(log), name, "sha256 and number of samples")
     previous = header.get("previous_sha256")
-    need(previous is None or _is_hash(previous), "previous_sha256", "64 hexadecimal digits or null")
-    arrays = header.get("arrays")
-    need(
-        isinstance(arrays, dict) and _is_hash(arrays.get("sha256")), "arrays.sha256", "64 hexadecimal digits"
-    )
+    need(previous is None or is_hash(previous), "previous_sha256", "64 hexadecimal digits or null")
+    n = check_common(need, header)
     bounds = header.get("bounds")
     good = isinstance(bounds, list) and len(bounds) == 10
     need(good, "bounds", "ten of them")
@@ -287,75 +259,4 @@ def _check_header(path: Path, header: Mapping[str, Any]) -> int:
         need(good and bound.get("unit") == PAYLOAD_UNITS[i], f"bounds[{i}]", f"{label} in {PAYLOAD_UNITS[i]}")
         good = all(type(bound.get(side)) in (int, float) for side in ("lower", "upper"))
         need(good, f"bounds[{i}]", "numbers lower and upper")
-    return len(names or [])
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**53
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and _HEX.fullmatch(value) is not None
-
-
-def _read_arrays(path: Path, digest: str, n: int) -> dict[str, NDArray[Any]]:
-    try:
-        content = read_regular(path, _MAX_ARRAYS)  # once: what is hashed is what is read
-        found = hashlib.sha256(content).hexdigest()
-        if found != digest:
-            raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            check_archive(archive, len(content))
-            known, total = {"P": ParameterLayout(n).size, "F": len(ParameterLayout(n).drifting)}, 0
-            out = {}
-            for name, (kinds, shape) in _ARRAYS.items():
-                member = f"{name}.npy"
-                if member not in archive.namelist():
-                    raise CertificateError(f"{path}: no array {name!r}")
-                out[name], count = _read_array(path, archive, name, kinds, shape, known, _MAX_ARRAYS - total)
-                total += count
-    except CertificateError:
-        raise
-    except ARRAY_ERRORS as error:
-        text = " ".join(str(error).split())[:150] or type(error).__name__
-        raise CertificateError(f"{path}: cannot be read: {text}") from None
-    return out
-
-
-def _read_array(
-    path: Path,
-    archive: zipfile.ZipFile,
-    name: str,
-    kinds: str,
-    shape: tuple[str | int, ...],
-    known: dict[str, int],
-    most: int,
-) -> tuple[NDArray[Any], int]:
-    """One array and its bytes; header checked before its data are read. ``known`` collects M and K."""
-    with archive.open(f"{name}.npy") as file:
-        try:
-            found, fortran, dtype = read_array_header(file)
-        except ValueError as error:
-            raise CertificateError(f"{path}: array {name!r} has a bad header: {str(error)[:100]}") from None
-        good = dtype.kind == kinds and (kinds == "U" or dtype.itemsize == 8) and dtype.itemsize <= 64
-        if dtype.hasobject or not good or dtype.byteorder == ">":
-            raise CertificateError(
-                f"{path}: array {name!r} has type {dtype}: expected kind {kinds!r}, 8 bytes"
-            )
-        if len(found) == len(shape):
-            for length, symbol in zip(found, shape, strict=True):
-                if isinstance(symbol, str) and symbol not in known and 0 <= length <= _MAX_COUNT:
-                    known[symbol] = length
-        wanted = tuple(known.get(s, -1) if isinstance(s, str) else s for s in shape)
-        if tuple(found) != wanted:
-            raise CertificateError(f"{path}: array {name!r} has shape {found}: expected {shape} with {known}")
-        count = int(np.prod(np.array(found, dtype=object))) if found else 1
-        if count * dtype.itemsize > most:
-            raise CertificateError(f"{path}: array {name!r} has {count} entries: too many")
-        data = file.read(count * dtype.itemsize)
-    if len(data) != count * dtype.itemsize:
-        raise CertificateError(f"{path}: array {name!r} ends early")
-    array = np.frombuffer(data, dtype=dtype, count=count).reshape(found, order="F" if fortran else "C")
-    if kinds == "f" and not np.all(np.isfinite(array)):
-        raise CertificateError(f"{path}: array {name!r} has an entry that is not finite")
-    return np.ascontiguousarray(array), count * dtype.itemsize
+    return n

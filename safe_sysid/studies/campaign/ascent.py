@@ -102,31 +102,30 @@ class Dynamics:
 
 
 def aimed_direction(
-    dynamics: Dynamics, half_width: FloatArray, scale: FloatArray, component: int, sign: float, ridge: float
+    dynamics: Dynamics, half_width: FloatArray, scale: FloatArray, functional: FloatArray, ridge: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Multipliers that prove a bound of one parameter, and the direction in which the prior box is felt.
+    """Multipliers that prove an upper bound of a combination, and the direction in which the prior box is felt.
 
     Args:
         dynamics: of the record.
         half_width: (N, n) estimate of the half width of each period's equation, N m s, > 0.
         scale: (14 n,) half widths of the prior box.
-        component: index of the parameter.
-        sign: 1 to attack the upper bound, -1 the lower.
+        functional: (14 n,) coefficients of parameters divided by ``scale``.
         ridge: weight of the prior, > 0.
 
     Returns:
-        Y (N, n) and the place (14 n,) of the truth in the prior: -1 or 1, in the middle for the parameter itself.
+        Y (N, n) and the place (14 n,) of the truth in the prior: -1 or 1, in the middle for the largest coefficient.
     """
     a = dynamics.rows * scale / half_width[..., None]
     flat = a.reshape(-1, a.shape[-1])
     size = float(np.max(np.einsum("mp,mp->p", flat, flat), initial=0.0))
-    c = np.zeros(len(scale))
-    c[component] = sign
     # An information matrix on one scale: the ridge is relative to it.
-    direction = np.linalg.solve(flat.T @ flat / max(size, 1e-300) + ridge * np.eye(len(scale)), c)
+    direction = np.linalg.solve(flat.T @ flat / max(size, 1e-300) + ridge * np.eye(len(scale)), functional)
     field = (a @ direction) / half_width
     place = np.where(direction >= 0.0, 1.0, -1.0)
-    place[component] = 0.0  # else the prior itself would be the bound, and nothing seen of the attack
+    place[np.argmax(np.abs(functional))] = (
+        0.0  # else the prior itself would be the bound, and nothing seen of the attack
+    )
     return field / max(float(np.abs(field).max()), 1e-300), place
 
 

@@ -35,6 +35,7 @@ __all__ = [
 #: Kinds of trial: module and function.
 KINDS = {
     "identification": ("safe_sysid.studies.campaign.trial", "run_trial"),
+    "arm": ("safe_sysid.studies.campaign.arm_trial", "run_trial"),
     "reachability": ("safe_sysid.studies.campaign.reachability.trial", "run_trial"),
     "printed": ("safe_sysid.studies.forgeries.printed_numbers", "run_trial"),
     "forgeries": ("safe_sysid.studies.forgeries.trial", "forge"),
@@ -43,6 +44,7 @@ KINDS = {
 #: For each kind, the module that sums up: ``is_sound``, ``complaint``, ``summarise``, ``as_json`` and ``table``.
 SUMMARIES = {
     "identification": "safe_sysid.studies.campaign.summary",
+    "arm": "safe_sysid.studies.campaign.summary",
     "reachability": "safe_sysid.studies.campaign.reachability.summary",
     "printed": "safe_sysid.studies.forgeries.printed_numbers",
     "forgeries": "safe_sysid.studies.forgeries.summary",

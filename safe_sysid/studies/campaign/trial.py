@@ -30,7 +30,7 @@ from safe_sysid.studies.campaign.noise import Signs, draw_signs
 from safe_sysid.studies.campaign.results import write_summary
 from safe_sysid.studies.campaign.verdict import Breaches
 
-__all__ = ["attack", "repeat_trial", "run_trial"]
+__all__ = ["aimed", "attack", "neutral", "pushed", "repeat_trial", "run_trial"]
 
 FloatArray = NDArray[np.float64]
 
@@ -105,10 +105,11 @@ def attack(
     """
     s = case.settings
     verdict = Breaches(case.theta, s.component, s.side, say)
-    signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(_neutral(case)))
+    signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
     place: FloatArray | None = None
     if s.noise in ("aimed", "ascent"):
-        case, signs, place, dynamics = _aimed(case, signs)
+        functional = s.side * np.eye(1, case.theta.size, case.arm.layout.payload.start + s.component)[0]
+        case, signs, place, dynamics = aimed(case, signs, functional)
         for step in range(_ASCENTS if s.noise == "ascent" else 0):
             model = case.model(place)
             data, order = case.log(signs)
@@ -127,7 +128,7 @@ def attack(
             )
             rest[case.arm.layout.payload][bound % 10] += sign
             place = np.where(rest == 0.0, place, np.sign(rest))
-            signs = _pushed(case, field, place, dynamics, signs)
+            signs = pushed(case, field, place, dynamics, signs)
     model, data = case.model(place), case.log(signs)[0]
     tare = _tare(case, model, signs, verdict)
     trail = CertificateTrail(model, data, None if tare is None else case.tare_log()) if s.certified else None
@@ -137,7 +138,12 @@ def attack(
     return verdict, model, data
 
 
-def _neutral(case: IdentificationCase) -> Signs:
+def neutral(case: IdentificationCase) -> Signs:
+    """No errors at all.
+
+    Args:
+        case: the trial.
+    """
     count, n = len(case.record.times), case.arm.n
     shapes = ((count, n), (count, n), (count, n), (count,), (count, n), (n,))
     return Signs(*(np.zeros(shape) for shape in shapes))
@@ -147,7 +153,16 @@ def _wanted(case: IdentificationCase) -> int:
     return case.settings.component + (10 if case.settings.side > 0.0 else 0)
 
 
-def _aimed(case: IdentificationCase, before: Signs) -> tuple[IdentificationCase, Signs, FloatArray, Dynamics]:
+def aimed(
+    case: IdentificationCase, before: Signs, functional: FloatArray
+) -> tuple[IdentificationCase, Signs, FloatArray, Dynamics]:
+    """The trial with errors and a prior that push an upper bound, before anybody answered.
+
+    Args:
+        case: the trial.
+        before: errors where nothing pushes.
+        functional: (14 n,) what the bound is of, as coefficients of parameters in half widths of their prior.
+    """
     s, levels, record = case.settings, case.levels, case.record
     link = s.source == "link"
     dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
@@ -162,17 +177,25 @@ def _aimed(case: IdentificationCase, before: Signs) -> tuple[IdentificationCase,
     if np.any(levels.velocity):
         half_width = half_width + 2.0 * np.einsum("kij,j->ki", np.abs(dynamics.inertia[1:]), levels.velocity)
     scale = case.model(None).arm_prior.rad
-    component = case.arm.layout.payload.start + s.component
-    field, place = aimed_direction(dynamics, half_width, scale, component, s.side, s.ridge)
+    field, place = aimed_direction(dynamics, half_width, scale, functional, s.ridge)
     if case.remake is not None and levels.angle + levels.relative > 0.0:
         gravity = worst_gravity(field, case.arm, record, levels.angle, levels.relative)
         case = replace(case, record=case.remake(gravity))
-    return case, _pushed(case, field, place, dynamics, before), place, dynamics
+    return case, pushed(case, field, place, dynamics, before), place, dynamics
 
 
-def _pushed(
+def pushed(
     case: IdentificationCase, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs
 ) -> Signs:
+    """Errors on their bounds along multipliers of equations.
+
+    Args:
+        case: the trial.
+        field: (N, n) multipliers.
+        place: (14 n,) of the truth in the prior.
+        dynamics: of the record.
+        before: errors where nothing pushes.
+    """
     sampled = case.settings.effort == "sampled"
     return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
 

@@ -1,0 +1,111 @@
+"""One trial of the arm's own intervals: base parameters of a made-up arm, judged by the truth in exact arithmetic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals, base_of
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.studies.campaign.ascent import field_of_rows
+from safe_sysid.studies.campaign.case import build_case
+from safe_sysid.studies.campaign.noise import draw_signs
+from safe_sysid.studies.campaign.settings import generator
+from safe_sysid.studies.campaign.trial import aimed, neutral, pushed
+from safe_sysid.studies.campaign.verdict import Breaches
+
+__all__ = ["run_trial"]
+
+FloatArray = NDArray[np.float64]
+_ASCENTS = 2  # solves whose multipliers aim the next errors
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
+
+    The arm, its motion and the kind of errors are those of the identification campaign's trial of this number, and
+    what it holds counts as its last link. Every third trial gives its samples as two logs.
+
+    Args:
+        seed: of the campaign.
+        index: of the trial.
+        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+    """
+    began = time.thread_time()
+    case = build_case(seed, index, options)
+    s = case.settings
+    verdict = Breaches(case.theta, s.component, s.side)
+    signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
+    place: FloatArray | None = None
+    dynamics = None
+    if s.noise in ("aimed", "ascent"):
+        base = base_of(case.model(None))
+        wanted = int(generator(seed, index, 17).integers(len(base)))
+        case, signs, place, dynamics = aimed(
+            case, signs, s.side * base.matrix[wanted] * case.model(None).arm_prior.rad
+        )
+    exclusions: list[dict[str, Any]] = []
+    widths, gap = np.ones(1), np.inf
+    for step in range(1 + (_ASCENTS if s.noise == "ascent" else 0)):
+        model, (data, order) = case.model(place), case.log(signs)
+        theta = case.row_theta(signs)
+        verdict.begin(model, data, theta)
+        half = len(data) // 2 if index % 3 == 0 else len(data)
+        logs = [part for part in (data[:half], data[half:]) if len(part)]
+        try:
+            found = arm_intervals(
+                model, MeasurementErrors.from_model(model), logs, base_of(model), model.arm_prior
+            )
+        except ArmIntervalsError as error:
+            verdict.empty += [] if error.without_equations else [str(error)]
+            break
+        verdict.rows(found.rows, theta)
+        exclusions += _exclusions(found, theta, step)
+        widths = (found.upper - found.lower) / np.maximum(found.prior_upper - found.prior_lower, 1e-300)
+        gaps = _gaps(found, theta)
+        gap = min(gap, float(gaps.min(initial=np.inf)))
+        if dynamics is None or place is None or not np.isfinite(gaps).any():
+            break
+        bound, count = int(np.argmin(gaps)), len(found.base)
+        sign = 1.0 if bound >= count else -1.0
+        later = np.where(found.rows.log > 0, half, 0)
+        rows = replace(found.rows, first=found.rows.first + later, last=found.rows.last + later)
+        field, rest = field_of_rows(
+            rows, sign * found.multipliers[bound], data.stamps, order, len(case.record.times) - 1
+        )
+        rest += sign * found.base.matrix[bound % count]
+        place = np.where(rest == 0.0, place, np.sign(rest))
+        signs = pushed(case, field, place, dynamics, signs)
+    return {
+        "index": index,
+        "settings": s.to_dict(),
+        **verdict.to_dict(),
+        "exclusions": exclusions,
+        "width_ratio": float(np.median(widths)),
+        "gap": gap if np.isfinite(gap) else None,
+        "seconds": round(time.thread_time() - began, 4),
+    }
+
+
+def _exclusions(found: ArmIntervals, theta: FloatArray, step: int) -> list[dict[str, Any]]:
+    """Base parameters outside their interval; no rounding, so no tolerance."""
+    exact, out = [Fraction(x) for x in theta.tolist()], []
+    for i, row in enumerate(found.base.matrix):
+        truth = sum((Fraction(float(row[p])) * exact[p] for p in np.flatnonzero(row).tolist()), Fraction(0))
+        if not Fraction(float(found.lower[i])) <= truth <= Fraction(float(found.upper[i])):
+            out.append({"solve": step, "base": i, "truth": float(truth), "lower": float(found.lower[i]),
+                        "upper": float(found.upper[i])})  # fmt: skip
+    return out
+
+
+def _gaps(found: ArmIntervals, theta: FloatArray) -> FloatArray:
+    """(2 nb,) distance of each proved bound from the truth over the prior's width; infinite where only the prior is."""
+    truth = found.base.matrix @ theta
+    width = np.maximum(found.prior_upper - found.prior_lower, 1e-300)
+    gaps = np.concatenate([(truth - found.lower) / width, (found.upper - truth) / width])
+    return np.where(found.multipliers.any(axis=1), np.maximum(gaps, 0.0), np.inf)

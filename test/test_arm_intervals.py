@@ -1,0 +1,108 @@
+"""Guaranteed intervals of an arm's base parameters: the truth is inside, a dishonest error bound is found."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from certificate_support import random_log, random_model
+from test_campaign_attack import MUTATIONS, narrower, noticed, share_of_the_measured, without
+
+from safe_sysid.identification.arm.intervals import ArmIntervalsError, arm_intervals, base_of
+from safe_sysid.identification.bounds.feasible_set import FeasibleSet
+from safe_sysid.identification.equations import momentum
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
+from safe_sysid.studies.campaign.arm_trial import run_trial
+from safe_sysid.studies.campaign.summary import is_sound, summarise
+
+
+def trials(count, options, start=0):
+    return [run_trial(0, i, options) for i in range(start, start + count)]
+
+
+def arm(seed=0, n=2, seconds=4.0):
+    rng = np.random.default_rng(seed)
+    model, theta = random_model(rng, n)
+    return model, theta, [random_log(rng, model, theta, seconds) for _ in range(2)]
+
+
+def test_nothing_gets_out_of_honest_intervals():
+    results = trials(6, {"fixed": {"joints": 3}}, 40)
+    assert [r for r in results if not is_sound(r)] == []
+    assert summarise(results)["median_width"] < 0.9
+
+
+def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
+    model, theta, logs = arm()
+    errors, base, box = MeasurementErrors.from_model(model), base_of(model), model.arm_prior
+    both = arm_intervals(model, errors, logs, base, box)
+    alone = arm_intervals(model, errors, logs[:1], base, box)
+    assert set(both.rows.log.tolist()) == {0, 1}
+    narrow = (both.upper - both.lower) / (both.prior_upper - both.prior_lower)
+    assert np.median(narrow) < np.median((alone.upper - alone.lower) / (both.prior_upper - both.prior_lower))
+    assert np.median(narrow) < 0.3
+    exact = [Fraction(x) for x in theta.tolist()]
+    target, slack = both.rows.target, both.rows.slack
+    for i, c in enumerate(base.matrix):
+        truth = sum((Fraction(float(x)) * t for x, t in zip(c, exact, strict=True)), Fraction(0))
+        assert Fraction(float(both.lower[i])) <= truth <= Fraction(float(both.upper[i]))
+        for y, sign, bound in (
+            (both.multipliers[i], -1.0, both.lower[i]),
+            (both.multipliers[len(base) + i], 1.0, both.upper[i]),
+        ):
+            rest = c - both.rows.matrix.T @ y
+            proved = (
+                y @ target + sign * (np.abs(y) @ slack) + rest @ box.mid + sign * (np.abs(rest) @ box.rad)
+            )
+            room = 3e-7 * (np.abs(c) @ (box.upper - box.lower))
+            assert -1e-12 <= sign * (bound - proved) <= room
+
+
+def test_a_combination_of_one_parameter_is_bounded_like_the_parameter():
+    model, _, logs = arm(1)
+    errors, box = MeasurementErrors.from_model(model), model.arm_prior
+    rows = MomentumStream(model, errors, default_windows(model, errors)).push(logs[0], box)
+    one, other = FeasibleSet(box), FeasibleSet(box, functionals=4.0 * np.eye(box.size))
+    at = np.arange(10, 16)
+    for each in (one, other):
+        each.add(rows)
+    found, scaled = one.bound(at, box), other.bound(other.unknowns + at, box)
+    width = box.upper[at] - box.lower[at]
+    np.testing.assert_allclose(scaled.lower / 4.0, found.lower, atol=0.03 * width.max())
+    np.testing.assert_allclose(scaled.upper / 4.0, found.upper, atol=0.03 * width.max())
+    assert np.any(found.upper < box.upper[at] - 0.1 * width)
+
+
+def test_a_false_declaration_is_said_and_no_log_is_no_interval():
+    model, _, logs = arm(2)
+    errors = MeasurementErrors.from_model(model)
+    far = model.arm_prior.with_payload(np.full(10, 30.0), np.full(10, 31.0))
+    with pytest.raises(ArmIntervalsError, match="a declared assumption is false; largest part: window"):
+        arm_intervals(model, errors, logs, box=far)
+    with pytest.raises(ArmIntervalsError, match="no momentum equations") as said:
+        arm_intervals(model, errors, [logs[0][:3]])
+    assert said.value.without_equations
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "coulomb" else pytest.param(name, marks=pytest.mark.slow) for name in MUTATIONS]
+)
+def test_a_dishonest_error_bound_is_found_by_six_trials(monkeypatch, name):
+    fixed, floor = MUTATIONS[name]
+    options = {"fixed": {"noise": "aimed", "lost": False, "simulated": False, "joints": 3} | fixed}
+    assert noticed(trials(6, options)) == 0
+    if name == "b, not b/(1-b)":
+        monkeypatch.setattr(momentum, "torque_interval", share_of_the_measured)
+    else:
+        monkeypatch.setattr(momentum.RowSource, "rows", narrower(0.9) if "*" in name else without(name))
+    assert noticed(trials(6, options)) >= min(floor, 2)
+
+
+@pytest.mark.slow
+def test_sixty_trials():
+    results = trials(60, {}, 1000)
+    assert [r for r in results if not is_sound(r)] == []
+    assert (
+        noticed(trials(16, {"beyond": 1.05, "fixed": {"noise": "ascent", "level": "coarse", "lost": False}}))
+        > 4
+    )
