@@ -16,15 +16,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from safe_sysid import __version__
+from safe_sysid.apps.arm_bounds import NO_INTERVALS, bounded
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.intervals import ArmIntervals
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
-from safe_sysid.report.arm.html import arm_html
+from safe_sysid.report.arm.html import arm_html, intervals_text
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
@@ -61,6 +63,7 @@ class IdentifyArmOptions:
     known_links: tuple[str, ...] = ()
     motors_only: bool = False
     plain_friction: bool = False
+    estimates_only: bool = False
     force: bool = False
     out: Path | None = None
     json_file: Path | None = None
@@ -110,9 +113,22 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             samples,
             held_out,
             choices,
-            lambda share: bar.update(task, completed=0.05 + 0.9 * share),
+            lambda share: bar.update(task, completed=0.05 + 0.5 * share),
         )
-    result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin)
+        out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
+        intervals, said = None, dict(NO_INTERVALS)
+        if not options.estimates_only:
+            bar.update(task, description="bounding", completed=0.55)
+            intervals, said = bounded(
+                model,
+                found,
+                logs,
+                dict(options.torque_per_effort),
+                out,
+                lambda share: bar.update(task, completed=0.55 + 0.4 * share),
+            )
+    result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin, intervals)
+    result["intervals"] = said
     result["findings"] = [finding.message for finding in findings]
     too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
     if too_little:
@@ -120,7 +136,6 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             0,
             f"{len(found.unexcited)} of {len(found.names)} base parameters are not excited: these logs identify no arm",
         )
-    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
     _write(out, found, result, model, options)
     if options.json_file is not None:
         write_text(options.json_file, json.dumps(result, indent=1) + "\n")
@@ -165,18 +180,25 @@ def _findings(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> li
     return check_torques(drawn, thinned.torque, names)
 
 
-def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:
+def result_of(
+    found: ArmIdentification, logs: Sequence[str], seconds: float, intervals: ArmIntervals | None = None
+) -> dict[str, Any]:
     """What ``--json`` writes.
 
     Args:
         found: of the arm.
         logs: paths.
         seconds: that it took.
+        intervals: of its base parameters; None where there are none.
     """
     joints, layout = found.mechanism.actuated_names, found.mechanism.layout
     estimate = found.estimate
     errors = [float(x) if np.isfinite(x) else None for x in estimate.standard_errors]
-    base = zip(found.names, found.units, estimate.values.tolist(), errors, strict=True)
+    nobody: list[Any] = [None] * len(errors)
+    lower, upper = (
+        (nobody, nobody) if intervals is None else (intervals.lower.tolist(), intervals.upper.tolist())
+    )
+    base = zip(found.names, found.units, estimate.values.tolist(), errors, lower, upper, strict=True)
     terms = dict(zip((term.key for term in layout.terms), layout.by_term(found.theta).tolist(), strict=True))
     touched = "torques that fit no model of the arm, left out: did it touch something?"
     return {
@@ -187,9 +209,9 @@ def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> 
         "parameters": [
             {
                 "name": name, "unit": unit, "estimate": value, "standard_error": error,
-                "lower": None, "upper": None,
+                "lower": low, "upper": high,
             }
-            for name, unit, value, error in base
+            for name, unit, value, error, low, high in base
         ],
         "validation": {
             "rms": dict(zip(joints, found.rms.tolist(), strict=True)),
@@ -257,6 +279,7 @@ def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], ou
             )
         for text in result["warnings"]:
             console.print(f"  warning: {text}", soft_wrap=True, markup=False)
+        console.print(f"  {intervals_text(result)}", soft_wrap=True, markup=False)
     console.print(
         f"{len(found.names)} base parameters, {'a real arm' if found.estimate.consistent else 'NO real arm'}; held-out "
         f"torques {100 * found.left_over:.0f} % of the drawing's in the median joint; {out / 'report.html'}",

@@ -20,7 +20,9 @@ those of a real arm. Friction beyond that, and rotors behind gears, are taken in
 Writes arm.urdf, robot.yaml (for our nodes and commands), arm_mjcf.xml, result.json and report.html.
 
 LOG is a ROS 2 bag, a CSV file or a .npz. The last part of each log is held out, or the logs of --validation are.
-Estimates are no guarantees: standard errors are stated, bounds are not.
+Estimates are no guarantees. Of an open chain every base parameter has an interval besides, guaranteed if the arm lies
+in the robot file's `uncertainty` and errors are at most those of its `measurement` (`safe-sysid errors` finds what logs
+need): lower and upper in the results, and a certificate that `safe-sysid verify` checks.
 
 Exit status: 0 identified; 2 a log cannot be what it says, excites too little, or an option cannot be used; 130
 interrupted.
@@ -102,6 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--motors-only", action="store_true", help="all links are as drawn")
     how.add_argument("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
+    how.add_argument("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-identify-arm)")
     output.add_argument("--json", type=Path, metavar="FILE", help="write result.json there too")

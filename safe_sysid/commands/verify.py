@@ -21,6 +21,9 @@ arithmetic and without Pinocchio or a solver, evaluates what their multipliers p
 last bounds. In a directory: also that nothing was withdrawn, that the whole log is covered, and every field of
 bounds.yaml, result.json and payload.urdf.
 
+Intervals of an arm's own parameters (arm_certificate.json, of `identify-arm`): rebuilds and evaluates likewise, for
+every combination of parameters that is bounded; in result.json beside it, every name and bound.
+
 Plans (plan_NNNNN.json, of `plan`, or of a run): synthesises the controller's gains anew, encloses positions,
 velocities, torques and distances along the motion again, for every instant, tracking error and parameter of the box,
 and compares all margins with what is claimed. In a directory: also that all are of one robot, scene and timing, that

@@ -15,9 +15,16 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, track
 
+from safe_sysid.apps.verify.arm_verdict import arm_problem, print_arm_verdict
 from safe_sysid.apps.verify.bounds_verdict import print_bounds_verdict
 from safe_sysid.apps.verify.plan_verdict import print_verdict
 from safe_sysid.apps.verify.published import CertificateChain, published_problem, refuted
+from safe_sysid.identification.certificates.arm_check import check_arm_certificate
+from safe_sysid.identification.certificates.arm_file import (
+    ARM_SCHEMA,
+    ArmCertificate,
+    read_arm_certificate,
+)
 from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
 from safe_sysid.identification.certificates.file import (
     Certificate,
@@ -102,7 +109,9 @@ class Verification:
                 answers.append(Answer.FAIL)
                 continue
             for schema, paths in _collect(name):
-                if schema == _BOUNDS:
+                if schema == ARM_SCHEMA:
+                    answers += [self._check_arm(path) for path in paths]
+                elif schema == _BOUNDS:
                     answers.append(self._check_bounds(paths, name, proved))
                 else:
                     answers.append(self._check_plans(paths, name, proved, elsewhere))
@@ -115,6 +124,25 @@ class Verification:
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    def _check_arm(self, path: Path) -> Answer:
+        """Check the intervals of an arm's own parameters."""
+        try:
+            certificate = read_arm_certificate(path)
+        except CertificateError as error:
+            self._say(f"FAIL: {error}")
+            return Answer.FAIL
+        model = self._robot_of(certificate)
+        book = LogBook([named_log for named_log, _ in self._logs_beside([path])[0]])
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True, disable=self.quiet) as bar:
+            task = bar.add_task("rebuilding rows", total=1.0)
+            verdict = check_arm_certificate(
+                certificate, model, book, lambda share: bar.update(task, completed=share)
+            )
+        wrong = arm_problem(certificate, model) if verdict.reason is None else None
+        print_arm_verdict(self.console, model, certificate, verdict, wrong)
+        return Answer.PASS if verdict.reason is None and wrong is None else Answer.FAIL
 
     # -- bounds -------------------------------------------------------------------------------------------------
 
@@ -173,7 +201,7 @@ class Verification:
                 bar.update(task, completed=len(verdicts))
         return verdicts
 
-    def _robot_of(self, certificate: Certificate) -> RobotModel:
+    def _robot_of(self, certificate: Certificate | ArmCertificate) -> RobotModel:
         """The trusted description. A certificate may only name a packaged one, never a file."""
         if self.robot is None:
             name = str(certificate.header["robot"].get("name"))
@@ -264,7 +292,7 @@ class Verification:
 
 _BOUNDS, _PLAN = "safe_sysid/identification-certificate/1", "safe_sysid/plan/2"
 #: What files of a schema are called: one that cannot be read says so by its name, and reading it will say why.
-_NAMED = {_BOUNDS: "certificate_", _PLAN: "plan_"}
+_NAMED = {_BOUNDS: "certificate_", ARM_SCHEMA: "arm_certificate", _PLAN: "plan_"}
 
 
 def _collect(path: Path) -> list[tuple[str, list[Path]]]:
@@ -295,6 +323,8 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
     header, _ = read_header(path)
     if schema not in _NAMED:
         raise CertificateError(f"{path}: schema = {schema!r}: {expected}")
+    if schema == ARM_SCHEMA:
+        return [(ARM_SCHEMA, [path])]
     return [(_BOUNDS, [*_before(path, header), path])]
 
 
@@ -322,7 +352,7 @@ def _schema(path: Path) -> str | None:
 
 def _stray(folder: Path) -> str | None:
     """Arrays that lie there without their certificate."""
-    for arrays in sorted(folder.glob("certificate_*.npz")):
+    for arrays in sorted([*folder.glob("certificate_*.npz"), *folder.glob("arm_certificate*.npz")]):
         if not arrays.with_suffix(".json").is_file():
             return f"{arrays.with_suffix('.json')}: missing, its arrays are there"
     return None

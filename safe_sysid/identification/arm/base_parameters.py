@@ -25,6 +25,7 @@ __all__ = [
     "BaseParameters",
     "base_parameters",
     "base_parameters_of_factor",
+    "combination_names",
     "parameter_words",
     "random_states",
 ]
@@ -88,14 +89,24 @@ class BaseParameters:
         Args:
             words: (P,) of the parameters, as of :func:`parameter_words`.
         """
-        names = []
-        for row in self.matrix:
-            terms = []
-            for column in np.flatnonzero(np.abs(row) > _WORDLESS).tolist():
-                size = "" if abs(abs(row[column]) - 1.0) < 5e-4 else f"{abs(row[column]):.3g} "
-                terms.append(f"{'-' if row[column] < 0.0 else '+'} {size}{words[column]}")
-            names.append(" ".join(terms).removeprefix("+ "))
-        return names
+        return combination_names(self.matrix, words)
+
+
+def combination_names(matrix: FloatArray, words: Sequence[str]) -> list[str]:
+    """Combinations of parameters for people, by their coefficients; those below 1e-4 have no word.
+
+    Args:
+        matrix: (nb, P) coefficients.
+        words: (P,) of the parameters.
+    """
+    names = []
+    for row in matrix:
+        terms = []
+        for column in np.flatnonzero(np.abs(row) > _WORDLESS).tolist():
+            size = "" if abs(abs(row[column]) - 1.0) < 5e-4 else f"{abs(row[column]):.3g} "
+            terms.append(f"{'-' if row[column] < 0.0 else '+'} {size}{words[column]}")
+        names.append(" ".join(terms).removeprefix("+ "))
+    return names
 
 
 def parameter_words(layout: ParameterLayout, joint_names: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["ArmData", "DataError", "Effect", "Processing", "momentum_equations", "prepare"]
+__all__ = ["ArmData", "DataError", "Effect", "Processing", "as_torque", "momentum_equations", "prepare"]
 
 FloatArray = NDArray[np.float64]
 #: Stamps, q, qd and torque of a segment.
@@ -290,7 +290,7 @@ def _one_log(
     running = np.maximum.accumulate(np.where(good, log.stamps, -np.inf))
     ahead[1:] = running[:-1]
     good &= log.stamps > ahead
-    log = _as_torque(log[good], names, processing.torque_per_effort)
+    log = as_torque(log[good], names, processing.torque_per_effort)
     steps = np.diff(log.stamps)
     if len(log) < _LEAST:
         raise DataError(f"log {number}: {len(log)} samples that can be used: expected at least {_LEAST}")
@@ -352,8 +352,14 @@ def _one_log(
     return pieces, effect
 
 
-def _as_torque(log: Measurements, names: Sequence[str], factors: Mapping[str, float]) -> Measurements:
-    """The log with torques in place of efforts, by N m per unit of effort."""
+def as_torque(log: Measurements, names: Sequence[str], factors: Mapping[str, float]) -> Measurements:
+    """The log with torques in place of efforts.
+
+    Args:
+        log: as it was recorded.
+        names: of its joints.
+        factors: N m per unit of effort, by joint; 1 for the others.
+    """
     scale = np.array([factors.get(name, 1.0) for name in names])
     return Measurements(log.stamps, log.q, log.qd, log.effort * scale)
 

@@ -117,7 +117,7 @@ def check_torques(
     for j, name in enumerate(joint_names):
         x, y = modelled[:, j], measured[:, j]
         like = _correlation(x, y)
-        slope = float(x @ y / max(x @ x, 1e-300))
+        slope = float(x @ y / max(float(x @ x), 1e-300))
         if like < -0.7:
             message = f"{name}: torques have the reversed sign of the model's (correlation {like:.2f})"
             found.append(DataFinding(name, "torque_sign", message))

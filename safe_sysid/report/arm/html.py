@@ -8,11 +8,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.report.drawing.page import render_page
 from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
 
-__all__ = ["arm_html"]
+__all__ = ["arm_html", "intervals_text"]
 
 FloatArray = NDArray[np.float64]
 
@@ -32,11 +33,12 @@ _TEMPLATE = """{% from "blocks.html" import rows, lines %}
 {% if open %}<h2>Not excited by these logs</h2>{{ lines(open) }}{% endif %}
 <h2>Base parameters</h2>
 <p class="muted">Combinations that torques depend on. Standard errors allow for coloured residuals; they are no
-bounds.</p>
-<div class="scroll"><table><tr><th>base parameter</th><th>estimate</th><th>standard error</th><th>unit</th></tr>
-{% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.estimate) }}</td>
+bounds. {{ intervals }}</p>
+<div class="scroll"><table><tr><th>base parameter</th><th>estimate</th><th>standard error</th><th>at least</th>
+<th>at most</th><th>unit</th></tr>
+{% for p, low, high in bounds %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.estimate) }}</td>
 <td>{{ "not known" if p.standard_error is none else "%.2g"|format(p.standard_error) }}</td>
-<td>{{ p.unit|unit }}</td></tr>
+<td>{{ low }}</td><td>{{ high }}</td><td>{{ p.unit|unit }}</td></tr>
 {% endfor %}</table></div>
 """
 
@@ -73,8 +75,32 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
         + f" Held-out torques are {100 * found.left_over:.0f} % of the drawing's in the median joint."
     )
     left = [f"{found.names[x.index]}: {x.motion}" for x in found.unexcited]
-    values = {"r": result, "verdict": verdict, "table": table, "figures": figures, "open": left}
+    bounds = [
+        (p, *(("-", "-") if p["lower"] is None else interval_text(p["lower"], p["upper"], 2)))
+        for p in result["parameters"]
+    ]
+    values = {
+        "r": result, "verdict": verdict, "table": table, "figures": figures, "open": left, "bounds": bounds,
+        "intervals": intervals_text(result),
+    }  # fmt: skip
     return render_page(f"Identification of {result['robot']}", _TEMPLATE, values)
+
+
+def intervals_text(result: dict[str, Any]) -> str:
+    """What the guaranteed intervals rest on, or why there are none.
+
+    Args:
+        result: as of ``--json``.
+    """
+    said = result["intervals"]
+    if not said["proved"]:
+        return f"No guaranteed intervals: {said['reason']}."
+    outside = sum(not p["lower"] <= p["estimate"] <= p["upper"] for p in result["parameters"])
+    return (
+        f"Guaranteed intervals of all base parameters from {said['equations']} equations, if the arm is in the robot "
+        "file's `uncertainty` and errors are at most those of its `measurement`; "
+        + (f"{outside} estimates lie outside theirs." if outside else "all estimates lie inside theirs.")
+    )
 
 
 def _axes(svg: Svg, x: tuple[float, float], y: FloatArray, label: str) -> Axes:

@@ -1,0 +1,96 @@
+"""Verification of an arm's own intervals: the certificate by the checker, and what is published beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from safe_sysid.core.layout import PAYLOAD_UNITS
+from safe_sysid.decimals import interval_text
+from safe_sysid.identification.arm.base_parameters import combination_names, parameter_words
+from safe_sysid.identification.certificates.arm_check import ArmVerdict
+from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate
+from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["arm_problem", "print_arm_verdict"]
+
+
+def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
+    """What certificate and ``result.json`` beside it say besides proved numbers and is not so; None: nothing.
+
+    Args:
+        certificate: whose bounds are proved.
+        model: trusted.
+    """
+    layout, matrix, stated = (
+        model.layout,
+        certificate.arrays["combinations"],
+        certificate.header["parameters"],
+    )
+    names = combination_names(matrix, parameter_words(layout, model.joint_names))
+    units = [*PAYLOAD_UNITS * layout.n] + [term.unit for term in layout.terms for _ in range(layout.n)]
+    for i, (one, name) in enumerate(zip(stated, names, strict=True)):
+        if one["name"] != name:
+            return f"{certificate.path.name}: parameters[{i}].name = {one['name']!r}: expected {name!r}"
+        possible = {unit for unit, c in zip(units, matrix[i].tolist(), strict=True) if c == 1.0}
+        if one["unit"] not in possible:
+            where = f"{certificate.path.name}: parameters[{i}].unit"
+            return f"{where} = {one['unit']!r}: expected one of {sorted(possible)}"
+    path = certificate.path.with_name("result.json")
+    if not path.exists():
+        return None
+    try:
+        result: Any = parse_json(read_regular_text(path, MAX_JSON_BYTES))
+        published = [
+            {key: p[key] for key in ("name", "unit", "lower", "upper")} for p in result["parameters"]
+        ]
+        proved = result["intervals"]["proved"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "result.json: cannot be read: expected that of identify-arm"
+    for i, (ours, theirs) in enumerate(zip(stated, published, strict=False)):
+        if ours != theirs:
+            return f"result.json: parameters[{i}] = {theirs}: expected {ours}"
+    if proved is not True or len(published) != len(stated):
+        return f"result.json: expected {len(stated)} proved parameters"
+    return None
+
+
+def print_arm_verdict(
+    console: Console, model: RobotModel, certificate: ArmCertificate, verdict: ArmVerdict, wrong: str | None
+) -> None:
+    """Print the intervals, what is assumed, and PASS, or the first thing that is not proved.
+
+    Args:
+        console: to print on.
+        model: trusted.
+        certificate: that was checked.
+        verdict: on it.
+        wrong: what is published besides and not so; None: nothing.
+    """
+    if verdict.reason is not None or wrong is not None:
+        reason = wrong if verdict.reason is None else f"{certificate.path.name}: {verdict.reason}"
+        console.print(f"FAIL: {reason}", markup=False)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("base parameter", "lower", "upper", "unit"):
+        table.add_column(title, justify="right" if title in ("lower", "upper") else "left")
+    for one in certificate.header["parameters"]:
+        table.add_row(one["name"], *interval_text(one["lower"], one["upper"], 2), one["unit"])
+    console.print(table)
+    names = ", ".join(Path(name).name for name in verdict.logs)
+    for line in (
+        f"nothing in the hand but what always is, in {names}",
+        "every parameter of the arm within the prior of the robot's file, and constant over all these logs",
+        "errors of measurement within those of the robot's file",
+        *model.model_assumptions,
+    ):
+        console.print(f"assumed: {line}", markup=False)
+    console.print(
+        f"PASS: {ARM_SCHEMA} of {model.name}: {verdict.rows} equations and what is declared imply these intervals "
+        f"({verdict.seconds:.1f} s)",
+        markup=False,
+    )

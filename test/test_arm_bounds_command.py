@@ -1,0 +1,128 @@
+"""``identify-arm`` with guaranteed intervals: lower and upper in the results, a certificate that `verify` checks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from identification_plant import noisy, simulate, wavy_plans
+
+from safe_sysid.cli import main
+from safe_sysid.identification.arm.intervals import empty_handed
+from safe_sysid.identification.certificates.arm_file import read_arm_certificate
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.robot.loading import load_robot
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, list[Path]]:
+    """Directory of `identify-arm`, the arm's true parameters, and its two logs."""
+    folder, model, rng = tmp_path_factory.mktemp("arm"), load_robot("three_joint"), np.random.default_rng(4)
+    box, m = empty_handed(model), model.settings.measurement
+    theta = box.mid + 0.5 * box.rad * rng.uniform(-1.0, 1.0, box.size)
+    logs = []
+    for k in range(2):
+        true = simulate(
+            model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 2.5), rng=rng
+        )
+        logs.append(folder / f"{k}.npz")
+        write_log(logs[-1], model.joint_names, noisy(true, m.torque_abs, m.torque_rel, rng))
+    command = [
+        "identify-arm",
+        *map(str, logs),
+        "--robot",
+        "three_joint",
+        "--out",
+        str(folder / "out"),
+        "--force",
+    ]
+    assert main([*command, "--quiet"]) == 0
+    return folder / "out", theta, logs
+
+
+def test_lower_and_upper_hold_the_truth_and_are_verified(
+    outcome: tuple[Path, np.ndarray, list[Path]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, theta, _ = outcome
+    result = json.loads((out / "result.json").read_text())
+    assert result["intervals"] == {
+        "proved": True, "reason": None, "equations": result["intervals"]["equations"],
+        "certificate": "arm_certificate.json",
+    }  # fmt: skip
+    combinations = read_arm_certificate(out / "arm_certificate.json").arrays["combinations"]
+    assert len(combinations) == len(result["parameters"]) > 10
+    box = empty_handed(load_robot("three_joint"))
+    shares = []
+    for c, p in zip(combinations, result["parameters"], strict=True):
+        assert p["lower"] <= c @ theta <= p["upper"]
+        shares.append((p["upper"] - p["lower"]) / (np.abs(c) @ (box.upper - box.lower)))
+    assert np.quantile(shares, 0.25) < 0.5
+    assert "at least" in (out / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["verify", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "PASS: safe_sysid/arm-certificate/1 of three_joint" in said
+    assert "assumed: nothing in the hand but what always is, in log_1.npz, log_2.npz" in said
+
+
+def better(result: dict) -> None:
+    result["parameters"][3]["upper"] -= 1e-9
+
+
+def renamed(result: dict) -> None:
+    result["parameters"][3]["name"] = "m of link 1"
+
+
+def fewer(result: dict) -> None:
+    del result["parameters"][-1]
+
+
+@pytest.mark.parametrize("change", [better, renamed, fewer])
+def test_what_is_published_besides_is_compared(
+    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], change
+) -> None:
+    shutil.copytree(outcome[0], tmp_path / "copy")
+    result = json.loads((tmp_path / "copy" / "result.json").read_text())
+    change(result)
+    (tmp_path / "copy" / "result.json").write_text(json.dumps(result))
+    assert main(["verify", str(tmp_path / "copy")]) == 1
+    assert "FAIL: result.json" in capsys.readouterr().out
+
+
+def test_a_certificate_that_names_parameters_wrongly_fails(
+    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(outcome[0], tmp_path / "copy")
+    path = tmp_path / "copy" / "arm_certificate.json"
+    header = json.loads(path.read_text())
+    header["parameters"][0]["name"] += " of another link"
+    path.write_text(json.dumps(header))
+    assert main(["verify", str(path)]) == 1
+    assert "parameters[0].name" in capsys.readouterr().out
+
+
+def test_a_false_declaration_leaves_estimates_without_intervals(
+    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path
+) -> None:
+    log = np.load(outcome[2][0])
+    effort = log["effort"] + 3.0 * np.sin(np.arange(len(log["stamps"])) / 60.0)[:, None]
+    model = load_robot("three_joint")
+    write_log(tmp_path / "l.npz", model.joint_names, Measurements(log["stamps"], log["q"], log["qd"], effort))
+    command = [
+        "identify-arm",
+        str(tmp_path / "l.npz"),
+        "--robot",
+        "three_joint",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*command, "--quiet", "--force", "--plain-friction"]) == 0
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["intervals"]["proved"] is False
+    assert "a declared assumption is false" in result["intervals"]["reason"]
+    assert all(p["lower"] is None and p["upper"] is None for p in result["parameters"])
+    assert not (tmp_path / "out" / "arm_certificate.json").exists()
