@@ -28,7 +28,7 @@ def honest(tmp_path_factory):
     found = arm_intervals(model, errors, logs)
     path = tmp_path_factory.mktemp("arm") / "arm_certificate.json"
     names = [f"combination {i}" for i in range(len(found.base))]
-    write_arm_certificate(path, found, names, ["kg"] * len(names), model, errors, logs)
+    write_arm_certificate(path, found, names, ["kg"] * len(names), model, logs)
     assert set(found.rows.log.tolist()) == {0, 1}
     return path, model, logs, theta
 

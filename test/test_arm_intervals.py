@@ -1,5 +1,6 @@
 """Guaranteed intervals of an arm's base parameters: the truth is inside, a dishonest error bound is found."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from safe_sysid.identification.arm.intervals import ArmIntervalsError, arm_inter
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.studies.campaign.arm_trial import run_trial
 from safe_sysid.studies.campaign.summary import is_sound, summarise
@@ -56,6 +58,21 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
             )
             room = 3e-7 * (np.abs(c) @ (box.upper - box.lower))
             assert -1e-12 <= sign * (bound - proved) <= room
+
+
+def test_a_bias_that_is_another_in_each_log_excludes_no_truth():
+    model, theta, logs = arm(3)
+    bias = np.array([0.3, -0.2])
+    biased = [
+        Measurements(x.stamps, x.q, x.qd, x.effort + s * bias) for x, s in zip(logs, (1.0, -1.0), strict=True)
+    ]
+    errors = replace(MeasurementErrors.from_model(model), torque_bias=np.abs(bias))
+    found = arm_intervals(model, errors, biased, box=model.arm_prior)
+    truth = found.base.matrix @ theta
+    assert np.all((found.lower <= truth) & (truth <= found.upper))
+    assert not np.any(found.errors.torque_bias)
+    with pytest.raises(ArmIntervalsError, match="false"):  # as one unknown it would be a contradiction
+        arm_intervals(model, replace(errors, torque_bias=np.zeros(2)), biased, box=model.arm_prior)
 
 
 def test_a_combination_of_one_parameter_is_bounded_like_the_parameter():

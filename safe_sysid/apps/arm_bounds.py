@@ -55,13 +55,13 @@ def bounded(
         words = "; ".join(column.words for column in found.columns)
         return None, said | {"reason": f"held-out samples ask for what no equation has: {words}"}
     measured = [as_torque(log.measurements, model.joint_names, torque_per_effort) for log in logs]
-    errors = MeasurementErrors.from_model(model)
     try:
+        errors = MeasurementErrors.from_model(model)
         intervals = arm_intervals(model, errors, measured, found.estimate.base, progress=progress)
     except ArmIntervalsError as error:
         return None, said | {"reason": str(error)}
     out.mkdir(parents=True, exist_ok=True)
-    write_arm_certificate(out / CERTIFICATE, intervals, found.names, found.units, model, errors, measured)
+    write_arm_certificate(out / CERTIFICATE, intervals, found.names, found.units, model, measured)
     for k, (log, data) in enumerate(zip(logs, measured, strict=True)):
         write_log(out / f"log_{k + 1}.npz", model.joint_names, data, log.origin_ns)
     return intervals, said | {

@@ -62,12 +62,13 @@ class ArmIntervals:
 
     Attributes:
         base: which parameters they combine.
-        lower, upper: (nb,) of ``base.matrix @ theta``; offsets with the torque sensors' constant bias.
+        lower, upper: (nb,) of ``base.matrix @ theta``; of one log, offsets with the torque sensors' constant bias.
         prior_lower, prior_upper: (nb,) what the prior alone says.
         box: of theta, the last link's ten those of the empty hand: what the proofs assume.
         rows: (M,) that take part in a proof; ``log`` is that of ``logs``, counted from 0.
         multipliers: (2 nb, M) first of the lower bounds, then of the upper ones, as in ``bounds.proof``.
         equations: of all logs.
+        errors: that the equations allow for: those declared, of several logs with the bias as an error.
     """
 
     base: BaseParameters
@@ -79,6 +80,7 @@ class ArmIntervals:
     rows: MomentumRows
     multipliers: FloatArray
     equations: int
+    errors: MeasurementErrors
 
 
 def empty_handed(model: RobotModel) -> ParameterBox:
@@ -125,6 +127,7 @@ def arm_intervals(
     tell = progress or (lambda share: None)
     base = base_of(model) if base is None else base
     box = empty_handed(model) if box is None else box
+    errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
     found = _Bounds(wide, base)
     total, done = max(sum(len(log) for log in logs), 1), 0
@@ -148,7 +151,7 @@ def arm_intervals(
     for turn in range(_LAST):
         found.bound()
         tell(0.7 + 0.3 * (turn + 1) / _LAST)
-    return found.result(box)
+    return found.result(box, errors)
 
 
 def _number(log: int) -> int:
@@ -219,7 +222,7 @@ class _Bounds:
         self._set.prune()
         self._waiting = 0
 
-    def result(self, box: ParameterBox) -> ArmIntervals:
+    def result(self, box: ParameterBox, errors: MeasurementErrors) -> ArmIntervals:
         """Everything, each row once."""
         places: dict[tuple[int, ...], int] = {}
         parts, entries = [], []
@@ -245,4 +248,5 @@ class _Bounds:
             rows=rows,
             multipliers=multipliers,
             equations=self.equations,
+            errors=errors,
         )

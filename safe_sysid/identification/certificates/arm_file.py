@@ -21,7 +21,6 @@ from safe_sysid.identification.certificates.archive import (
 from safe_sysid.identification.certificates.file import read_header
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.digest import log_digest
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 
@@ -75,7 +74,6 @@ def write_arm_certificate(
     names: Sequence[str],
     units: Sequence[str],
     model: RobotModel,
-    errors: MeasurementErrors,
     logs: Sequence[Measurements],
 ) -> None:
     """Write the proof of an arm's intervals.
@@ -86,7 +84,6 @@ def write_arm_certificate(
         names: of the combinations, for people.
         units: of the combinations.
         model: of the arm.
-        errors: declared, of all logs.
         logs: as the intervals were made from them.
 
     Raises:
@@ -109,7 +106,7 @@ def write_arm_certificate(
             "parameters": [{"name": a, "unit": b, "lower": low, "upper": high} for a, b, low, high in ends],
             "logs": [{"sha256": log_digest(model.joint_names, log), "samples": len(log)} for log in logs],
             "arrays": {"sha256": digest, "rows": len(rows)},
-            "errors": errors_to_json(errors),
+            "errors": errors_to_json(found.errors),
             "robot": robot_to_json(model),
         }
 

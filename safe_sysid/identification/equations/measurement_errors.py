@@ -157,6 +157,19 @@ class MeasurementErrors:
             jerk=None if m.jerk is None else per_joint(m.jerk, model.n),
         )
 
+    def across_logs(self) -> MeasurementErrors:
+        """The same for equations of several logs: a bias, constant in each alone, is an error as drift is.
+
+        With ``|tau_m - bias - tau| <= a + b |tau|``, or of a command ``b |tau_m - bias|``, tau_m itself is off by at
+        most ``a + (1 + b) |bias|`` and the share b.
+        """
+        if not np.any(self.torque_bias):
+            return self
+        more = (1.0 + self.torque_rel) * self.torque_bias
+        return replace(
+            self, torque_bias=np.zeros(self.n), torque_drift=(self.torque_drift + more) * (1.0 + 1e-14)
+        )
+
     def margin(self, period: float) -> int:
         """Samples that a window needs on both sides of it, because torque may belong to a time beside its stamp."""
         beside = self.torque_delay + self.torque_jitter

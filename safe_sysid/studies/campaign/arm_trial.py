@@ -64,6 +64,8 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         except ArmIntervalsError as error:
             verdict.empty += [] if error.without_equations else [str(error)]
             break
+        if len(logs) > 1:  # the equations are in the arm's own offsets
+            theta = case.theta
         verdict.rows(found.rows, theta)
         exclusions += _exclusions(found, theta, step)
         widths = (found.upper - found.lower) / np.maximum(found.prior_upper - found.prior_lower, 1e-300)
