@@ -13,14 +13,14 @@ from test_generated_models import random_arm
 from safe_sysid.apps.generate import arm_of
 from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.generated import files
+from safe_sysid.dynamics.generated import files, making
 from safe_sysid.dynamics.generated.backend import drawn_parameters
 from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import candidates
 from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.factored import FactoredArm
-from safe_sysid.dynamics.generated.files import Arm, derived, generate
 from safe_sysid.dynamics.generated.graph import Value
+from safe_sysid.dynamics.generated.making import Arm, derived, generate
 from safe_sysid.errors import ModelError
 from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
 
@@ -158,7 +158,7 @@ def test_a_compiler_that_fails_leaves_nothing(compiler, said, tmp_path, monkeypa
 
 
 def test_without_a_compiler_operations_decide(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "compiler_here", lambda: None)
+    monkeypatch.setattr(making, "compiler_here", lambda: None)
     made = generate(arm_of(str(scara(tmp_path))), tmp_path / "made")
     assert made.tested is None
     assert made.chosen == made.found.fewest()
@@ -177,8 +177,8 @@ def test_a_full_disk_and_a_self_test_that_fails_leave_nothing(tmp_path, monkeypa
         with pytest.warns(UserWarning, match="not kept in"), pytest.raises(ModelError, match="No space left"):
             generate(arm, tmp_path / "made")
     assert nothing_written(tmp_path)
-    right = files._expected
-    monkeypatch.setattr(files, "_expected", lambda *a: right(*a) | {"mass": 1.0 + right(*a)["mass"]})
+    right = making._expected
+    monkeypatch.setattr(making, "_expected", lambda *a: right(*a) | {"mass": 1.0 + right(*a)["mass"]})
     with pytest.raises(ModelError, match="self-test failed, nothing is written"):
         generate(arm, tmp_path / "made")
     assert nothing_written(tmp_path)
@@ -198,7 +198,7 @@ def test_a_directory_with_files_and_tables_that_are_wrong_are_refused(tmp_path, 
 def test_more_than_eight_joints_are_told_what_they_cost(monkeypatch):
     rng = np.random.default_rng(0)
     kin = random_arm(rng, 9)
-    monkeypatch.setattr(files, "predicted", lambda _: (12.0, 3.4))
+    monkeypatch.setattr(making, "predicted", lambda _: (12.0, 3.4))
     with pytest.raises(
         ModelError, match=r"9 joints: the derivation will take some 12 s and 3.4 GB; .* --yes"
     ):
@@ -211,7 +211,7 @@ def test_more_than_eight_joints_are_told_what_they_cost(monkeypatch):
 def test_what_is_predicted_for_nine_joints_is_right_within_a_factor_of_four():
     table = np.array(PSDM_ARMS["lbr7"].table * 2)[:9]
     kin, _ = dh_kinematics(table, np.zeros(9, bool), np.array([0.0, 0.0, -9.81]))
-    seconds, memory = files.predicted(kin)
+    seconds, memory = making.predicted(kin)
     model, took = derived(Arm("long", kin), yes=True)
     assert model.n == 9
     assert 0.25 * took < seconds < 8.0 * took

@@ -144,11 +144,7 @@ def test_random_arms_agree_with_pinocchio_and_base_parameters_are_as_many_as_its
     theta = np.zeros(14 * n)
     theta[: 10 * n] = rng.standard_normal(10 * n)
     assert relative_error(kin, model, rng, theta) < 1e-9
-    pinocchio = dynamics_of(kin, "pinocchio")
-    stacked = pinocchio.torque_regressor(*rng.standard_normal((3, 60, n)))[..., : 10 * n].reshape(-1, 10 * n)
-    scale = np.linalg.norm(stacked, axis=0)
-    values = np.linalg.svd(stacked / np.where(scale > 0, scale, 1.0), compute_uv=False)
-    assert model.l == np.sum(values > 1e-9 * values[0])
+    assert model.l == pinocchio_rank(kin, rng)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -195,3 +191,36 @@ def test_a_branch_is_refused_and_so_is_a_mask_of_another_size():
         derive(kin, np.zeros(3, bool))
     with pytest.raises(ModelError, match="DH table"):
         dh_kinematics(np.zeros((2, 3)), np.zeros(2, bool), np.zeros(3))
+
+
+@pytest.mark.slow
+def test_a_thousand_random_arms_agree_with_pinocchio_and_base_parameters_are_as_many_as_its_rank():
+    worst = 0.0
+    for seed in range(1000):
+        rng = np.random.default_rng(10_000 + seed)
+        n = 2 + seed % 5
+        kin = random_arm(rng, n) if seed % 2 else random_table(rng, n)
+        model, theta = derive(kin), np.zeros(14 * n)
+        theta[: 10 * n] = rng.standard_normal(10 * n)
+        worst = max(worst, error := relative_error(kin, model, rng, theta, states=2))
+        assert error < 1e-9, seed
+        assert model.l == pinocchio_rank(kin, rng), seed
+    print(f"largest relative error of 1000 arms: {worst:.1e}")
+
+
+def random_table(rng, n):
+    """A DH table with the angles and lengths that arms have, some of them odd."""
+    quarter = 0.5 * np.pi * rng.integers(-1, 3, (n, 2))
+    angles = np.where(rng.random((n, 2)) < 0.7, quarter, rng.uniform(-3, 3, (n, 2)))
+    lengths = rng.uniform(-0.5, 0.5, (n, 2)) * (rng.random((n, 2)) < 0.6)
+    table = np.stack([angles[:, 0], lengths[:, 0], lengths[:, 1], angles[:, 1]], axis=1)
+    return dh_kinematics(table, rng.random(n) < 0.3, np.array([0.0, 0.0, -9.81]))[0]
+
+
+def pinocchio_rank(kin, rng):
+    n = len(kin.axis)
+    samples = dynamics_of(kin, "pinocchio").torque_regressor(*rng.standard_normal((3, 60, n)))
+    stacked = samples[..., : 10 * n].reshape(-1, 10 * n)
+    scale = np.linalg.norm(stacked, axis=0)
+    values = np.linalg.svd(stacked / np.where(scale > 0, scale, 1.0), compute_uv=False)
+    return np.sum(values > 1e-9 * values[0])

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 
 from safe_sysid.core.layout import ROTOR
+from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics
-from safe_sysid.dynamics.generated.files import Arm, choices, generate
+from safe_sysid.dynamics.generated.files import choices
+from safe_sysid.dynamics.generated.making import Arm, derived, generate, write_reduced
+from safe_sysid.dynamics.generated.reduce import Task, rank, reduce_to
 from safe_sysid.errors import ModelError
+from safe_sysid.logs.formats.reading import load_log
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.whole_files import write_text
 
-__all__ = ["arm_of", "print_generated"]
+__all__ = ["arm_of", "print_generated", "print_reduced", "task_of"]
 
 _KINDS = {"revolute": False, "r": False, "prismatic": True, "p": True}
 
@@ -79,4 +86,94 @@ def print_generated(name: str, out: Path, prefix: str, yes: bool) -> int:
         made.tested or "no C compiler on this machine: chosen by operations, the self-test has not been run"
     )
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
+    return 0
+
+
+def task_of(robot: RobotModel, log: Path | None, velocity: float | None, acceleration: float | None) -> Task:
+    """Ranges of a robot's limits, or the hull of a log; accelerations of a log are differences of its velocities.
+
+    Args:
+        robot: of the arm.
+        log: of it; None: the limits.
+        velocity: largest, for all joints; None: the limits' or the log's.
+        acceleration: likewise; None: 10, or the log's.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    n, limits = robot.n, robot.limits
+    reach = np.where(robot.kinematics.sliding, 0.0, np.pi)
+    q = np.stack([limits.position_lower, limits.position_upper], axis=1)
+    q = np.where(np.isfinite(q), q, np.stack([-reach, reach], axis=1))
+    qd, qdd = np.array(limits.velocity), np.full(n, 10.0)
+    if log is not None:
+        found = load_log(log, robot.joint_names).measurements
+        stamps, kept = np.unique(found.stamps, return_index=True)
+        if len(kept) < 3:
+            raise ModelError(f"{log}: {len(kept)} samples: expected at least 3")
+        q = np.stack([found.q.min(axis=0), found.q.max(axis=0)], axis=1)
+        qd = np.abs(found.qd).max(axis=0)
+        qdd = np.abs(np.gradient(found.qd[kept], stamps, axis=0)).max(axis=0)
+    qd = np.full(n, velocity) if velocity is not None else qd
+    return Task(q, qd, np.full(n, acceleration) if acceleration is not None else qdd)
+
+
+def print_reduced(
+    name: str,
+    digits: float,
+    level: float,
+    log: Path | None,
+    velocity: float | None,
+    acceleration: float | None,
+    inverse_only: bool,
+    json_file: Path | None,
+    out: Path | None,
+) -> int:
+    """Find the smallest model for a task and say how wrong it is; returns the exit status.
+
+    Args:
+        name: of a robot or its YAML file.
+        digits: correct ones.
+        level: share of states that have them, 0.95 or 0.999.
+        log: the task; None: the robot's limits.
+        velocity: as of :func:`task_of`.
+        acceleration: likewise.
+        inverse_only: terms of the mass matrix may go, too.
+        json_file: for programs; None: none.
+        out: directory for C files; None: none.
+    """
+    robot = load_robot(name)
+    arm = arm_of(name)
+    if arm.theta is None:
+        raise ModelError(f"{name}: a table without parameters: expected a robot")
+    task = task_of(robot, log, velocity, acceleration)
+    model, _ = derived(arm)
+    print(f"{model.n} joints, {model.p} functions: ranking them", flush=True)
+    ranking = rank(model, model.base_parameters(arm.theta), task, inverse_only)
+    small = reduce_to(ranking, digits, level)
+    kept, p = small.kept
+    print(f"kept {kept} of {p} functions; correct digits {small.digits[0.95]:.2f} at 95 % of states, "
+          f"{small.digits[0.999]:.2f} at 99.9 %")  # fmt: skip
+    rows = []
+    for j, joint in enumerate(robot.joint_names):
+        proved, sampled = float(small.proved[j]), float(small.sampled[j])
+        ratio = proved / sampled if sampled > 0.0 else 1.0
+        rows.append({"joint": joint, "proved": proved, "sampled": sampled, "ratio": ratio})
+        most = at_most(proved, 3)
+        print(
+            f"  {joint}: off by at most {most} N m (proved), {sampled:.3g} at random states; ratio {ratio:.2f}"
+        )
+    if out is not None:
+        made = write_reduced(arm.name, ranking, small, out)
+        for (function, _), seconds in made.seconds.items():
+            print(f"  {function}: {1e9 * seconds:.0f} ns")
+        print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
+    if json_file is not None:
+        told = {
+            "kept": kept,
+            "functions": p,
+            "digits": {f"{k:g}": v for k, v in small.digits.items()},
+            "joints": rows,
+        }
+        write_text(json_file, json.dumps(told, indent=1) + "\n")
     return 0

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands import constrained
+from safe_sysid.commands import constrained, psdm
 from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
 from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
@@ -64,6 +64,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--resume", action="store_true", help="go on with the results in --out")
     other = papers.add_parser("constrained", help=constrained.HELP, description=constrained.DESCRIPTION)
     constrained.configure(other)
+    models = papers.add_parser("psdm", help=psdm.HELP, description=psdm.DESCRIPTION)
+    psdm.configure(models)
 
 
 def _names(text: str) -> list[str]:
@@ -77,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
     if options.paper == "constrained":
         return constrained.run(options)
+    if options.paper == "psdm":
+        return psdm.run(options)
     one_thread()
     from rich.console import Console
 

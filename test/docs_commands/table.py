@@ -97,6 +97,16 @@ ELSEWHERE = (
         "the same command on an arm with a DH table",
     ),
     Elsewhere(
+        r"^safe-sysid dynamics reduce ",
+        "test_reduced_dynamics.py::test_the_command_prints_bounds_and_writes_code_that_passes_its_test",
+        "the same command with other ranges",
+    ),
+    Elsewhere(
+        r"^safe-sysid experiment psdm ",
+        "test_psdm_experiment.py::test_table_2_of_the_small_arms",
+        "the same command on the small arms; the others are slow",
+    ),
+    Elsewhere(
         r"^safe-sysid errors ",
         "test_needed_errors.py::test_the_command_writes_what_a_robot_file_takes",
         "the same command on two simulated logs",

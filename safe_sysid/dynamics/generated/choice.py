@@ -54,7 +54,7 @@ class Candidates:
     def least(self, cost: Mapping[tuple[str, str], float]) -> dict[str, str]:
         """The method of each function that costs less; ``cost`` by (function, method)."""
         out = {}
-        for f in FUNCTIONS:
+        for f in [f for f in FUNCTIONS if any(g == f for g, _ in cost)]:
             out[f] = min((cost[f, m], m) for m in METHODS if (f, m) in cost)[1]
         return out
 
@@ -63,18 +63,19 @@ class Candidates:
         return write_c(self.graph, self.joints, {f: self.values[f, m] for f, m in chosen.items()}, prefix)
 
 
-def candidates(model: PseudoSymbolicModel, rotors: bool) -> Candidates:
+def candidates(model: PseudoSymbolicModel, rotors: bool, methods: tuple[str, ...] = METHODS) -> Candidates:
     """Trace all functions with both methods, pseudo-symbolic ones of very large models left out.
 
     Args:
         model: of the arm; of its recursion only the selected base parameters are used.
         rotors: whether rotors are among the parameters.
+        methods: to trace.
     """
     graph = Graph()
     arms: dict[str, Any] = {}
-    if not model.masked:
+    if "recursion" in methods and not model.masked:
         arms["recursion"] = TracedArm(model.chain, model.selected.tolist(), rotors, graph)
-    if model.p <= _LARGEST:
+    if model.p <= _LARGEST or "recursion" not in methods:
         arms["psdm"] = FactoredArm(model, graph)
     values: dict[tuple[str, str], list[Any]] = {}
     still = [0.0] * model.n

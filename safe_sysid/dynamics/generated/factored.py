@@ -9,6 +9,8 @@ joints, here some thousand).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -113,7 +115,9 @@ class FactoredArm:
             self._parts[joint, column] = found
         return found
 
-    def _total(self, joint: int, qd: list[Number], qdd: list[Number], column: int | None = None) -> Number:
+    def _total(
+        self, joint: int, qd: Sequence[Number], qdd: Sequence[Number], column: int | None = None
+    ) -> Number:
         total: Number = 0.0
         table = accelerations(self.n)
         for a, value in self._coefficients(joint, column).items():
@@ -126,7 +130,7 @@ class FactoredArm:
                 total = total + value * (qd[factors[0]] * qd[factors[1]])
         return total
 
-    def torque(self, qd: list[Number], qdd: list[Number]) -> list[Number]:
+    def torque(self, qd: Sequence[Number], qdd: Sequence[Number]) -> list[Number]:
         """Inverse dynamics (n,) without friction; with zeros gravity and induced torques [PSDM eq. 62]."""
         return [self._total(j, qd, qdd) for j in range(self.n)]
 
@@ -134,6 +138,6 @@ class FactoredArm:
         """D (n, n) [PSDM eq. 63, 64]."""
         return [[self._coefficients(i, None).get(1 + j, 0.0) for j in range(self.n)] for i in range(self.n)]
 
-    def regressor(self, qd: list[Number], qdd: list[Number]) -> list[list[Number]]:
+    def regressor(self, qd: Sequence[Number], qdd: Sequence[Number]) -> list[list[Number]]:
         """``Y`` (n, l) of the base parameters."""
         return [[self._total(j, qd, qdd, k) for k in range(self.model.l)] for j in range(self.n)]

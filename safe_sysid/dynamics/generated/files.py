@@ -5,32 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.core.layout import ROTOR
-from safe_sysid.dynamics.generated.backend import drawn_parameters
 from safe_sysid.dynamics.generated.c_code import Source
-from safe_sysid.dynamics.generated.choice import FUNCTIONS, METHODS, Candidates, candidates, measure
+from safe_sysid.dynamics.generated.choice import FUNCTIONS, METHODS, Candidates
 from safe_sysid.dynamics.generated.compiled import FLAGS, NoCompilerError, compiler_here
-from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
-from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ModelError
-from safe_sysid.robot.model import Kinematics
 
-__all__ = ["MOST_JOINTS", "Arm", "Generated", "choices", "derived", "generate", "predicted"]
+__all__ = ["STATES", "Generated", "check_place", "choices", "write"]
 
 FloatArray = NDArray[np.float64]
 
-#: More joints than these are derived only when told to.
-MOST_JOINTS = 8
 _ALLOWED = 1e-9
-_STATES = 5
+#: Of the self-test.
+STATES = 5
 _MEANING = {
     "inverse": ("n", "torque that accelerations x take, gravity included"),
     "gravity": ("n", "torque that holds the arm; qd and x are not read"),
@@ -42,114 +35,61 @@ _MEANING = {
 
 
 @dataclass(frozen=True)
-class Arm:
-    """What code is generated for.
-
-    Attributes:
-        name: for texts.
-        kin: a chain.
-        theta: (14 n,) parameters that the code holds as nominal ones; None: it holds none.
-        rotors: rotor inertias are base parameters too.
-    """
-
-    name: str
-    kin: Kinematics
-    theta: FloatArray | None = None
-    rotors: bool = False
-
-
-@dataclass(frozen=True)
 class Generated:
-    """What was made.
+    """What is written.
 
     Attributes:
+        name: of the arm.
         model: derived.
-        derived_s: processor time of the derivation.
+        found: candidates of each function.
         chosen: function -> method.
         seconds: (function, method) -> time of one evaluation on this machine; empty without a compiler.
-        found: both methods, for operations.
+        expected: base parameters b, states q, qd, qdd and torque (5, n), and what each function gives there.
+        nominal: (l,) base parameters that the code holds; None: it holds none.
+        about: what each base parameter is.
+        derived_s: processor time of the derivation.
         tested: what the self-test said; None without a compiler.
     """
 
+    name: str
     model: PseudoSymbolicModel
-    derived_s: float
+    found: Candidates
     chosen: dict[str, str]
     seconds: dict[tuple[str, str], float]
-    found: Candidates
-    tested: str | None
+    expected: dict[str, FloatArray]
+    nominal: FloatArray | None
+    about: list[str]
+    derived_s: float
+    tested: str | None = None
 
 
-def predicted(kin: Kinematics) -> tuple[float, float]:
-    """Processor time (s) and memory (GB) that the derivation of a long arm will take, within a factor of some three.
-
-    Its first five and six joints are derived, and what the sixth costs is taken to be what each further one does.
-    """
-    counts, seconds = [], 0.0
-    for n in (5, 6):
-        short = Kinematics.chain(
-            kin.rotation[:n], kin.translation[:n], kin.axis[:n], kin.gravity, kin.travel[:n]
-        )
-        start = time.process_time()
-        model = derive(short)
-        seconds = time.process_time() - start
-        counts.append(sum(matrix.nnz for matrix in model.reduction))
-    growth = max(counts[1] / counts[0], 3.0)
-    entries = counts[1] * growth ** (len(kin.axis) - 6)
-    return seconds + 2e-6 * entries, 0.1 + 3e-7 * entries
-
-
-def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
-    """The model of an arm, and the processor time that took.
-
-    Args:
-        arm: of a chain.
-        yes: derive more than eight joints, too.
+def check_place(out: Path) -> None:
+    """Refuse a directory with files.
 
     Raises:
-        ModelError: a branch, or more than eight joints and no ``yes``.
-    """
-    n = len(arm.kin.axis)
-    if n > MOST_JOINTS and not yes:
-        if list(arm.kin.parent) != list(range(-1, n - 1)):
-            yes = True  # refused below, with a better reason
-        else:
-            seconds, memory = predicted(arm.kin)
-            raise ModelError(
-                f"{arm.name}: {n} joints: the derivation will take some {seconds:.2g} s and {memory:.2g} GB; "
-                f"expected at most {MOST_JOINTS} joints, or --yes to go on"
-            )
-    start = time.process_time()
-    return derive(arm.kin, rotors=arm.rotors), time.process_time() - start
-
-
-def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
-    """Write ``PREFIX.c``, ``PREFIX.h``, ``PREFIX_test.c`` and ``README.md``, all or none.
-
-    Args:
-        arm: a chain.
-        out: directory to make; an empty one is taken, too.
-        prefix: of files and functions, a name in C.
-        yes: derive more than eight joints, too.
-
-    Raises:
-        ModelError: a branch, more than eight joints without ``yes``, a compiler that fails, a self-test that does, a
-            directory that holds files or cannot be written.
+        ModelError: it has some, or is none.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(f"{out}: expected a directory that is empty or does not exist yet")
-    model, seconds = derived(arm, yes)
-    found = candidates(model, arm.rotors)
-    chosen = found.fewest()
-    times: dict[tuple[str, str], float] = {}
-    if compiler_here() is not None:
-        times = measure(found, model.l)
-        chosen = found.least(times)
-    source = found.source(chosen, prefix)
-    made = Generated(model, seconds, chosen, times, found, None)
+
+
+def write(made: Generated, prefix: str, out: Path) -> Generated:
+    """Write the files, all or none, after their self-test; returns what was given with what that said.
+
+    Args:
+        made: to be written.
+        prefix: of files and functions.
+        out: directory to make; an empty one is taken, too.
+
+    Raises:
+        ModelError: a compiler or a self-test that fails, or a directory that cannot be written.
+    """
+    source = made.found.source(made.chosen, prefix)
+    nominal = _array(f"{prefix}_nominal", made.nominal) + "\n" if made.nominal is not None else ""
     texts = {
-        f"{prefix}.c": f'#include "{prefix}.h"\n\n' + _nominal(arm, model, prefix) + source.text,
-        f"{prefix}.h": _header(arm, model, source, prefix),
-        f"{prefix}_test.c": _self_test(arm, model, prefix),
+        f"{prefix}.c": f'#include "{prefix}.h"\n\n' + nominal + source.text,
+        f"{prefix}.h": _header(made, source, prefix),
+        f"{prefix}_test.c": _self_test(made, prefix),
     }
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -158,9 +98,9 @@ def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Gen
             folder.mkdir()
             for name, text in texts.items():
                 (folder / name).write_text(text, encoding="utf-8")
-            if times:
-                made = Generated(model, seconds, chosen, times, found, _run_test(folder, prefix))
-            (folder / "README.md").write_text(_readme(arm, made, prefix), encoding="utf-8")
+            if made.seconds:
+                made = replace(made, tested=_run_test(folder, prefix))
+            (folder / "README.md").write_text(_readme(made, prefix), encoding="utf-8")
             if out.exists():
                 out.rmdir()
             os.replace(folder, out)
@@ -193,21 +133,15 @@ def _array(name: str, values: FloatArray) -> str:
     return f"const double {name}[{np.size(values)}] = {{{numbers}}};\n"
 
 
-def _nominal(arm: Arm, model: PseudoSymbolicModel, prefix: str) -> str:
-    if arm.theta is None:
-        return ""
-    return _array(f"{prefix}_nominal", model.base_parameters(arm.theta)) + "\n"
-
-
-def _header(arm: Arm, model: PseudoSymbolicModel, source: Source, prefix: str) -> str:
-    upper = prefix.upper()
+def _header(made: Generated, source: Source, prefix: str) -> str:
+    upper, model = prefix.upper(), made.model
     lines = [
-        f"/* Rigid-body dynamics of {arm.name}, without friction. SI units; see README.md. Thread-safe: no state. */",
+        f"/* Rigid-body dynamics of {made.name}, without friction. SI units; see README.md. Thread-safe: no state. */",
         f"#ifndef {upper}_H", f"#define {upper}_H", "",
         f"#define {upper}_JOINTS {model.n}", f"#define {upper}_BASE {model.l}",
         f"#define {upper}_PREPARED {max(source.prepared, 1)}", "",
     ]  # fmt: skip
-    if arm.theta is not None:
+    if made.nominal is not None:
         lines += [f"extern const double {prefix}_nominal[{upper}_BASE]; /* base parameters */", ""]
     lines += [
         "/* Once for each set of base parameters b: the numbers k that the functions read. */",
@@ -225,39 +159,9 @@ def _header(arm: Arm, model: PseudoSymbolicModel, source: Source, prefix: str) -
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
-    """Inputs and results at random states, by the recursion that certificates' tests compare with too."""
-    n, rng, plain = model.n, np.random.default_rng(11), RecursiveDynamics(arm.kin)
-    theta = drawn_parameters(n, rng)
-    if not arm.rotors:
-        theta[ROTOR * n : (ROTOR + 1) * n] = 0.0
-    q, qd, qdd = rng.uniform(-3.0, 3.0, (3, _STATES, n))
-    base, still = model.base_map(), np.zeros_like(q)
-    torque = plain.inverse_dynamics(theta, q, qd, qdd)
-    return {
-        "b": base @ theta,
-        "q": q,
-        "qd": qd,
-        "qdd": qdd,
-        "torque": torque,
-        "inverse": torque,
-        "gravity": plain.gravity(theta, q),
-        "induced": plain.inverse_dynamics(theta, q, qd, still),
-        "mass": plain.mass_matrix(theta, q),
-        # Y base = W for all parameters, so Y is W times the pseudo-inverse.
-        "regressor": _without_friction(plain.torque_regressor(q, qd, qdd), n) @ np.linalg.pinv(base),
-        "forward": qdd,
-    }
-
-
-def _without_friction(regressor: FloatArray, n: int) -> FloatArray:
-    kept = np.zeros(regressor.shape[-1], bool)
-    kept[: 10 * n] = kept[ROTOR * n : (ROTOR + 1) * n] = True
-    return np.where(kept, regressor, 0.0)
-
-
-def _self_test(arm: Arm, model: PseudoSymbolicModel, prefix: str) -> str:
-    data, upper = _expected(arm, model), prefix.upper()
+def _self_test(made: Generated, prefix: str) -> str:
+    model, upper = made.model, prefix.upper()
+    data = {key: x for key, x in made.expected.items() if key not in FUNCTIONS or key in made.chosen}
     widest = model.n * max(model.n, model.l)
     lines = [
         f'#include "{prefix}.h"', "#include <math.h>", "#include <stdio.h>", "",
@@ -272,14 +176,14 @@ def _self_test(arm: Arm, model: PseudoSymbolicModel, prefix: str) -> str:
         f"    const int ok = gap <= {_ALLOWED} * most;",
         '    printf("%s %s: off by %.1e of at most %.1e\\n", ok ? "ok  " : "FAIL", what, gap, most);',
         "    return !ok;", "}", "", "int main(void)", "{",
-        f"    static double k[{upper}_PREPARED], out[{_STATES * widest}];", "    int failed = 0;",
+        f"    static double k[{upper}_PREPARED], out[{STATES * widest}];", "    int failed = 0;",
         f"    {prefix}_prepare(b, k);",
     ]  # fmt: skip
-    for name in FUNCTIONS:
+    for name in made.chosen:
         x = "torque" if name == "forward" else "qdd"
         size = int(np.size(data[name]))
         lines += [
-            f"    {prefix}_{name}({_STATES}, k, q, qd, {x}, out);",
+            f"    {prefix}_{name}({STATES}, k, q, qd, {x}, out);",
             f'    failed += compare("{name}", out, {name}, {size});',
         ]
     return "\n".join([*lines, "    return failed != 0;", "}", ""])
@@ -288,7 +192,7 @@ def _self_test(arm: Arm, model: PseudoSymbolicModel, prefix: str) -> str:
 def choices(made: Generated) -> list[tuple[str, str, str]]:
     """(function, method, why) of each function that was written."""
     rows = []
-    for f in FUNCTIONS:
+    for f in made.chosen:
         parts = []
         for m in METHODS:
             if (f, m) in made.found.values:
@@ -300,19 +204,19 @@ def choices(made: Generated) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _readme(arm: Arm, made: Generated, prefix: str) -> str:
+def _readme(made: Generated, prefix: str) -> str:
     model, upper = made.model, prefix.upper()
     n, widest = model.n, model.n * max(model.n, model.l)
-    nominal = f"{prefix}_nominal" if arm.theta is not None else "b"
+    nominal = f"{prefix}_nominal" if made.nominal is not None else "b"
     values = [""] * model.l
-    if arm.theta is not None:
-        values = [f" = {value!r}" for value in model.base_parameters(arm.theta).tolist()]
+    if made.nominal is not None:
+        values = [f" = {value!r}" for value in made.nominal.tolist()]
     sliding = ", ".join(str(j + 1) for j in np.nonzero(model.chain.sliding)[0]) or "none"
     build = f"cc -std=c99 -O2 {prefix}.c {prefix}_test.c -lm -o {prefix}_test && ./{prefix}_test"
     lines = [
-        f"# Dynamics of {arm.name}", "",
+        f"# Dynamics of {made.name}", "",
         f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, {model.l} base parameters.",
-        "Rigid bodies" + (" and rotors" if arm.rotors else "") + " without friction. No function keeps a state: "
+        "Rigid bodies (and rotors, where Ia is among the parameters) without friction. No function keeps a state: "
         "threads may call at once, each with arrays of its own.", "",
         "```c", f"double k[{upper}_PREPARED], q[{n}], qd[{n}], x[{n}], out[{widest}];",
         f"{prefix}_prepare({nominal}, k);  /* once for each set of parameters */",
@@ -331,10 +235,11 @@ def _readme(arm: Arm, made: Generated, prefix: str) -> str:
         "", "## Base parameters", "",
         "Sums of the links' mass (kg), m c (kg m) and inertia (kg m^2) about these frames: z along the joint's axis, "
         "x along the common normal to the next axis.", "",
-        *(f"- `b[{k}]` = {name}{values[k]}" for k, name in enumerate(model.parameter_names())),
+        *(f"- `b[{k}]`: {what}{values[k]}" if k < model.l else f"- {what}"
+          for k, what in enumerate(made.about)),
         "", "## Self-test", "",
-        f"`{build}` compares every function at {_STATES} states with another recursion. It leaves with 1 if one is "
-        f"off by more than {_ALLOWED:g} of the largest entry.", "",
+        f"`{build}` compares every function at {STATES} states with numbers found otherwise. It leaves with 1 if one "
+        f"is off by more than {_ALLOWED:g} of the largest entry.", "",
         *(["```text", made.tested, "```"] if made.tested else ["It has not been run: there was no compiler."]),
     ]  # fmt: skip
     return "\n".join([*lines, ""])

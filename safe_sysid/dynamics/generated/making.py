@@ -1,0 +1,196 @@
+"""C files made for an arm: its derivation, what that costs for long arms, and the choice of code."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.core.layout import ROTOR
+from safe_sysid.decimals import at_most
+from safe_sysid.dynamics.generated.backend import drawn_parameters
+from safe_sysid.dynamics.generated.choice import Candidates, candidates, measure
+from safe_sysid.dynamics.generated.compiled import compiler_here
+from safe_sysid.dynamics.generated.derive import derive
+from safe_sysid.dynamics.generated.files import STATES, Generated, check_place, write
+from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
+from safe_sysid.dynamics.generated.reduce import Ranking, Reduced, evaluate
+from safe_sysid.dynamics.recursion import RecursiveDynamics
+from safe_sysid.errors import ModelError
+from safe_sysid.robot.model import Kinematics
+
+__all__ = ["MOST_JOINTS", "Arm", "derived", "generate", "predicted", "write_reduced"]
+
+FloatArray = NDArray[np.float64]
+
+#: More joints than these are derived only when told to.
+MOST_JOINTS = 8
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What code is generated for.
+
+    Attributes:
+        name: for texts.
+        kin: a chain.
+        theta: (14 n,) parameters that the code holds as nominal ones; None: it holds none.
+        rotors: rotor inertias are base parameters too.
+    """
+
+    name: str
+    kin: Kinematics
+    theta: FloatArray | None = None
+    rotors: bool = False
+
+
+def predicted(kin: Kinematics) -> tuple[float, float]:
+    """Processor time (s) and memory (GB) that the derivation of a long arm will take, within a factor of some three.
+
+    Its first five and six joints are derived, and what the sixth costs is taken to be what each further one does.
+    """
+    counts, seconds = [], 0.0
+    for n in (5, 6):
+        short = Kinematics.chain(
+            kin.rotation[:n], kin.translation[:n], kin.axis[:n], kin.gravity, kin.travel[:n]
+        )
+        start = time.process_time()
+        model = derive(short)
+        seconds = time.process_time() - start
+        counts.append(sum(matrix.nnz for matrix in model.reduction))
+    growth = max(counts[1] / counts[0], 3.0)
+    entries = counts[1] * growth ** (len(kin.axis) - 6)
+    return seconds + 2e-6 * entries, 0.1 + 3e-7 * entries
+
+
+def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
+    """The model of an arm, and the processor time that took.
+
+    Args:
+        arm: of a chain.
+        yes: derive more than eight joints, too.
+
+    Raises:
+        ModelError: a branch, or more than eight joints and no ``yes``.
+    """
+    n = len(arm.kin.axis)
+    if n > MOST_JOINTS and not yes:
+        if list(arm.kin.parent) != list(range(-1, n - 1)):
+            yes = True  # refused below, with a better reason
+        else:
+            seconds, memory = predicted(arm.kin)
+            raise ModelError(
+                f"{arm.name}: {n} joints: the derivation will take some {seconds:.2g} s and {memory:.2g} GB; "
+                f"expected at most {MOST_JOINTS} joints, or --yes to go on"
+            )
+    start = time.process_time()
+    return derive(arm.kin, rotors=arm.rotors), time.process_time() - start
+
+
+def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
+    """Write ``PREFIX.c``, ``PREFIX.h``, ``PREFIX_test.c`` and ``README.md``, all or none.
+
+    Args:
+        arm: a chain.
+        out: directory to make; an empty one is taken, too.
+        prefix: of files and functions, a name in C.
+        yes: derive more than eight joints, too.
+
+    Raises:
+        ModelError: a branch, more than eight joints without ``yes``, a compiler that fails, a self-test that does, a
+            directory that holds files or cannot be written.
+    """
+    check_place(out)
+    model, seconds = derived(arm, yes)
+    found = candidates(model, arm.rotors)
+    times = measure(found, model.l) if compiler_here() is not None else {}
+    made = Generated(
+        name=arm.name,
+        model=model,
+        found=found,
+        chosen=found.least(times) if times else found.fewest(),
+        seconds=times,
+        expected=_expected(arm, model),
+        nominal=model.base_parameters(arm.theta) if arm.theta is not None else None,
+        about=model.parameter_names(),
+        derived_s=seconds,
+    )
+    return write(made, prefix, out)
+
+
+def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
+    """Inputs and results at random states, by the package's recursion."""
+    n, rng, plain = model.n, np.random.default_rng(11), RecursiveDynamics(arm.kin)
+    theta = drawn_parameters(n, rng)
+    if not arm.rotors:
+        theta[ROTOR * n : (ROTOR + 1) * n] = 0.0
+    q, qd, qdd = rng.uniform(-3.0, 3.0, (3, STATES, n))
+    base, still = model.base_map(), np.zeros_like(q)
+    torque = plain.inverse_dynamics(theta, q, qd, qdd)
+    return {
+        "b": base @ theta,
+        "q": q,
+        "qd": qd,
+        "qdd": qdd,
+        "torque": torque,
+        "inverse": torque,
+        "gravity": plain.gravity(theta, q),
+        "induced": plain.inverse_dynamics(theta, q, qd, still),
+        "mass": plain.mass_matrix(theta, q),
+        # Y base = W for all parameters, so Y is W times the pseudo-inverse.
+        "regressor": _without_friction(plain.torque_regressor(q, qd, qdd), n) @ np.linalg.pinv(base),
+        "forward": qdd,
+    }
+
+
+def _without_friction(regressor: FloatArray, n: int) -> FloatArray:
+    kept = np.zeros(regressor.shape[-1], bool)
+    kept[: 10 * n] = kept[ROTOR * n : (ROTOR + 1) * n] = True
+    return np.where(kept, regressor, 0.0)
+
+
+def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix: str = "arm") -> Generated:
+    """The files of a reduced model; without functions of the mass matrix if that is reduced, too.
+
+    Args:
+        name: of the arm.
+        ranking: that the model comes from.
+        small: model.
+        out: as of :func:`generate`.
+        prefix: likewise.
+
+    Raises:
+        ModelError: as :func:`generate`.
+    """
+    check_place(out)
+    model, task, n = small.model, ranking.task, small.model.n
+    whole, rng = candidates(model, False, ("psdm",)), np.random.default_rng(11)
+    kept = ("inverse", "gravity", "induced", *(("mass", "forward") if ranking.forced else ()))
+    found = Candidates(whole.graph, n, {key: v for key, v in whole.values.items() if key[0] in kept})
+    phi = np.concatenate([matrix.toarray() for matrix in model.reduction], axis=1)
+    q, qd, qdd = task.states(STATES, rng)
+    still, everything = np.zeros_like(q), np.arange(model.p)
+
+    def torque(rate: FloatArray, acceleration: FloatArray) -> FloatArray:
+        return np.asarray(evaluate(model, (q, rate, acceleration), everything) @ phi)
+
+    gravity, induced = torque(still, still), torque(qd, still)
+    mass = np.stack([torque(still, still + row) - gravity for row in np.eye(n)], axis=2)
+    expected = {
+        "b": np.ones(1), "q": q, "qd": qd, "qdd": qdd, "torque": torque(qd, qdd), "inverse": torque(qd, qdd),
+        "gravity": gravity, "induced": induced, "mass": mass, "forward": qdd,
+    }  # fmt: skip
+    times = measure(found, 1) if compiler_here() is not None else {}
+    digits = ", ".join(f"{d:.2f} of {100 * level:g} %" for level, d in small.digits.items())
+    proved = ", ".join(at_most(float(x), 4) for x in small.proved)
+    about = [
+        f"one, which is 1: a reduced model of {small.kept[0]} of {small.kept[1]} functions, its parameters are numbers",
+        f"correct digits (2-norm of the torque): {digits} of random states of the task",
+        f"positions {task.q.tolist()}, velocities up to {task.qd.tolist()}, accelerations up to {task.qdd.tolist()}",
+        f"there, no torque is off by more than {proved} N m, joint by joint (proved)",
+    ]
+    made = Generated(name, model, found, found.fewest(), times, expected, np.ones(1), about, 0.0)
+    return write(made, prefix, out)
