@@ -115,7 +115,7 @@ def test_the_smallest_model_has_the_digits_that_are_asked_for():
     assert np.all(small.sampled <= small.proved)
     assert np.all(small.proved <= 1.25 * small.sampled + 1e-9)
     exact = reduce_to(rank(model, model.base_parameters(arm.parameters()), task), 15.0)
-    assert exact.kept[0] == exact.kept[1]
+    assert exact.kept[0] > 60  # some are multiplied by zero
     assert np.all(exact.proved < 1e-9)
     with pytest.raises(ParameterError, match="expected more than 0"):
         reduce_to(rank(model, model.base_parameters(arm.parameters()), task), 0.0)

@@ -68,7 +68,7 @@ SHORTER = (
         r"constrained \1 --seeds 1 --limbs four_joint_arm",
         "one arm of twenty",
     ),
-    Shorter(r"experiment (?!.* --jobs)", "", "--jobs 1", "one core"),
+    Shorter(r"experiment (?!psdm)(?!.* --jobs)", "", "--jobs 1", "one core"),
     Shorter(r"realtime.py (run|drives)", "", "--seconds 2 --load idle --scheduling normal", "one row of 2 s"),
     Shorter(r"realtime.py drives", "", "--drives thread", "one way to drive the loop of five"),
     Shorter(r"demo .*--view(?! \d)", "--view", "--view 0", "any free port"),
