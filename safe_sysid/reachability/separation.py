@@ -131,6 +131,7 @@ def cull_kernel(
     n = size - 3
     moved, turned = np.zeros((count, count)), np.zeros((count, count))
     work, direction = np.zeros((5, size)), np.zeros(3)
+    centre_s, centre_t = np.zeros((1, 3)), np.zeros((1, 3))
     for m in range(bounds.shape[0]):
         moved[:] = -1.0
         for k in range(pairs.shape[0]):
@@ -141,6 +142,7 @@ def cull_kernel(
                 turned[a, b] = _spread(rotations[m, a, b].reshape(9, size), n)
             square, length, total = 0.0, 0.0, 0.0
             for i in range(3):
+                centre_s[0, i], centre_t[0, i] = spheres[s, i], spheres[t, i]
                 direction[i] = origins[m, a, b, i, 0] - spheres[s, i]
                 total += abs(origins[m, a, b, i, 0]) + abs(spheres[s, i]) + abs(spheres[t, i]) * 3.0
                 length += spheres[t, i] * spheres[t, i]
@@ -157,8 +159,8 @@ def cull_kernel(
             bounds[m, k] = _separation(
                 rotations[m, a, b],
                 origins[m, a, b],
-                spheres[s : s + 1, :3],
-                spheres[t : t + 1, :3],
+                centre_s,
+                centre_t,
                 radii * (1.0 + 2.0 * _EPS),
                 direction,
                 work,

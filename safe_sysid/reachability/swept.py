@@ -61,7 +61,7 @@ def _kernel(
 
     ``q`` (M, n, 5) are centre, time, e, 0, remainder of the joints' angles.
     """
-    cells, n = q.shape[0], q.shape[1]
+    cells, n, zero = q.shape[0], q.shape[1], np.int64(0)
     size = n + 3
     rows, origin = np.zeros((n + 1, 3, 3, size)), np.zeros((n + 1, 3, size))
     matrix = np.zeros((3, 3))
@@ -82,8 +82,8 @@ def _kernel(
                 rest = (origin[j, i, -1] + length * above[0, -1]) * (1.0 + 16.0 * _EPS)
                 origin[j + 1, i, -1] = rest + 8.0 * _EPS * total + _TINY
                 row[:] = 0.0
-                apply_matrix(matrix, True, error, stretch, above, n, 0, j, 0, row)
-                small_turn(row, axis[j], q[m, j], -1.0, j, n, 0, j, 0)
+                apply_matrix(matrix, np.bool_(True), error, stretch, above, n, zero, j, zero, row)
+                small_turn(row, axis[j], q[m, j], -1.0, j, n, zero, j, zero)
         for b in range(len(joint)):
             frame = joint[b] + 1
             for i in range(3):

@@ -105,7 +105,8 @@ def _products(
         private += x[rest] * (abs(y[0]) + y_reach + y[rest]) + (abs(x[0]) + x_reach) * y[rest]
         # Sums of n magnitudes are at most sqrt(n) times the Euclidean ones.
         total += (abs(x[0]) + n * x_reach + x[rest]) * (abs(y[0]) + n * y_reach + y[rest])
-    inner(left, 0, right, 0, 0, left.shape[1], n, first, first, last, private, total, outs, row, out)
+    zero = np.int64(0)
+    inner(left, zero, right, zero, zero, left.shape[1], n, first, first, last, private, total, outs, row, out)
 
 
 @njit(cache=True, nogil=True)
@@ -121,7 +122,7 @@ def _centripetal(
             left[0, 0] = 0.5 * w[a]  # halving a float is exact
             left[0, 1] = 0.5 * w[b]
             right[0, 0], right[0, 1] = u[b], u[a]
-            _products(left, right, n, 0, last, out, a, b)
+            _products(left, right, n, np.int64(0), last, out, a, b)
             if a != b:
                 out[b, a] = out[a, b]
 
@@ -199,7 +200,7 @@ def _own_rate(
         left[0, i, 2 + joint], left[0, i, 2 + n + joint] = rates[i, 2], rates[i, 3]
     for i in range(3):
         right[0, 0], right[0, 1] = half[0, i], half[1, i]
-        _products(left, right, n, joint, joint + 1, turned, 0, i)
+        _products(left, right, n, joint, joint + 1, turned, np.int64(0), i)
     to_ball(turned[0])
     vector_add_scaled(turned[0], 1.0, out)
 
@@ -225,6 +226,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
     mid, rad, damping, r_bound = law
     nominal, spread, regressor = out
     want_regressor = regressor.shape[0] > 0
+    # Not literals: each combination of those would be compiled anew, for seconds.
+    zero, three, inverse, forward = np.int64(0), np.int64(3), np.bool_(True), np.bool_(False)
     cells, n, size = nominal.shape
     # Of a rotation's entries: what rotation_parts declares, libm, and their sum in floats.
     error = parts_error + 64.0 * _EPS
@@ -258,8 +261,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                 for v in (z, s):
                     # What the turn adds to must be zero.
                     moved[:] = 0.0
-                    apply_matrix(mats[link], True, error, stretch, v, n, j + 1, link, 0, moved)
-                    small_turn(moved, axis[link], q[m, link], -1.0, link, n, j + 1, link, 0)
+                    apply_matrix(mats[link], inverse, error, stretch, v, n, j + 1, link, zero, moved)
+                    small_turn(moved, axis[link], q[m, link], -1.0, link, n, j + 1, link, zero)
                     for i in range(3):
                         v[i, :2] = moved[i, :2]
                         v[i, size - 1] = moved[i, size - 1]
@@ -271,8 +274,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                 w[0], u[0], alpha[0], vec[:], acc[0] = 0.0, 0.0, 0.0, 0.0, 0.0
                 for i in range(3):
                     vec[i, 0] = -gravity[i]
-                apply_matrix(mats[0], True, error, stretch, vec, n, 0, 0, 0, acc[0])
-                small_turn(acc[0], axis[0], q[m, 0], -1.0, 0, n, 0, 0, 0)
+                apply_matrix(mats[0], inverse, error, stretch, vec, n, zero, zero, zero, acc[0])
+                small_turn(acc[0], axis[0], q[m, 0], -1.0, zero, n, zero, zero, zero)
             else:
                 # a + alpha x t + Q t - tr(Q) t in the parent's frame.
                 vec[:] = 0.0
@@ -293,8 +296,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                     else:
                         source, target = vec, acc[link]
                     target[:] = 0.0
-                    apply_matrix(mats[link], True, error, stretch, source, n, 0, link, link, target)
-                    small_turn(target, axis[link], q[m, link], -1.0, link, n, 0, link, link)
+                    apply_matrix(mats[link], inverse, error, stretch, source, n, zero, link, link, target)
+                    small_turn(target, axis[link], q[m, link], -1.0, link, n, zero, link, link)
             # Before the joint's own rate is added (axis x axis = 0 anyway).
             rates[0], rates[1] = qd_a[m, link], qd[m, link]
             _own_rate(w[link], u[link], axis[link], rates, n, link, left, right, half, turned, alpha[link])
@@ -310,14 +313,14 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                     vector_add_scaled(force[c], value, own_f[link])
                 vector_add_scaled(moment[c], value, own_n[link])
                 column[c, :3] = moment[c]
-                norms[c, 0], totals[c, 0] = norm_and_size(moment[c], n, 0, link + 1, link + 1)
+                norms[c, 0], totals[c, 0] = norm_and_size(moment[c], n, zero, link + 1, link + 1)
                 if c < 4:
                     column[c, 3:] = force[c]
-                    norms[c, 1], totals[c, 1] = norm_and_size(force[c], n, 0, link + 1, link + 1)
+                    norms[c, 1], totals[c, 1] = norm_and_size(force[c], n, zero, link + 1, link + 1)
             for j in range(link + 1):
                 z, s = screws[j, :3], screws[j, 3:]
-                z_norm, z_total = norm_and_size(z, n, j + 1, link + 1, 0)
-                s_norm, s_total = norm_and_size(s, n, j + 1, link + 1, 0)
+                z_norm, z_total = norm_and_size(z, n, j + 1, link + 1, zero)
+                s_norm, s_total = norm_and_size(s, n, j + 1, link + 1, zero)
                 z_rho, s_rho = z[0, size - 1], s[0, size - 1]
                 # z is an axis, turned: its length is known better than its form says. NaN is in the form, too.
                 length = min(z_norm + z_rho, longest)
@@ -364,18 +367,18 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                 vector_add_scaled(vec, motors.gear[motor], reaction[0])
                 vector_add_scaled(reaction[0], mid[p], own_n[link])
                 vector_project(alpha[link], z, carried[driven])
-                norm, size_total = norm_and_size(reaction[0], n, 0, active, active)
+                norm, size_total = norm_and_size(reaction[0], n, zero, active, active)
                 for j in range(link + 1):
-                    z_norm, z_total = norm_and_size(screws[j, :3], n, j + 1, link + 1, 0)
+                    z_norm, z_total = norm_and_size(screws[j, :3], n, j + 1, link + 1, zero)
                     z_rho = screws[j, 0, size - 1]
                     private = min(z_norm + z_rho, longest) * reaction[0, 0, size - 1] + z_rho * norm
                     reaches[j, p] = inner(
                         screws,
                         j,
                         reaction,
-                        0,
-                        0,
-                        3,
+                        zero,
+                        zero,
+                        three,
                         n,
                         j + 1,
                         active,
@@ -396,10 +399,10 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
             vector_add_scaled(sum_n, 1.0, own_n[link])
             vector_project(own_n[link], axis[link], nominal[m, link])
             if link > 0:
-                small_turn(own_f[link], axis[link], q[m, link], 1.0, link, n, 0, n, n)
-                small_turn(own_n[link], axis[link], q[m, link], 1.0, link, n, 0, n, n)
-                apply_matrix(mats[link], False, error, stretch, own_f[link], n, 0, n, n, sum_f)
-                apply_matrix(mats[link], False, error, stretch, own_n[link], n, 0, n, n, sum_n)
+                small_turn(own_f[link], axis[link], q[m, link], 1.0, link, n, zero, n, n)
+                small_turn(own_n[link], axis[link], q[m, link], 1.0, link, n, zero, n, n)
+                apply_matrix(mats[link], forward, error, stretch, own_f[link], n, zero, n, n, sum_f)
+                apply_matrix(mats[link], forward, error, stretch, own_n[link], n, zero, n, n, sum_n)
                 # t x f
                 vector_add_cross(sum_f, translation[link], -1.0, sum_n)
         for j in range(n):

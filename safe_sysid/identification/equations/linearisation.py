@@ -85,6 +85,7 @@ def derivative_bounds(
     m1, m0, dm = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     r1, r0, dr = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     unit, zero = np.zeros(n), np.zeros(n)
+    kinds = np.arange(5)  # a literal in their place would be compiled anew, each
     for j in range(n):
         sliding = np.isfinite(kin.travel[j, 0])
         for part in range(1 if sliding else 2):
@@ -100,22 +101,22 @@ def derivative_bounds(
             _add(weight, m1, m0, dm)
             if rates:
                 _add(weight, r1, r0, dr)
-        _enclose(dm, mid, rad, out, 0, j)
+        _enclose(dm, mid, rad, out, kinds[0], j)
         unit[j] = 1.0
         momentum_columns(kin, gravity, x, unit, own, dm, None)
         unit[j] = 0.0
-        _enclose(dm, mid, rad, out, 1, j)
+        _enclose(dm, mid, rad, out, kinds[1], j)
         if rates:
             v[j] = qd[j] + 1.0
             momentum_columns(kin, gravity, x, v, own, None, r1)
             v[j] = qd[j] - 1.0
             momentum_columns(kin, gravity, x, v, own, None, r0)
             v[j] = qd[j]
-            _enclose(dr, mid, rad, out, 2, j)
+            _enclose(dr, mid, rad, out, kinds[2], j)
             _add(0.5, r1, r0, dr)
-            _enclose(dr, mid, rad, out, 3, j)
+            _enclose(dr, mid, rad, out, kinds[3], j)
     if fall:
         for c in range(3):
             gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
             momentum_columns(kin, gravity, x, zero, own, None, dr)
-            _enclose(dr, mid, rad, out, 4, c)
+            _enclose(dr, mid, rad, out, kinds[4], c)

@@ -36,7 +36,7 @@ from safe_sysid.identification.equations.step_states import (
     step_states,
 )
 from safe_sysid.intervals import mid_rad
-from safe_sysid.robot.model import Kinematics, read_only
+from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["MomentumRows", "RowSource", "momentum_rows"]
@@ -207,7 +207,7 @@ class RowSource:
             states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
-        self._steps = Steps(*map(read_only, steps))
+        self._steps = Steps(*(np.require(array, requirements="CW") for array in steps))
         m, n = states.delta.shape
         self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
         size = magnitudes(kin, box, own=limits.friction > 0.0)
