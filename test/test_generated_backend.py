@@ -11,6 +11,9 @@ import pytest
 from arm_factory import positions, random_arm
 from identification_plant import geared
 
+from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
+from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.generated import backend as backends
 from safe_sysid.dynamics.generated.backend import GeneratedDynamics
@@ -137,6 +140,20 @@ def test_without_a_compiler_the_recursion_serves_and_a_warning_says_so(compiler,
     )
     np.testing.assert_allclose(ours.forward_dynamics(theta, q, qd, torque), qdd, atol=1e-9)
     assert not cache.exists()
+
+
+def test_laws_that_prove_nothing_of_the_model_may_use_it():
+    robot = load_robot("three_joint")
+    rng = np.random.default_rng(6)
+    use = ModelInUse(robot.theta_nominal, robot.arm_prior.mid, robot.arm_prior.rad)
+    for law, settings in ((ComputedTorqueLaw, ComputedTorqueSettings), (ImpedanceLaw, ImpedanceSettings)):
+        plain, fast = law(robot, settings()), law(robot, settings(dynamics="generated"))
+        for _ in range(5):
+            q, qd, reference = rng.standard_normal(3), rng.standard_normal(3), rng.standard_normal((3, 3))
+            plain.external[:] = fast.external[:] = rng.standard_normal(3)
+            expected = plain.step(0.0, q, qd, reference, use).copy()
+            found = fast.step(0.0, q, qd, reference, use)
+            np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
 
 
 def test_a_branch_has_no_generated_dynamics():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safe_sysid.extensions import FEED_FORWARDS, LAWS, RESIDUAL_MODELS
+from safe_sysid.extensions import DYNAMICS, FEED_FORWARDS, LAWS, RESIDUAL_MODELS
 from safe_sysid.schema import Section, setting
 from safe_sysid.schema.fields import Name, PerJointNumbers
 
@@ -92,6 +92,9 @@ class ComputedTorqueSettings(Section):
 
     bandwidth: float = setting("natural frequency of the error", "rad/s", "(0, inf)", default=70.0)
     damping_ratio: float = setting("damping ratio of the error", range="(0, inf)", default=1.0)
+    dynamics: Name = setting(
+        "what computes the inverse dynamics (docs/generated.md)", default="recursion", choices=tuple(DYNAMICS)
+    )
 
 
 class ImpedanceSettings(Section):
@@ -103,6 +106,9 @@ class ImpedanceSettings(Section):
     stiffness: PerJointNumbers = setting("desired stiffness", "N m/rad or N/m", "(0, inf)", default=200.0)
     damping_ratio: float = setting(
         "desired damping is 2 damping_ratio sqrt(stiffness inertia)", range="(0, inf)", default=1.0
+    )
+    dynamics: Name = setting(
+        "what computes the inverse dynamics (docs/generated.md)", default="recursion", choices=tuple(DYNAMICS)
     )
 
 

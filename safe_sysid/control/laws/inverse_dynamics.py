@@ -2,6 +2,7 @@ r"""Laws that invert the nominal dynamics: computed torque, and joint impedance 
 
 Both are ``tau = H a + C qd + g + friction - external`` of the nominal parameters; they differ in the acceleration
 ``a``: computed torque asks for ``qdd_d + K_v de + K_p e``, impedance for ``qdd_d + (external + B de + K e) / M``.
+Any backend of :mod:`safe_sysid.dynamics` may compute it: these laws prove nothing of the model.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import PackedKinematics, RobotModel
@@ -70,8 +72,9 @@ class _InverseDynamics:
     proves = Proves.NOTHING
 
     def __init__(
-        self, model: RobotModel, stiffness: FloatArray, damping: FloatArray, mass: FloatArray
+        self, model: RobotModel, stiffness: FloatArray, damping: FloatArray, mass: FloatArray, backend: str
     ) -> None:
+        self._backend = None if backend == "recursion" else dynamics_of(model.kinematics, backend)
         self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         self._gains = np.stack([stiffness / mass, damping / mass, 1.0 / mass])
         self._acceleration = np.empty(model.n)
@@ -100,6 +103,13 @@ class _InverseDynamics:
             reference: (>= 3, n) desired position, velocity, acceleration.
             model: its ``nominal`` is what is inverted.
         """
+        if self._backend is not None:
+            stiffness, damping, mobility = self._gains
+            acceleration = reference[2] + stiffness * (reference[0] - q) + damping * (reference[1] - qd)
+            acceleration += mobility * self.external
+            torque = self._backend.inverse_dynamics(model.nominal, q, qd, acceleration, self._transition)
+            self.torque[:] = torque - self.external
+            return self.torque
         _step(
             self._arm,
             q,
@@ -126,10 +136,14 @@ class ComputedTorqueLaw(_InverseDynamics):
         Args:
             model: of the arm.
             settings: None for the configuration's.
+
+        Raises:
+            ModelError: generated dynamics that differ from the recursion, or an arm with a branch.
         """
         s = settings or model.settings.controller.laws.computed_torque
         one = np.ones(model.n)
-        super().__init__(model, s.bandwidth**2 * one, 2.0 * s.damping_ratio * s.bandwidth * one, one)
+        damping = 2.0 * s.damping_ratio * s.bandwidth * one
+        super().__init__(model, s.bandwidth**2 * one, damping, one, s.dynamics)
 
 
 class ImpedanceLaw(_InverseDynamics):
@@ -143,7 +157,11 @@ class ImpedanceLaw(_InverseDynamics):
         Args:
             model: of the arm.
             settings: None for the configuration's.
+
+        Raises:
+            ModelError: as :class:`ComputedTorqueLaw`.
         """
         s = settings or model.settings.controller.laws.impedance
         mass, stiffness = per_joint(s.inertia, model.n), per_joint(s.stiffness, model.n)
-        super().__init__(model, stiffness, 2.0 * s.damping_ratio * np.sqrt(stiffness * mass), mass)
+        damping = 2.0 * s.damping_ratio * np.sqrt(stiffness * mass)
+        super().__init__(model, stiffness, damping, mass, s.dynamics)

@@ -354,7 +354,8 @@ def casadi_code(chain: Chain, links: FloatArray) -> str | None:
 
     inverse = newton_euler(qd, x)
     inertia = ca.jacobian(inverse, x)
-    forward = ca.solve(inertia, x - newton_euler(qd, ca.SX(n, 1)), "symbolicqr" if n > 8 else "ldl")
+    root = ca.chol(inertia)
+    forward = ca.solve(root, ca.solve(root.T, x - newton_euler(qd, ca.SX(n, 1))))
     generator = ca.CodeGenerator("casadi_arm.c", {"with_header": False, "casadi_int": "long long int"})
     for name, value in (("ca_inverse", inverse), ("ca_forward", forward)):
         generator.add(ca.Function(name, [q, qd, x], [value]))
