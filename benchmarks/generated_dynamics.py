@@ -46,7 +46,15 @@ def build(folder: Path, eigen: list[Path]) -> Path:
     program = folder / "bench"
     flags = [flag for flag in FLAGS if flag not in ("-std=c99", "-fPIC", "-shared")]
     # NDEBUG: as Pinocchio is built for use; without it Eigen checks every index.
-    command = ["g++", "-std=c++17", "-DNDEBUG", "-w", *flags, *(f"-DBOOST_{d}" for d in DEFINES), f"-I{include}"]
+    command = [
+        "g++",
+        "-std=c++17",
+        "-DNDEBUG",
+        "-w",
+        *flags,
+        *(f"-DBOOST_{d}" for d in DEFINES),
+        f"-I{include}",
+    ]
     command += [f"-isystem{place}" for place in (*eigen, Path("/usr/include/eigen3"))]
     subprocess.run([*command, str(HERE / "generated_dynamics.cpp"), "-ldl", "-o", str(program)], check=True)
     return program

@@ -99,13 +99,15 @@ def scara(tmp_path):
 
 def test_files_compile_and_their_self_test_tells_right_from_wrong(tmp_path, capsys):
     out = tmp_path / "made"
-    assert main(["dynamics", "generate", str(scara(tmp_path)), "--out", str(out), "--name", "small"]) == 0
+    words = ["dynamics", "generate", str(scara(tmp_path)), "--out", str(out), "--name", "small", "--friction"]
+    assert main(words) == 0
     said = capsys.readouterr().out
     assert "3 joints" in said
     assert said.count("ok  ") == 6
     names = {"small.c", "small.h", "small_test.c", "README.md"}
     assert {path.name for path in out.iterdir()} == names
     assert "Joints that slide: 2" in (out / "README.md").read_text()
+    assert "Fv_2" in (out / "README.md").read_text()
 
     def test(text):
         (tmp_path / "small.c").write_text(text)
@@ -133,11 +135,11 @@ def test_files_compile_and_their_self_test_tells_right_from_wrong(tmp_path, caps
 
 
 def test_nominal_parameters_of_a_robot_are_in_the_code(tmp_path):
-    arm = arm_of("three_joint")
+    arm = arm_of("three_joint", friction=True)
     made = generate(arm, tmp_path / "made")
     code = (tmp_path / "made" / "arm.c").read_text()
     first = made.model.base_parameters(arm.theta)[0]
-    assert f"const double arm_nominal[{made.model.l}] = {{{float(first)!r}," in code
+    assert f"const double arm_nominal[{made.model.l + 9}] = {{{float(first)!r}," in code
     assert set(made.chosen.values()) <= {"psdm", "recursion"}
     for (function, method), seconds in made.seconds.items():
         assert made.seconds[function, made.chosen[function]] <= seconds, (function, method)

@@ -25,11 +25,12 @@ __all__ = ["arm_of", "print_generated", "print_reduced", "task_of"]
 _KINDS = {"revolute": False, "r": False, "prismatic": True, "p": True}
 
 
-def arm_of(name: str) -> Arm:
+def arm_of(name: str, friction: bool = False) -> Arm:
     """An arm by the name of a robot, its YAML file, or a CSV file with its DH table.
 
     Args:
         name: as given.
+        friction: of the joints is wanted, too.
 
     Raises:
         ConfigError: there is no such robot, or its file is wrong.
@@ -40,7 +41,8 @@ def arm_of(name: str) -> Arm:
         robot = load_robot(name)
         theta, n = np.array(robot.theta_nominal), robot.n
         rotors = bool(np.any(theta[ROTOR * n : (ROTOR + 1) * n])) or len(robot.kinematics.motors.joint) > 0
-        return Arm(robot.name, robot.kinematics, theta, rotors)
+        transition = robot.friction_transition_velocity if friction else 0.0
+        return Arm(robot.name, robot.kinematics, theta, rotors, friction, transition)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -62,10 +64,10 @@ def arm_of(name: str) -> Arm:
     if not table:
         raise ModelError(f"{name}: no joints: expected a line for each")
     kin, _ = dh_kinematics(np.array(table), np.array(sliding), np.array([0.0, 0.0, -9.81]))
-    return Arm(path.stem, kin)
+    return Arm(path.stem, kin, friction=friction)
 
 
-def print_generated(name: str, out: Path, prefix: str, yes: bool) -> int:
+def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool) -> int:
     """Write the files of an arm and say what was chosen; returns the exit status.
 
     Args:
@@ -73,8 +75,9 @@ def print_generated(name: str, out: Path, prefix: str, yes: bool) -> int:
         out: directory.
         prefix: of files and functions.
         yes: more than eight joints may be derived.
+        friction: of the joints is wanted, too.
     """
-    made = generate(arm_of(name), out, prefix, yes)
+    made = generate(arm_of(name, friction), out, prefix, yes)
     model = made.model
     print(
         f"{model.n} joints, {model.p} functions, {model.l} base parameters, derived in {made.derived_s:.3f} s "

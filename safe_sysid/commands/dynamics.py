@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     generate.add_argument(
         "--name", type=_name, default="arm", metavar="NAME", help="of files and functions (default: arm)"
     )
+    generate.add_argument("--friction", action="store_true", help="of the joints, and offsets, too")
     generate.add_argument("--yes", action="store_true", help="go on with more than eight joints")
     reduce = what.add_parser(
         "reduce",
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.apps.generate import print_generated, print_reduced
 
     if options.what == "generate":
-        return print_generated(options.arm, options.out, options.name, options.yes)
+        return print_generated(options.arm, options.out, options.name, options.yes, options.friction)
     return print_reduced(
         options.arm, options.digits, float(options.states) / 100.0, options.log, options.velocity,
         options.acceleration, options.inverse_only, options.json, options.out,

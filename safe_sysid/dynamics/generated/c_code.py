@@ -34,6 +34,18 @@ static void sines(const double *q, double *s, double *c)
 """
 
 
+#: Coulomb friction's sign, linear below the transition velocity.
+_SIGNS = """\
+static void signs(const double *qd, double *sg)
+{
+    for (int j = 0; j < N; ++j) {
+        const double x = SLOPE;
+        sg[j] = x > 1.0 ? 1.0 : (x < -1.0 ? -1.0 : x);
+    }
+}
+"""
+
+
 @dataclass(frozen=True)
 class Source:
     """Code of an arm.
@@ -72,7 +84,11 @@ def _statements(graph: Graph, wanted: Sequence[int], names: dict[int, str]) -> l
 
 
 def write_c(
-    graph: Graph, joints: int, functions: Mapping[str, Sequence[Value | float]], prefix: str = "arm"
+    graph: Graph,
+    joints: int,
+    functions: Mapping[str, Sequence[Value | float]],
+    prefix: str = "arm",
+    transition: float = 0.0,
 ) -> Source:
     """The code.
 
@@ -81,6 +97,7 @@ def write_c(
         joints: n.
         functions: by name, the entries of each result.
         prefix: of the names in C.
+        transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
     """
     roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
     stored: dict[int, str] = {}
@@ -93,6 +110,10 @@ def write_c(
             if graph.fixed[index] and graph.nodes[index][0] != "k" and index not in stored:
                 stored[index] = f"k[{len(stored)}]"
     lines = [f"#define N {joints}", "", _SINES if joints else ""]
+    signed = ("v", "sg[0]") in graph.nodes
+    if signed:
+        slope = f"qd[j] / {_number(transition)}" if transition > 0.0 else "(qd[j] > 0.0) - (qd[j] < 0.0)"
+        lines += [_SIGNS.replace("SLOPE", slope)]
     lines += [f"void {prefix}_prepare(const double *b, double *k)", "{"]
     names: dict[int, str] = {}
     lines += _statements(graph, graph.needed(list(stored)), names)
@@ -107,6 +128,7 @@ def write_c(
             "{",
             "    double s[N], c[N];",
             "    sines(q, s, c);",
+            *(["    double sg[N];", "    signs(qd, sg);", "    (void)sg;"] if signed else []),
             *_statements(graph, body, names),
         ]
         for place, value in enumerate(values):

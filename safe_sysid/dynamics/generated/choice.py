@@ -58,18 +58,22 @@ class Candidates:
             out[f] = min((cost[f, m], m) for m in METHODS if (f, m) in cost)[1]
         return out
 
-    def source(self, chosen: dict[str, str], prefix: str = "arm") -> Source:
+    def source(self, chosen: dict[str, str], prefix: str = "arm", transition: float = 0.0) -> Source:
         """The code of one method for each function."""
-        return write_c(self.graph, self.joints, {f: self.values[f, m] for f, m in chosen.items()}, prefix)
+        values = {f: self.values[f, m] for f, m in chosen.items()}
+        return write_c(self.graph, self.joints, values, prefix, transition)
 
 
-def candidates(model: PseudoSymbolicModel, rotors: bool, methods: tuple[str, ...] = METHODS) -> Candidates:
+def candidates(
+    model: PseudoSymbolicModel, rotors: bool, methods: tuple[str, ...] = METHODS, friction: bool = False
+) -> Candidates:
     """Trace all functions with both methods, pseudo-symbolic ones of very large models left out.
 
     Args:
         model: of the arm; of its recursion only the selected base parameters are used.
         rotors: whether rotors are among the parameters.
         methods: to trace.
+        friction: after the base parameters come Coulomb and viscous friction and offsets of all joints.
     """
     graph = Graph()
     arms: dict[str, Any] = {}
@@ -80,14 +84,26 @@ def candidates(model: PseudoSymbolicModel, rotors: bool, methods: tuple[str, ...
     values: dict[tuple[str, str], list[Any]] = {}
     still = [0.0] * model.n
     tau = [graph.state(f"tau[{j}]") for j in range(model.n)]
+    n, lost = model.n, [graph.constant(0.0)] * model.n
+    columns: list[list[Any]] = [[] for _ in range(n)]
+    if friction:
+        fc, fv, beta = ([graph.parameter(f"b[{model.l + k * n + j}]") for j in range(n)] for k in range(3))
+        sign, qd = ([graph.state(f"{name}[{j}]") for j in range(n)] for name in ("sg", "qd"))
+        lost = [fc[j] * sign[j] + fv[j] * qd[j] + beta[j] for j in range(n)]
+        for i in range(n):
+            own = [[x if i == j else 0.0 for j in range(n)] for x in (sign[i], qd[i], 1.0)]
+            columns[i] = [x for part in own for x in part]
     for method, arm in arms.items():
-        inertia, induced = arm.mass_matrix(), arm.torque(arm.qd, still)
-        values["inverse", method] = arm.torque(arm.qd, arm.qdd)
+        inertia, moving = arm.mass_matrix(), arm.torque(arm.qd, still)
+        induced = [x + y for x, y in zip(moving, lost, strict=True)]
+        values["inverse", method] = [x + y for x, y in zip(arm.torque(arm.qd, arm.qdd), lost, strict=True)]
         values["gravity", method] = arm.torque(still, still)
         values["induced", method] = induced
         values["mass", method] = [x for row in inertia for x in row]
         if method == "recursion" or model.p <= _LARGEST_REGRESSOR or model.masked:
-            values["regressor", method] = [x for row in arm.regressor(arm.qd, arm.qdd) for x in row]
+            values["regressor", method] = [
+                x for i, row in enumerate(arm.regressor(arm.qd, arm.qdd)) for x in (*row, *columns[i])
+            ]
         rest = [t - x for t, x in zip(tau, induced, strict=True)]
         values["forward", method] = solve(graph, inertia, rest)
     return Candidates(graph, model.n, values)

@@ -44,10 +44,11 @@ class Generated:
         found: candidates of each function.
         chosen: function -> method.
         seconds: (function, method) -> time of one evaluation on this machine; empty without a compiler.
-        expected: base parameters b, states q, qd, qdd and torque (5, n), and what each function gives there.
+        expected: parameters b, states q, qd, qdd and torque (5, n), and what each function gives there.
         nominal: (l,) base parameters that the code holds; None: it holds none.
         about: what each base parameter is.
         derived_s: processor time of the derivation.
+        transition: velocity below which the sign of friction is linear, rad/s.
         tested: what the self-test said; None without a compiler.
     """
 
@@ -60,7 +61,13 @@ class Generated:
     nominal: FloatArray | None
     about: list[str]
     derived_s: float
+    transition: float = 0.0
     tested: str | None = None
+
+    @property
+    def parameters(self) -> int:
+        """How many there are: l, and friction's."""
+        return len(self.expected["b"])
 
 
 def check_place(out: Path) -> None:
@@ -84,7 +91,7 @@ def write(made: Generated, prefix: str, out: Path) -> Generated:
     Raises:
         ModelError: a compiler or a self-test that fails, or a directory that cannot be written.
     """
-    source = made.found.source(made.chosen, prefix)
+    source = made.found.source(made.chosen, prefix, made.transition)
     nominal = _array(f"{prefix}_nominal", made.nominal) + "\n" if made.nominal is not None else ""
     texts = {
         f"{prefix}.c": f'#include "{prefix}.h"\n\n' + nominal + source.text,
@@ -136,9 +143,9 @@ def _array(name: str, values: FloatArray) -> str:
 def _header(made: Generated, source: Source, prefix: str) -> str:
     upper, model = prefix.upper(), made.model
     lines = [
-        f"/* Rigid-body dynamics of {made.name}, without friction. SI units; see README.md. Thread-safe: no state. */",
+        f"/* Rigid-body dynamics of {made.name}. SI units; see README.md. Thread-safe: no state. */",
         f"#ifndef {upper}_H", f"#define {upper}_H", "",
-        f"#define {upper}_JOINTS {model.n}", f"#define {upper}_BASE {model.l}",
+        f"#define {upper}_JOINTS {model.n}", f"#define {upper}_BASE {made.parameters}",
         f"#define {upper}_PREPARED {max(source.prepared, 1)}", "",
     ]  # fmt: skip
     if made.nominal is not None:
@@ -162,7 +169,7 @@ def _header(made: Generated, source: Source, prefix: str) -> str:
 def _self_test(made: Generated, prefix: str) -> str:
     model, upper = made.model, prefix.upper()
     data = {key: x for key, x in made.expected.items() if key not in FUNCTIONS or key in made.chosen}
-    widest = model.n * max(model.n, model.l)
+    widest = model.n * max(model.n, made.parameters)
     lines = [
         f'#include "{prefix}.h"', "#include <math.h>", "#include <stdio.h>", "",
         *(f"static {_array(name, value)}" for name, value in data.items()),
@@ -206,17 +213,17 @@ def choices(made: Generated) -> list[tuple[str, str, str]]:
 
 def _readme(made: Generated, prefix: str) -> str:
     model, upper = made.model, prefix.upper()
-    n, widest = model.n, model.n * max(model.n, model.l)
+    n, widest = model.n, model.n * max(model.n, made.parameters)
     nominal = f"{prefix}_nominal" if made.nominal is not None else "b"
-    values = [""] * model.l
+    values = [""] * made.parameters
     if made.nominal is not None:
         values = [f" = {value!r}" for value in made.nominal.tolist()]
     sliding = ", ".join(str(j + 1) for j in np.nonzero(model.chain.sliding)[0]) or "none"
     build = f"cc -std=c99 -O2 {prefix}.c {prefix}_test.c -lm -o {prefix}_test && ./{prefix}_test"
     lines = [
         f"# Dynamics of {made.name}", "",
-        f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, {model.l} base parameters.",
-        "Rigid bodies (and rotors, where Ia is among the parameters) without friction. No function keeps a state: "
+        f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, {made.parameters} parameters.",
+        "Rigid bodies; rotors and friction where the parameters have Ia, Fc, Fv and beta. No function keeps a state: "
         "threads may call at once, each with arrays of its own.", "",
         "```c", f"double k[{upper}_PREPARED], q[{n}], qd[{n}], x[{n}], out[{widest}];",
         f"{prefix}_prepare({nominal}, k);  /* once for each set of parameters */",
@@ -235,7 +242,7 @@ def _readme(made: Generated, prefix: str) -> str:
         "", "## Base parameters", "",
         "Sums of the links' mass (kg), m c (kg m) and inertia (kg m^2) about these frames: z along the joint's axis, "
         "x along the common normal to the next axis.", "",
-        *(f"- `b[{k}]`: {what}{values[k]}" if k < model.l else f"- {what}"
+        *(f"- `b[{k}]`: {what}{values[k]}" if k < made.parameters else f"- {what}"
           for k, what in enumerate(made.about)),
         "", "## Self-test", "",
         f"`{build}` compares every function at {STATES} states with numbers found otherwise. It leaves with 1 if one "

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.core.layout import ROTOR
+from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.backend import drawn_parameters
 from safe_sysid.dynamics.generated.choice import Candidates, candidates, measure
@@ -39,12 +39,16 @@ class Arm:
         kin: a chain.
         theta: (14 n,) parameters that the code holds as nominal ones; None: it holds none.
         rotors: rotor inertias are base parameters too.
+        friction: Coulomb and viscous friction and offsets are parameters, after these.
+        transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
     """
 
     name: str
     kin: Kinematics
     theta: FloatArray | None = None
     rotors: bool = False
+    friction: bool = False
+    transition: float = 0.0
 
 
 def predicted(kin: Kinematics) -> tuple[float, float]:
@@ -105,8 +109,10 @@ def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Gen
     """
     check_place(out)
     model, seconds = derived(arm, yes)
-    found = candidates(model, arm.rotors)
-    times = measure(found, model.l) if compiler_here() is not None else {}
+    found = candidates(model, arm.rotors, friction=arm.friction)
+    base = _map(arm, model)
+    names = [f"{name}_{j + 1}" for name in ("Fc", "Fv", "beta") for j in range(model.n)]
+    times = measure(found, len(base)) if compiler_here() is not None else {}
     made = Generated(
         name=arm.name,
         model=model,
@@ -114,22 +120,36 @@ def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Gen
         chosen=found.least(times) if times else found.fewest(),
         seconds=times,
         expected=_expected(arm, model),
-        nominal=model.base_parameters(arm.theta) if arm.theta is not None else None,
-        about=model.parameter_names(),
+        nominal=base @ arm.theta if arm.theta is not None else None,
+        about=model.parameter_names() + (names if arm.friction else []),
         derived_s=seconds,
+        transition=arm.transition,
     )
     return write(made, prefix, out)
+
+
+def _map(arm: Arm, model: PseudoSymbolicModel) -> FloatArray:
+    """(l or l + 3 n, 14 n): the code's parameters from those of the layout."""
+    base, n = model.base_map(), model.n
+    if not arm.friction:
+        return base
+    rows = [np.eye(PER_LINK * n + 4 * n)[k * n : (k + 1) * n] for k in (COULOMB, VISCOUS, OFFSET)]
+    return np.concatenate([base, *rows])
 
 
 def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
     """Inputs and results at random states, by the package's recursion."""
     n, rng, plain = model.n, np.random.default_rng(11), RecursiveDynamics(arm.kin)
     theta = drawn_parameters(n, rng)
-    if not arm.rotors:
-        theta[ROTOR * n : (ROTOR + 1) * n] = 0.0
+    theta[PER_LINK * n :] = rng.uniform(0.1, 1.0, 4 * n)
+    kept = np.arange(len(theta)) < PER_LINK * n
+    kept[ROTOR * n : (ROTOR + 1) * n] = arm.rotors
+    for k in (COULOMB, VISCOUS, OFFSET):
+        kept[k * n : (k + 1) * n] = arm.friction
+    theta *= kept
     q, qd, qdd = rng.uniform(-3.0, 3.0, (3, STATES, n))
-    base, still = model.base_map(), np.zeros_like(q)
-    torque = plain.inverse_dynamics(theta, q, qd, qdd)
+    base, still = _map(arm, model), np.zeros_like(q)
+    torque = plain.inverse_dynamics(theta, q, qd, qdd, arm.transition)
     return {
         "b": base @ theta,
         "q": q,
@@ -138,18 +158,12 @@ def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
         "torque": torque,
         "inverse": torque,
         "gravity": plain.gravity(theta, q),
-        "induced": plain.inverse_dynamics(theta, q, qd, still),
+        "induced": plain.inverse_dynamics(theta, q, qd, still, arm.transition),
         "mass": plain.mass_matrix(theta, q),
         # Y base = W for all parameters, so Y is W times the pseudo-inverse.
-        "regressor": _without_friction(plain.torque_regressor(q, qd, qdd), n) @ np.linalg.pinv(base),
+        "regressor": plain.torque_regressor(q, qd, qdd, arm.transition) * kept @ np.linalg.pinv(base),
         "forward": qdd,
     }
-
-
-def _without_friction(regressor: FloatArray, n: int) -> FloatArray:
-    kept = np.zeros(regressor.shape[-1], bool)
-    kept[: 10 * n] = kept[ROTOR * n : (ROTOR + 1) * n] = True
-    return np.where(kept, regressor, 0.0)
 
 
 def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix: str = "arm") -> Generated:
