@@ -222,7 +222,8 @@ def _readme(made: Generated, prefix: str) -> str:
     build = f"cc -std=c99 -O2 {prefix}.c {prefix}_test.c -lm -o {prefix}_test && ./{prefix}_test"
     lines = [
         f"# Dynamics of {made.name}", "",
-        f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, {made.parameters} parameters.",
+        f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, "
+        f"{made.parameters} parameters.",
         "Rigid bodies; rotors and friction where the parameters have Ia, Fc, Fv and beta. No function keeps a state: "
         "threads may call at once, each with arrays of its own.", "",
         "```c", f"double k[{upper}_PREPARED], q[{n}], qd[{n}], x[{n}], out[{widest}];",
