@@ -7,7 +7,7 @@ import numpy as np
 from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
-from safe_sysid.studies.experiments.interfaces import Phase, Task
+from safe_sysid.studies.experiments.interfaces import CarryTask, Phase
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
@@ -57,7 +57,7 @@ def motion_about(q, by=0.3, seconds=2.0):
 def task_at(q, carry, dumbbell="4lb"):
     """A task whose motions begin and end at one pose."""
     q = np.asarray(q, float)
-    return Task(dumbbell, q, QuinticTrajectory.hold(q), carry, None, np.zeros(3), np.eye(3))
+    return CarryTask(dumbbell, q, QuinticTrajectory.hold(q), carry, None, np.zeros(3), np.eye(3))
 
 
 def run_phase(driver, cell, phase, trajectory):

@@ -24,7 +24,7 @@ from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.demo.view import DemoView
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.report.run.logs import RunLogs, read_logs
-from safe_sysid.report.run.summary import VIOLATION_KINDS, Exit, Goal, write_summary
+from safe_sysid.report.run.summary import VIOLATION_KINDS, Exit, GoalSummary, write_summary
 from safe_sysid.report.run.table import print_report
 from safe_sysid.report.verify_command import plans_command
 
@@ -186,7 +186,7 @@ def _page(setup: Setup, evaluation: Evaluation) -> list[str]:
         return []
 
 
-def _reason(trouble: str, evaluation: Evaluation, goal: Goal | None) -> str:
+def _reason(trouble: str, evaluation: Evaluation, goal: GoalSummary | None) -> str:
     """Why the run is no success; empty if it is one. First line: in one line."""
     if trouble:
         return trouble

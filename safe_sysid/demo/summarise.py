@@ -15,15 +15,15 @@ from safe_sysid.report.run.summary import (
     Durations,
     Exit,
     FeedForwardUse,
-    Goal,
+    GoalSummary,
     LoopTiming,
     Noise,
     ParameterRow,
     PlanRow,
     Quantiles,
+    RunTiming,
     Summary,
     TimeHistogram,
-    Timing,
 )
 from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.robot.shapes.pairs import unchecked
@@ -78,7 +78,7 @@ def _feed_forward(logs: RunLogs) -> FeedForwardUse | None:
     return FeedForwardUse(name=log.feed_forward, followed=ticks.pop("followed", 0), not_followed=ticks)
 
 
-def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:
+def goal_of(setup: Setup, logs: RunLogs) -> GoalSummary | None:
     """Whether the arm is where it was to go: by the plant's record, and by what the planner says; None: not asked."""
     goal, plant = setup.scene.goal, logs.plant
     if not setup.options.then_goal or goal is None:
@@ -89,7 +89,7 @@ def goal_of(setup: Setup, logs: RunLogs) -> Goal | None:
     steps = [plan for plan in logs.plans if plan.planned and plan.purpose == "task"]
     # The plan ends there to a milliradian; beyond that the arm is where it should be but for its tracking error.
     near = distance is not None and distance <= float(setup.gains.e_bound.max()) + 2e-3
-    return Goal(
+    return GoalSummary(
         reached=near and logs.task == "arrived",
         distance_rad=distance,
         steps=len(steps),
@@ -138,7 +138,7 @@ def _plan(plan: PlanEntry) -> PlanRow:
     )
 
 
-def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Timing:
+def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> RunTiming:
     log, plant = logs.controller, logs.plant
     loop = LoopTiming(ticks=0, compute_us=None, period_us=None, latency_us=None, missed=None)
     if log is not None:
@@ -154,7 +154,7 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Ti
             compute_histogram=_histogram(log.compute),
             scheduling=log.scheduling,
         )
-    return Timing(
+    return RunTiming(
         startup_s=clock.startup,
         run_s=clock.run,
         simulated_s=clock.simulated,

@@ -21,7 +21,7 @@ from safe_sysid.schema import Parameter
 
 __all__ = [
     "EffectiveValue",
-    "Source",
+    "SettingOrigin",
     "as_text",
     "commented_yaml",
     "effective_values",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-class Source(Enum):
+class SettingOrigin(Enum):
     """Who says a value."""
 
     FILE, DEFAULT, URDF = "file", "default", "URDF"
@@ -53,7 +53,7 @@ class EffectiveValue:
 
     key: str
     value: Any
-    source: Source
+    source: SettingOrigin
     parameter: Parameter
     unit: str
 
@@ -122,9 +122,12 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
         parameter = KEYS.find(key)
         if parameter is None or parameter.type == "section":
             continue
-        value, source = plain(setting), Source.FILE if _given(data, key.split(".")) else Source.DEFAULT
+        value, source = (
+            plain(setting),
+            SettingOrigin.FILE if _given(data, key.split(".")) else SettingOrigin.DEFAULT,
+        )
         if value is None and key in limits:
-            value, source = limits[key], Source.URDF
+            value, source = limits[key], SettingOrigin.URDF
         values.append(EffectiveValue(key, value, source, parameter, unit_of(parameter, key, model)))
     return values
 

@@ -27,7 +27,7 @@ from safe_sysid.robot.scenes.scene import Scene
 __all__ = [
     "PARTS",
     "SCOPES",
-    "Part",
+    "IdentityPart",
     "Scope",
     "differences",
     "digest",
@@ -42,7 +42,7 @@ _SHA = "sha256"
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class IdentityPart:
     """What files and settings make of an arm.
 
     Attributes:
@@ -67,9 +67,9 @@ class Scope:
     left_out: Mapping[str, str]
 
 
-PARTS: Mapping[str, Part] = {
+PARTS: Mapping[str, IdentityPart] = {
     # Frames, axes, inertias and travel by joint, as the arm is mounted and locked.
-    "urdf": Part(
+    "urdf": IdentityPart(
         lambda model: _arm(model),
         {
             "urdf": "a file's name; frames, axes and inertias that are read from it are stated",
@@ -83,13 +83,13 @@ PARTS: Mapping[str, Part] = {
         },
     ),
     # Box of all 14 n parameters.
-    "prior": Part(lambda model: _box(model.arm_prior)),
+    "prior": IdentityPart(lambda model: _box(model.arm_prior)),
     # The same with the empty hand.
-    "empty_hand": Part(
+    "empty_hand": IdentityPart(
         lambda model: _box(model.arm_prior.with_payload(*model.hand_prior)),
         {"payload.hand_opening": "widens the prior of the empty hand, which is stated"},
     ),
-    "limits": Part(
+    "limits": IdentityPart(
         lambda model: {f.name: getattr(model.limits, f.name) for f in dataclasses.fields(model.limits)},
         dict.fromkeys(
             ("joints.<joint>.position", "joints.<joint>.velocity", "joints.<joint>.torque"),
@@ -97,13 +97,13 @@ PARTS: Mapping[str, Part] = {
         ),
     ),
     # Shapes of links, hand and payload, and what may touch. Settings that say so are stated, too: verdicts name them.
-    "bodies": Part(
+    "bodies": IdentityPart(
         lambda model: {
             body.name: {"joint": body.joint, "points": body.points, "radius": body.radius}
             for body in model.bodies
         }
     ),
-    "allowed_pairs": Part(lambda model: sorted(sorted(pair) for pair in model.allowed_pairs)),
+    "allowed_pairs": IdentityPart(lambda model: sorted(sorted(pair) for pair in model.allowed_pairs)),
 }
 
 _WHATEVER_MOVED = "bounds are of what was measured, whatever moved the arm"

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.report.run.logs import PlanEntry, PlantLog
-from safe_sysid.report.run.summary import Clearance
+from safe_sysid.report.run.summary import ClearanceSummary
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CLEARANCE_STRIDE", "Oracle", "certified_clearance", "judge_clearance"]
@@ -60,8 +60,8 @@ def judge_clearance(
     plans: tuple[PlanEntry, ...],
     model: RobotModel,
     oracle: Oracle,
-    nearest: Clearance,
-) -> tuple[Clearance, tuple[FloatArray, FloatArray, FloatArray]]:
+    nearest: ClearanceSummary,
+) -> tuple[ClearanceSummary, tuple[FloatArray, FloatArray, FloatArray]]:
     """Distances at every few ticks, the last one included: below zero, or below what the certificate promised.
 
     Returns the record, and times (s), distances (m) and certified distances (m, NaN where there are none).
@@ -96,7 +96,7 @@ def judge_clearance(
     k = int(np.argmin(distance))
     if not np.isfinite(distance[k]):
         return nearest, curves  # nothing to hit
-    found = Clearance(
+    found = ClearanceSummary(
         smallest_m=float(distance[k]),
         pair=list(measured[k][1] or ()),
         time_s=float(time[k]),

@@ -18,7 +18,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.report.run.logs import PlantLog, RunLogs, UpdateEntry
-from safe_sysid.report.run.summary import Clearance, Evidence, Safety, Tracking, Use, Violations
+from safe_sysid.report.run.summary import ClearanceSummary, Evidence, Safety, Tracking, Use, Violations
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CLEARANCE_STRIDE", "Curves", "Evaluation", "Oracle", "evaluate"]
@@ -82,7 +82,7 @@ def evaluate(
     distances = (np.zeros(0), np.zeros(0), np.zeros(0))
     shares = (np.zeros(0), np.zeros((0, model.n)), np.zeros((0, model.n)), np.zeros(0))
     margin = model.settings.planner.clearance_margin
-    nearest = Clearance(
+    nearest = ClearanceSummary(
         smallest_m=None, pair=[], time_s=None, certified_m=certified_clearance(logs.plans, margin)
     )
     if plant is not None:

@@ -207,7 +207,7 @@ class RowSource:
             states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
-        self._steps = Steps(*(np.require(array, requirements="CW") for array in steps))
+        self._steps = Steps(*(np.require(array, requirements=("C", "W")) for array in steps))
         m, n = states.delta.shape
         self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
         size = magnitudes(kin, box, own=limits.friction > 0.0)

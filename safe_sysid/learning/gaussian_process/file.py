@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
 from safe_sysid.learning.gaussian_process.kernels import (
+    KernelPart,
     LagrangianPart,
     LinearPart,
-    Part,
     SquaredExponentialPart,
     SumKernel,
     friction_features,
@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "LearnedModel", "ModelFileError", "read_model", "write_mode
 
 #: Version of the file format.
 SCHEMA = "safe_sysid gaussian process 1"
-_MAKERS: Mapping[str, Callable[[int], Part]] = {
+_MAKERS: Mapping[str, Callable[[int], KernelPart]] = {
     "lagrangian": LagrangianPart,
     "friction": lambda n: LinearPart(friction_features, 2 * n),
     "squared_exponential": SquaredExponentialPart,
@@ -88,7 +88,7 @@ class LearnedModel:
                 )
 
 
-def _name(part: Part) -> str:
+def _name(part: KernelPart) -> str:
     match part:
         case LagrangianPart():
             return "lagrangian"

@@ -18,9 +18,9 @@ from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_energies
 from safe_sysid.learning.gaussian_process.motions import Motions, in_threads
 
 __all__ = [
+    "KernelPart",
     "LagrangianPart",
     "LinearPart",
-    "Part",
     "SquaredExponentialPart",
     "SumKernel",
     "friction_features",
@@ -30,7 +30,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 
-class Part(Protocol):
+class KernelPart(Protocol):
     """A term of a kernel."""
 
     @property
@@ -92,7 +92,7 @@ class LagrangianPart:
         return weights, position, value[4 * size :].reshape(n, 3).copy()
 
     def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         parameters, other = self.unpack(log), x if y is None else y
 
         def share(first: int, step: int) -> None:
@@ -142,7 +142,7 @@ class LagrangianPart:
         return np.stack([kinetic, factors(potential)])
 
     def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         parameters = self.unpack(log)
         found: list[tuple[FloatArray, ...]] = []
 
@@ -189,12 +189,12 @@ class LinearPart:
         return np.zeros(self.count)
 
     def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         phi = self.features(x)
         out += (phi * np.exp(log)) @ (phi if y is None else self.features(y)).T
 
     def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         phi = self.features(x)
         below = np.tril(inverse, -1) @ phi
         quadratic = np.einsum("rk,rk->k", phi, 2.0 * below + np.diag(inverse)[:, None] * phi)
@@ -234,12 +234,12 @@ class SquaredExponentialPart:
         return out
 
     def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         for j, block in enumerate(self.matrices(log, x, x if y is None else y)):
             out[j :: self.n, j :: self.n] += block
 
     def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         result = []
         for j, (part, block) in enumerate(
             zip(log.reshape(self.n, -1), self.matrices(log, x, x), strict=True)
@@ -257,7 +257,7 @@ class SquaredExponentialPart:
 class SumKernel:
     """A sum of parts, their parameters one after the other."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[KernelPart, ...]
 
     @property
     def count(self) -> int:
@@ -273,7 +273,7 @@ class SumKernel:
         return np.split(log, np.cumsum([part.count for part in self.parts])[:-1])
 
     def start(self, x: Motions) -> FloatArray:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         return np.concatenate([part.start(x) for part in self.parts])
 
     def matrix(self, log: FloatArray, x: Motions, y: Motions | None = None) -> FloatArray:
@@ -290,14 +290,14 @@ class SumKernel:
         return out
 
     def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
-        """See :class:`Part`."""
+        """See :class:`KernelPart`."""
         return np.concatenate(
             [part.pull(own, x, inverse, dual) for part, own in zip(self.parts, self.split(log), strict=True)]
         )
 
 
 def lip_kernel(
-    n: int, *, friction: bool = False, residual: bool = False, extra: Sequence[Part] = ()
+    n: int, *, friction: bool = False, residual: bool = False, extra: Sequence[KernelPart] = ()
 ) -> SumKernel:
     """The kernel of [LIP], eq. (35).
 
@@ -307,7 +307,7 @@ def lip_kernel(
         residual: with a squared exponential of each joint, eq. (34).
         extra: further parts, as a :class:`LinearPart` of the rigid-body regressor.
     """
-    parts: list[Part] = [LagrangianPart(n)]
+    parts: list[KernelPart] = [LagrangianPart(n)]
     if friction:
         parts.append(LinearPart(friction_features, 2 * n))
     if residual:

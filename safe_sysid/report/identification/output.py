@@ -26,7 +26,7 @@ from safe_sysid.report.identification.result import (
     IdentificationResult,
     LogEntry,
     ParameterEntry,
-    UpdateEntry,
+    UpdateRecord,
     payload_alone,
     write_result,
 )
@@ -124,7 +124,7 @@ def assemble_result(
         errors_used=errors_used,
         payload=payload_alone(model, lower, nominal, upper),
         updates=[
-            UpdateEntry(
+            UpdateRecord(
                 time_s=record.time,
                 status=record.status,
                 lower=record.lower.tolist(),

@@ -23,7 +23,7 @@ __all__ = [
     "LogEntry",
     "ParameterEntry",
     "PayloadAlone",
-    "UpdateEntry",
+    "UpdateRecord",
     "payload_alone",
     "write_result",
 ]
@@ -95,7 +95,7 @@ class PayloadAlone(_Model):
         return texts if self.possible else [(low, "-", high) for low, _, high in texts]
 
 
-class UpdateEntry(_Model):
+class UpdateRecord(_Model):
     """One update: bounds of theta_e after the samples up to ``time_s``."""
 
     time_s: FiniteFloat
@@ -158,7 +158,7 @@ class IdentificationResult(_Model):
     nominal_consistent: bool
     errors_used: Annotated[FiniteFloat, Field(ge=0.0)] | None
     payload: PayloadAlone
-    updates: list[UpdateEntry]
+    updates: list[UpdateRecord]
     rejected: dict[str, int]
     findings: list[FindingEntry]
     diagnosis: list[str]

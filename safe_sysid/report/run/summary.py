@@ -16,21 +16,21 @@ from safe_sysid.whole_files import write_text
 
 __all__ = [
     "VIOLATION_KINDS",
-    "Clearance",
+    "ClearanceSummary",
     "Durations",
     "Evidence",
     "Exit",
     "FeedForwardUse",
-    "Goal",
+    "GoalSummary",
     "LoopTiming",
     "Noise",
     "ParameterRow",
     "PlanRow",
     "Quantiles",
+    "RunTiming",
     "Safety",
     "Summary",
     "TimeHistogram",
-    "Timing",
     "Tracking",
     "Use",
     "Violations",
@@ -107,7 +107,7 @@ class PlanRow(_Model):
     purpose: str = "excitation"
 
 
-class Goal(_Model):
+class GoalSummary(_Model):
     """Where the arm was to go after the identification: largest error of a joint at the end of the run."""
 
     reached: bool
@@ -125,7 +125,7 @@ class Use(_Model):
     time_s: Time
 
 
-class Clearance(_Model):
+class ClearanceSummary(_Model):
     """Smallest distance between solids that must stay apart, by MuJoCo, and what the certificates had promised."""
 
     smallest_m: FiniteFloat | None
@@ -158,7 +158,7 @@ class Evidence(_Model):
 class Safety(_Model):
     """The safety record; null where there was nothing to look at."""
 
-    clearance: Clearance
+    clearance: ClearanceSummary
     position: Use | None
     velocity: Use | None
     torque: Use | None
@@ -208,7 +208,7 @@ class Durations(_Model):
     max_s: FiniteFloat | None
 
 
-class Timing(_Model):
+class RunTiming(_Model):
     """Wall-clock times."""
 
     startup_s: FiniteFloat
@@ -259,7 +259,7 @@ class Summary(_Model):
     parameters: Annotated[list[ParameterRow], Field(min_length=10, max_length=10)]
     violations: Violations
     plans: list[PlanRow]
-    timing: Timing
+    timing: RunTiming
     safety: Safety
     robot: str
     scene: str
@@ -270,7 +270,7 @@ class Summary(_Model):
     mode: Literal["lockstep", "real-time"]
     warnings: list[str]
     exit: Exit
-    goal: Goal | None = None
+    goal: GoalSummary | None = None
     feed_forward: FeedForwardUse | None = None
 
     @model_validator(mode="after")

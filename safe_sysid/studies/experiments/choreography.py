@@ -14,13 +14,13 @@ from safe_sysid.errors import ModelError
 from safe_sysid.planning.motions.fast_motion import MotionKeep, MotionLimits, MotionRefusedError, fast_motion
 from safe_sysid.studies.experiments.cell_simulation import CellSimulation
 from safe_sysid.studies.experiments.interfaces import (
+    CarryTask,
     CellReport,
     Driver,
     Identification,
     Phase,
     Placement,
     Recording,
-    Task,
 )
 from safe_sysid.studies.experiments.judge import intended, judge
 from safe_sysid.studies.experiments.workcell import APPROACH_PACE, reversed_motion
@@ -70,7 +70,7 @@ class _Run:
 
     cell: CellSimulation
     driver: Driver
-    task: Task
+    task: CarryTask
     recording: Recording | None
     tracking_error: float = 0.0
     notes: dict = field(default_factory=dict)
@@ -172,7 +172,7 @@ def run_workcell(
 
 
 def _one(
-    cell: CellSimulation, driver: Driver, own: OwnController, task: Task, recording: Recording | None
+    cell: CellSimulation, driver: Driver, own: OwnController, task: CarryTask, recording: Recording | None
 ) -> Placement:
     """One dumbbell, from the grasp to the judgement."""
     timing, ready = cell.workcell.timing, cell.workcell.ready
@@ -212,7 +212,7 @@ def _drive_own(cell: CellSimulation, own: OwnController, motion: QuinticTrajecto
         cell.step(own.torque(motion.state(k * cell.period)))
 
 
-def _let_go(cell: CellSimulation, own: OwnController, task: Task) -> None:
+def _let_go(cell: CellSimulation, own: OwnController, task: CarryTask) -> None:
     """Open the hand, let the dumbbell settle, draw the hand back."""
     timing = cell.workcell.timing
     cell.phase = Phase.RELEASE
@@ -232,7 +232,7 @@ def _let_go(cell: CellSimulation, own: OwnController, task: Task) -> None:
         _drive_own(cell, own, QuinticTrajectory(task.retract.times, knots))
 
 
-def _go_to_next(cell: CellSimulation, own: OwnController, following: Task) -> None:
+def _go_to_next(cell: CellSimulation, own: OwnController, following: CarryTask) -> None:
     """From the ready pose to the next dumbbell in the rack."""
     cell.forget()
     cell.phase = Phase.APPROACH

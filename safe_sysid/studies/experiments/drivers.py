@@ -29,7 +29,7 @@ from safe_sysid.studies.experiments.identify_phase import (
     plan_and_identify,
     rehearsed_plans,
 )
-from safe_sysid.studies.experiments.interfaces import Cell, Identification, Phase, Task
+from safe_sysid.studies.experiments.interfaces import CarryTask, Cell, Identification, Phase
 from safe_sysid.studies.experiments.methods import (
     Excitation,
     Method,
@@ -97,7 +97,7 @@ class MethodDriver:
 
     # -- the protocol ----------------------------------------------------------------------------------------------
 
-    def begin(self, task: Task, cell: Cell) -> None:
+    def begin(self, task: CarryTask, cell: Cell) -> None:
         """Forget the last payload.
 
         Args:

@@ -21,6 +21,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [
+    "CarryTask",
     "Cell",
     "CellReport",
     "Contact",
@@ -29,7 +30,6 @@ __all__ = [
     "Phase",
     "Placement",
     "Recording",
-    "Task",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -50,7 +50,7 @@ class Phase(str, Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class CarryTask:
     """One dumbbell's way, from the work cell's file.
 
     Attributes:
@@ -149,7 +149,7 @@ class Driver(Protocol):
 
     name: str
 
-    def begin(self, task: Task, cell: Cell) -> None:
+    def begin(self, task: CarryTask, cell: Cell) -> None:
         """A new unknown payload was welded to the hand (at rest at ``task.pick``); forget the last one.
 
         Args:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.studies.experiments.cell_simulation import CellSimulation
 from safe_sysid.studies.experiments.dumbbells import angle_between
-from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement, Task
+from safe_sysid.studies.experiments.interfaces import CarryTask, Contact, Phase, Placement
 from safe_sysid.studies.experiments.workcell import Workcell
 
 __all__ = ["intended", "judge", "misplaced"]
@@ -45,7 +45,7 @@ def misplaced(simulation: CellSimulation, name: str) -> tuple[float, float]:
 
 def judge(
     simulation: CellSimulation,
-    task: Task,
+    task: CarryTask,
     start: float,
     peak_torque: FloatArray,
     tracking_error: float,

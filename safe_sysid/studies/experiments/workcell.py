@@ -22,7 +22,7 @@ from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene, config_path
 from safe_sysid.simulation.payloads import Payload, hexagonal_dumbbell
-from safe_sysid.studies.experiments.interfaces import Task
+from safe_sysid.studies.experiments.interfaces import CarryTask
 from safe_sysid.studies.experiments.settling import Friction
 from safe_sysid.studies.experiments.workcell_file import MotionFile, MotionsWanted, WorkcellFile
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -132,7 +132,7 @@ class Workcell:
     criteria: Criteria
     timing: Timing
     ready: FloatArray
-    tasks: tuple[Task, ...]
+    tasks: tuple[CarryTask, ...]
     file: str
 
     def dumbbell(self, name: str) -> Dumbbell:
@@ -274,7 +274,7 @@ def _with_motions(cell: Workcell, path: Path, wanted: str) -> Workcell:
     for task in parsed.tasks:
         lift, carry = task.lift.trajectory(), task.carry.trajectory()
         tasks.append(
-            Task(
+            CarryTask(
                 task.dumbbell,
                 lift.knots[0, 0],
                 lift,
