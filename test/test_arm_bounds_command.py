@@ -59,8 +59,15 @@ def test_lower_and_upper_hold_the_truth_and_are_verified(
     shares = []
     for c, p in zip(combinations, result["parameters"], strict=True):
         assert p["lower"] <= c @ theta <= p["upper"]
+        assert p["lower"] <= p["estimate"] <= p["upper"]
         shares.append((p["upper"] - p["lower"]) / (np.abs(c) @ (box.upper - box.lower)))
     assert np.quantile(shares, 0.25) < 0.5
+    assert result["consistent"] is True
+    found = load_robot(out / "robot.yaml").theta_nominal
+    assert np.all((box.lower <= found) & (found <= box.upper))
+    # Where the log says much, what is proved keeps the estimate from the filter's bias.
+    wrong = np.abs(combinations @ (found - theta)) / (np.abs(combinations) @ box.rad)
+    assert np.quantile(wrong, 0.5) < 0.5
     assert "at least" in (out / "report.html").read_text()
     capsys.readouterr()
     assert main(["verify", str(out)]) == 0

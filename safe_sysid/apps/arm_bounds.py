@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safe_sysid.identification.arm.base_parameters import BaseParameters
 from safe_sysid.identification.arm.data import as_torque
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals
@@ -15,55 +16,73 @@ from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.log import Log
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["CERTIFICATE", "NO_INTERVALS", "bounded"]
+__all__ = ["CERTIFICATE", "Bounding"]
 
 CERTIFICATE = "arm_certificate.json"
-#: What a result says of intervals where nobody asked for them.
-NO_INTERVALS: Mapping[str, Any] = {
-    "proved": False, "reason": "estimates only", "equations": 0, "certificate": None,
-}  # fmt: skip
 
 
-def bounded(
-    model: RobotModel | None,
-    found: ArmIdentification,
-    logs: Sequence[Log],
-    torque_per_effort: Mapping[str, float],
-    out: Path,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[ArmIntervals | None, dict[str, Any]]:
-    """Bound what the estimate names, and leave the proof with the logs that it rests on.
+class Bounding:
+    """Bounds what an estimate names, tells why it could not, and leaves the proof with the logs that it rests on."""
 
-    Args:
-        model: of the arm; None where it has closed loops.
-        found: estimates and names.
-        logs: all of them, those held out too.
-        torque_per_effort: of joints, what their efforts are multiplied by.
-        out: directory for certificate and logs.
-        progress: called with the share that is done.
+    def __init__(
+        self,
+        model: RobotModel | None,
+        logs: Sequence[Log],
+        torque_per_effort: Mapping[str, float],
+        estimates_only: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Take logs with torques in place of efforts.
 
-    Returns:
-        The intervals, and what ``--json`` says of them: ``proved``, ``reason``, ``equations``, ``certificate``.
+        Args:
+            model: of the arm; None where it has closed loops.
+            logs: all of them, those held out too.
+            torque_per_effort: of joints, what their efforts are multiplied by.
+            estimates_only: whether nothing is bounded.
+            progress: called with the share that is done.
+        """
+        self._model, self._logs, self._progress = model, logs, progress
+        self._reason = "arms with closed loops have estimates alone" if model is None else "estimates only"
+        self._asked = model is not None and not estimates_only
+        names = () if model is None else model.joint_names
+        self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._asked]
 
-    Raises:
-        SafeSysIdError: a file cannot be written.
-    """
-    said = dict(NO_INTERVALS)
-    if model is None:
-        return None, said | {"reason": "arms with closed loops have estimates alone"}
-    if found.columns:
-        words = "; ".join(column.words for column in found.columns)
-        return None, said | {"reason": f"held-out samples ask for what no equation has: {words}"}
-    measured = [as_torque(log.measurements, model.joint_names, torque_per_effort) for log in logs]
-    try:
-        errors = MeasurementErrors.from_model(model)
-        intervals = arm_intervals(model, errors, measured, found.estimate.base, progress=progress)
-    except ArmIntervalsError as error:
-        return None, said | {"reason": str(error)}
-    out.mkdir(parents=True, exist_ok=True)
-    write_arm_certificate(out / CERTIFICATE, intervals, found.names, found.units, model, measured)
-    for k, (log, data) in enumerate(zip(logs, measured, strict=True)):
-        write_log(out / f"log_{k + 1}.npz", model.joint_names, data, log.origin_ns)
-    return intervals, said | {
-        "proved": True, "reason": None, "equations": intervals.equations, "certificate": CERTIFICATE,
-    }  # fmt: skip
+    def prove(self, base: BaseParameters) -> ArmIntervals | None:
+        """Intervals of base parameters, or None and a reason.
+
+        Args:
+            base: to bound.
+        """
+        if self._model is None or not self._asked:
+            return None
+        errors = MeasurementErrors.from_model(self._model)
+        try:
+            return arm_intervals(self._model, errors, self._measured, base, progress=self._progress)
+        except ArmIntervalsError as error:
+            self._reason = str(error)
+            return None
+
+    def write(self, out: Path, found: ArmIdentification) -> dict[str, Any]:
+        """Certificate and logs, and what ``--json`` says: ``proved``, ``reason``, ``equations``, ``certificate``.
+
+        Args:
+            out: directory.
+            found: with the intervals, if there are any.
+
+        Raises:
+            SafeSysIdError: a file cannot be written.
+        """
+        intervals, reason = found.intervals, self._reason
+        if self._model is None or intervals is None:
+            if self._asked and found.columns:
+                words = "; ".join(column.words for column in found.columns)
+                reason = f"held-out samples ask for what no equation has: {words}"
+            return {"proved": False, "reason": reason, "equations": 0, "certificate": None}
+        write_arm_certificate(
+            out / CERTIFICATE, intervals, found.names, found.units, self._model, self._measured
+        )
+        for k, (log, data) in enumerate(zip(self._logs, self._measured, strict=True)):
+            write_log(out / f"log_{k + 1}.npz", self._model.joint_names, data, log.origin_ns)
+        return {
+            "proved": True, "reason": None, "equations": intervals.equations, "certificate": CERTIFICATE,
+        }  # fmt: skip

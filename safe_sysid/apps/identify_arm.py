@@ -16,13 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from safe_sysid import __version__
-from safe_sysid.apps.arm_bounds import NO_INTERVALS, bounded
+from safe_sysid.apps.arm_bounds import Bounding
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
-from safe_sysid.identification.arm.intervals import ArmIntervals
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
@@ -108,27 +107,21 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             options.method, options.regularisation, options.known_links, options.motors_only,
             not options.plain_friction, transition,
         )  # fmt: skip
+        bounding = Bounding(
+            model, logs, dict(options.torque_per_effort), options.estimates_only,
+            lambda share: bar.update(task, description="bounding", completed=0.4 + 0.5 * share),
+        )  # fmt: skip
         found = identify_samples(
             mechanism,
             samples,
             held_out,
             choices,
-            lambda share: bar.update(task, completed=0.05 + 0.5 * share),
+            lambda share: bar.update(task, completed=0.05 + 0.35 * share),
+            bounding.prove,
         )
-        out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
-        intervals, said = None, dict(NO_INTERVALS)
-        if not options.estimates_only:
-            bar.update(task, description="bounding", completed=0.55)
-            intervals, said = bounded(
-                model,
-                found,
-                logs,
-                dict(options.torque_per_effort),
-                out,
-                lambda share: bar.update(task, completed=0.55 + 0.4 * share),
-            )
-    result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin, intervals)
-    result["intervals"] = said
+    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
+    result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin)
+    result["intervals"] = bounding.write(out, found)
     result["findings"] = [finding.message for finding in findings]
     too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
     if too_little:
@@ -180,24 +173,20 @@ def _findings(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> li
     return check_torques(drawn, thinned.torque, names)
 
 
-def result_of(
-    found: ArmIdentification, logs: Sequence[str], seconds: float, intervals: ArmIntervals | None = None
-) -> dict[str, Any]:
+def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:
     """What ``--json`` writes.
 
     Args:
         found: of the arm.
         logs: paths.
         seconds: that it took.
-        intervals: of its base parameters; None where there are none.
     """
     joints, layout = found.mechanism.actuated_names, found.mechanism.layout
     estimate = found.estimate
     errors = [float(x) if np.isfinite(x) else None for x in estimate.standard_errors]
     nobody: list[Any] = [None] * len(errors)
-    lower, upper = (
-        (nobody, nobody) if intervals is None else (intervals.lower.tolist(), intervals.upper.tolist())
-    )
+    proved = found.intervals
+    lower, upper = (nobody, nobody) if proved is None else (proved.lower.tolist(), proved.upper.tolist())
     base = zip(found.names, found.units, estimate.values.tolist(), errors, lower, upper, strict=True)
     terms = dict(zip((term.key for term in layout.terms), layout.by_term(found.theta).tolist(), strict=True))
     touched = "torques that fit no model of the arm, left out: did it touch something?"

@@ -21,11 +21,12 @@ from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import is_consistent, pseudo_inertia
 
-__all__ = ["Boxes", "Fit", "fit_consistent", "is_consistent_arm"]
+__all__ = ["Boxes", "Fit", "Inside", "fit_consistent", "is_consistent_arm"]
 
 FloatArray = NDArray[np.float64]
 #: Size of links nobody knows anything of, m, and the smallest eigenvalue that is asked for, in a link's own units.
 _LENGTH, _LEAST = 0.1, 1e-6
+_ROOM = 1e-4  # of an interval's half width, for the solver's tolerance
 _BASIS = np.stack([pseudo_inertia(unit) for unit in np.eye(PER_LINK)])
 
 
@@ -40,6 +41,52 @@ class Boxes:
 
     masses: FloatArray | None = None
     centres: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """What is proved: parameters in a box, and combinations of them in intervals.
+
+    Attributes:
+        matrix: (nb, P) of the combinations.
+        lower, upper: (nb,) of them.
+        box_lower, box_upper: (P,) of the parameters.
+    """
+
+    matrix: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    box_lower: FloatArray
+    box_upper: FloatArray
+
+    def constraints(self, x: Any, scale: FloatArray) -> list[Any]:
+        """For a solver's ``x = theta / scale``: a little narrower, in units of each interval's half width.
+
+        Args:
+            x: (P,) variable.
+            scale: (P,).
+        """
+        out = []
+        for matrix, low, high in (
+            (self.matrix, self.lower, self.upper),
+            (np.eye(len(scale)), self.box_lower, self.box_upper),
+        ):
+            half, middle = 0.5 * (high - low), 0.5 * (high + low)
+            open_ = half > 0.0
+            rows = matrix[open_] * scale / half[open_, None]
+            away = rows @ x - middle[open_] / half[open_]
+            out += [away <= 1.0 - _ROOM, away >= _ROOM - 1.0]
+        return out
+
+    def holds(self, theta: FloatArray) -> bool:
+        """Whether theta (P,) is in all of it.
+
+        Args:
+            theta: parameters.
+        """
+        values = self.matrix @ theta
+        combined = np.all((self.lower <= values) & (values <= self.upper))
+        return bool(combined and np.all((self.box_lower <= theta) & (theta <= self.box_upper)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +129,7 @@ def fit_consistent(
     never_negative: NDArray[np.int64],
     boxes: Boxes | None = None,
     regularisation: float = 0.0,
+    inside: Inside | None = None,
 ) -> FloatArray:
     """The best consistent parameters.
 
@@ -93,6 +141,7 @@ def fit_consistent(
         never_negative: indices of those that cannot be below zero, masses apart.
         boxes: of masses and centres.
         regularisation: gamma; 0 for none but among parameters of the same torque.
+        inside: what is proved of the parameters, kept to the last bit; None for nothing.
 
     Raises:
         ParameterError: the solver finds nothing, as when boxes and known parameters leave no real arm.
@@ -123,6 +172,8 @@ def fit_consistent(
         at = drawing[pulled] / scale[pulled]
         if len(pulled):
             distance.append(cp.sum(cp.multiply(1.0 / at, x[pulled])) - cp.sum(cp.log(x[pulled])))
+    if inside is not None:
+        basic += inside.constraints(x, scale)
     free = np.setdiff1d(np.flatnonzero(~known), np.concatenate([_of_links(layout), loose]))
     if len(free):
         distance.append(0.5 * cp.sum_squares(x[free] - nominal[free] / scale[free]))
@@ -138,7 +189,7 @@ def fit_consistent(
             rounding = (theta < 0.0) & (theta > -1e-9 * scale)
             rounding[: layout.links.stop] = False
             theta[rounding & np.isin(np.arange(len(theta)), never_negative)] = 0.0
-            if is_consistent_arm(theta, layout, never_negative):
+            if is_consistent_arm(theta, layout, never_negative) and (inside is None or inside.holds(theta)):
                 return theta
     # The solver's tolerance is of the objective: the second time that is one, in whatever unit it was the first time.
     size = max(float(np.linalg.norm(fit.factor @ fit.values)), 1e-300)
@@ -152,7 +203,8 @@ def fit_consistent(
         theta[known] = nominal[known]
         theta[never_negative] = np.maximum(theta[never_negative], 0.0)
         left = float(np.linalg.norm(fit.factor @ (fit.matrix @ theta - fit.values)))
-        if is_consistent_arm(theta, layout, never_negative) and left <= least:
+        good = is_consistent_arm(theta, layout, never_negative) and (inside is None or inside.holds(theta))
+        if good and left <= least:
             best, least = theta, left
         size = max(left, 1e-6 * size)
     if best is None:

@@ -24,7 +24,7 @@ from safe_sysid.identification.arm.consistent import Boxes, Fit, fit_consistent,
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
-__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates"]
+__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates", "never_negative"]
 
 FloatArray = NDArray[np.float64]
 #: ols: least squares; wls: rows weighted; log_cholesky: weighted, consistent by a change of variables; sdp: weighted,
@@ -179,7 +179,7 @@ def estimates(
                 sigma=sigma,
                 rms=np.sqrt(np.mean(residual.reshape(-1, channels) ** 2, axis=0)),
                 weights=weights**2,
-                consistent=is_consistent_arm(theta, layout, _never_negative(layout, known)),
+                consistent=is_consistent_arm(theta, layout, never_negative(layout, known)),
             )
         )
     if progress is not None:
@@ -216,7 +216,13 @@ def _check(
     return size
 
 
-def _never_negative(layout: ParameterLayout, known: Known) -> NDArray[np.int64]:
+def never_negative(layout: ParameterLayout, known: Known) -> NDArray[np.int64]:
+    """Indices of parameters that cannot be below zero, masses apart.
+
+    Args:
+        layout: of the first parameters.
+        known: about the arm.
+    """
     return np.concatenate(
         [layout.never_negative[layout.n :], np.array(known.never_negative, np.int64)]
     ).astype(np.int64)
@@ -346,7 +352,7 @@ def _standard(
             ~fixed
         ]
         return theta
-    never = _never_negative(layout, known)
+    never = never_negative(layout, known)
     sdp = fit_consistent(fit, layout, nominal, fixed, never, known.boxes, known.regularisation)
     return sdp if method == "sdp" else _log_cholesky(fit, layout, replace(known, nominal=nominal), fixed, sdp)
 
@@ -357,7 +363,7 @@ def _log_cholesky(
     """The same minimum in variables that make every link real [Rucker2022]; from the drawing where it is real."""
     nominal = start if known.nominal is None else known.nominal
     links = [j for j in range(layout.n) if not fixed[layout.link(j)].any()]
-    never = _never_negative(layout, known)
+    never = never_negative(layout, known)
     first, begin = start.copy(), []
     for j in links:
         try:

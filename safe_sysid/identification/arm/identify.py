@@ -8,14 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.core.layout import PAYLOAD_UNITS
+from safe_sysid.core.layout import PAYLOAD_UNITS, ParameterLayout
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.base_parameters import parameter_words
+from safe_sysid.identification.arm.agreeing import agreeing
+from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_words
+from safe_sysid.identification.arm.consistent import Inside
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates
 from safe_sysid.identification.arm.excitation import Unexcited, unexcited
 from safe_sysid.identification.arm.friction import Column, candidates, choose, columns_of
+from safe_sysid.identification.arm.intervals import ArmIntervals
 from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals
 
 __all__ = ["ArmIdentification", "Choices", "identify_samples"]
@@ -69,6 +72,7 @@ class ArmIdentification:
         regularisation: that was used.
         held_out: samples.
         measured, modelled, drawn: (N, n_a) N m, of the held-out samples.
+        intervals: guaranteed ones of the base parameters; None where there are none.
     """
 
     mechanism: Mechanism
@@ -87,6 +91,7 @@ class ArmIdentification:
     measured: FloatArray
     modelled: FloatArray
     drawn: FloatArray
+    intervals: ArmIntervals | None = None
 
     @property
     def theta(self) -> FloatArray:
@@ -105,6 +110,7 @@ def identify_samples(
     held_out: ArmData,
     choices: Choices | None = None,
     progress: Callable[[float], None] | None = None,
+    prove: Callable[[BaseParameters], ArmIntervals | None] | None = None,
 ) -> ArmIdentification:
     """Identify an arm.
 
@@ -114,6 +120,7 @@ def identify_samples(
         held_out: other samples.
         choices: of the user; None for the defaults.
         progress: called with the share that is done.
+        prove: bounds base parameters where there are no further columns; None for no intervals.
 
     Raises:
         ParameterError: unknown links, or too few samples.
@@ -151,6 +158,10 @@ def identify_samples(
     found, used = _pulled(
         regressor, torque, other, measured, mechanism, Known(full, free, None, 0.0, never), choices
     )
+    told(0.7)
+    intervals = None if prove is None or columns else prove(found.base)
+    if intervals is not None and choices.method in ("log_cholesky", "sdp"):
+        found = _moved(found, intervals, mechanism.layout, Known(nominal, fixed))
     told(0.9)
     modelled = (other @ found.theta).reshape(-1, rows)
     truth = measured.reshape(-1, rows)
@@ -183,7 +194,20 @@ def identify_samples(
         measured=truth,
         modelled=modelled,
         drawn=drawn,
+        intervals=intervals,
     )
+
+
+def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout, known: Known) -> ArmEstimate:
+    """The estimate, moved into what is proved; as it is where no solver finds a real arm there."""
+    box = intervals.box
+    inside = Inside(found.base.matrix, intervals.lower, intervals.upper, box.lower, box.upper)
+    if inside.holds(found.theta):
+        return found
+    try:
+        return agreeing(found, layout, known, inside)
+    except ParameterError:
+        return found
 
 
 def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
