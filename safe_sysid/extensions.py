@@ -41,6 +41,7 @@ COSTS: Final[dict[str, str]] = {
     "information": "safe_sysid.planning.costs:CostContext.payload_information",
     "log_determinant": "safe_sysid.planning.costs:CostContext.log_determinant",
     "smallest_eigenvalue": "safe_sysid.planning.costs:CostContext.smallest_eigenvalue",
+    "arm": "safe_sysid.planning.costs:CostContext.arm",
 }
 #: Backends of :func:`safe_sysid.dynamics.dynamics_of`: made from the arm's kinematics.
 DYNAMICS: Final[dict[str, str]] = {

@@ -16,9 +16,13 @@ from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.decimals import at_least
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.arm.intervals import base_of
+from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
 from safe_sysid.robot.identity import digest
+from safe_sysid.robot.loading import load_robot
 
 
 def call(command: object, *arguments: str) -> int:
@@ -319,3 +323,28 @@ def test_the_help_shows_examples() -> None:
         command.configure(parser)
         assert "examples:" in parser.format_help()
         assert "Exit status" in parser.format_help()
+
+
+@pytest.mark.slow
+def test_trajectories_for_the_arm_teach_about_the_arm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Base parameters of the arm are better conditioned along them than along those for a payload."""
+    model = load_robot("three_joint")
+    independent, worth = base_of(model).independent, {}
+    for what in ("--excite", "--excite-arm"):
+        out = tmp_path / what
+        assert (
+            call(plan_command, what, "4", "--robot", "three_joint", "--scene", "open", "--out", str(out)) == 0
+        )
+        rows = []
+        for path in sorted(out.glob("plan_*.json")):
+            x = read_plan(path).plan.trajectory.states(np.linspace(0.0, 1.5, 75))
+            rows.append(
+                dynamics_of(model.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])[..., independent]
+            )
+        columns = np.concatenate(rows).reshape(-1, len(independent))
+        worth[what] = np.linalg.cond(columns / np.linalg.norm(columns, axis=0))
+    assert worth["--excite-arm"] < 0.5 * worth["--excite"]
+    assert call(plan_command, "--excite-arm", "2", "--cost", "width", "--out", str(tmp_path / "x")) == 2
+    assert "none with --excite-arm" in told_error(capsys)

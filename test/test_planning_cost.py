@@ -211,6 +211,7 @@ def test_joint_set_costs_are_those_of_the_equations(gen3: RobotModel, kind: str)
         "width": 0.5 * np.log(np.mean(np.diag(block) * radius[60:70] ** 2 / cost.box.rad[60:70] ** 2)),
         "information": 0.05 * np.linalg.slogdet(block)[1],
         "log_determinant": -0.05 * np.linalg.slogdet(known * np.outer(now, now))[1],
+        "arm": -0.05 * np.linalg.slogdet(information)[1],
     }[kind]
     assert cost.value(k) == pytest.approx(expected, rel=1e-7)
 

@@ -166,7 +166,7 @@ def test_memory_adds_what_was_driven() -> None:
     assert np.allclose(after.information - c.memory.information, empty.width().information(k))
     assert np.allclose(after.payload - c.memory.payload, empty.condition().information(k))
     later = dataclasses.replace(c, memory=after)
-    for name in ("width", "information", "log_determinant", "smallest_eigenvalue"):
+    for name in ("width", "information", "log_determinant", "smallest_eigenvalue", "arm"):
         assert build_cost(name, later).value(k) < build_cost(name, c).value(k)
 
 

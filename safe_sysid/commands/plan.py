@@ -38,6 +38,7 @@ examples:
   safe-sysid plan --scene cell.yaml --bounds runs/20260504-identify-run/bounds.yaml --to goal --to start
   safe-sysid plan --scene six_boxes --to-pose 0.4,-0.3,0.4,3.1416,0,0 --simulate --payload 5lb
   safe-sysid plan --scene open --excite 4 --cost width
+  safe-sysid plan --scene open --excite-arm 8
 """
 
 
@@ -56,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--excite", type=at_least(1), metavar="N", help="N trajectories that teach about the payload"
+    )
+    what.add_argument(
+        "--excite-arm",
+        type=at_least(1),
+        metavar="N",
+        help="N trajectories that teach about the arm itself, for `safe-sysid identify-arm`: --excite N --cost arm",
     )
     where = parser.add_argument_group("arm and surroundings")
     where.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
@@ -103,6 +110,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan; progress goes to stderr, the result to stdout."""
+    if options.excite_arm is not None:
+        if options.cost is not None:
+            raise ConfigError(
+                "--cost", "cost", options.cost, "none with --excite-arm, which is a cost of its own"
+            )
+        options.excite, options.cost = options.excite_arm, "arm"
     check_output("--json", options.json)
     if options.payload is not None and not options.simulate:
         raise ConfigError(

@@ -137,6 +137,7 @@ class CostContext:
     payload_information = partialmethod(joint_set, "information")
     log_determinant = partialmethod(joint_set, "log_determinant")
     smallest_eigenvalue = partialmethod(joint_set, "smallest_eigenvalue")
+    arm = partialmethod(joint_set, "arm")
 
     def after(self, k: FloatArray, until: float) -> CostMemory:
         """The memory once trajectory k (n,) has been driven until ``until``, s."""

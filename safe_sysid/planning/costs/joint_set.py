@@ -11,6 +11,7 @@ are so told apart on purpose and not by luck. From the information matrix I of a
 ``information``           log determinant of theta_e's 10 x 10 block of I^-1, over 20: of its ellipsoid's mean axis
 ``log_determinant``       minus the log determinant of theta_e's block of I, over 20: as if theta_r were *known*
 ``smallest_eigenvalue``   minus half the log of the smallest eigenvalue of that block, in half widths of now (p-norm)
+``arm``                   minus the log determinant of I over 20: of all parameters, the arm's own included
 ========================  ============================================================================================
 
 All are in units of the log of a standard deviation: one less is "e times narrower". ``width`` asks of each interval how
@@ -42,8 +43,8 @@ __all__ = ["KINDS", "InformationCost"]
 
 FloatArray = NDArray[np.float64]
 States = tuple[FloatArray, FloatArray, FloatArray]
-Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue"]
-KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue")
+Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue", "arm"]
+KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue", "arm")
 #: Parameters known better than this still get a finite prior information.
 _RADIUS_FLOOR = 1e-9
 
@@ -157,6 +158,10 @@ class InformationCost:
 
     def _of_rows(self, flat: FloatArray, gradient: bool) -> tuple[float, FloatArray]:
         """The cost from scaled rows (R, 14 n), and its derivative by them."""
+        if self.kind == "arm":
+            value, by_gram = log_volume(self._start + flat.T @ flat)
+            tens = 0.1 * self.prior.size  # as if each ten parameters were a payload
+            return tens * value, 2.0 * tens * (flat @ by_gram)
         e = self.prior.layout.payload
         now = payload_scale(self.box) / self._scale[e]
         if self.kind in ("log_determinant", "smallest_eigenvalue"):
