@@ -140,6 +140,7 @@ def test_the_command_prints_bounds_and_writes_code_that_passes_its_test(tmp_path
     assert "N m (proved)" in said
     found = json.loads(told.read_text())
     assert found["kept"] < found["functions"]
+    assert found["operations"] < found["operations_full"]
     assert all(row["proved"] >= row["sampled"] for row in found["joints"])
     assert "ok   forward" in (out / "README.md").read_text()
     assert "no torque is off by more than" in (out / "README.md").read_text()

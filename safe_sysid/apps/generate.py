@@ -11,6 +11,7 @@ import numpy as np
 from safe_sysid.core.layout import ROTOR
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics
+from safe_sysid.dynamics.generated.choice import inverse_operations
 from safe_sysid.dynamics.generated.files import choices
 from safe_sysid.dynamics.generated.making import Arm, derived, generate, write_reduced
 from safe_sysid.dynamics.generated.reduce import Task, rank, reduce_to
@@ -157,6 +158,12 @@ def print_reduced(
     kept, p = small.kept
     print(f"kept {kept} of {p} functions; correct digits {small.digits[0.95]:.2f} at 95 % of states, "
           f"{small.digits[0.999]:.2f} at 99.9 %")  # fmt: skip
+    few, many = inverse_operations(small.model), inverse_operations(model)
+    print(f"inverse dynamics: {few} operations instead of {many}")
+    if few >= many:
+        print(
+            "no time is gained: terms that went had factors that others share; fewer digits or the full model may do"
+        )
     rows = []
     for j, joint in enumerate(robot.joint_names):
         proved, sampled = float(small.proved[j]), float(small.sampled[j])
@@ -175,6 +182,8 @@ def print_reduced(
         told = {
             "kept": kept,
             "functions": p,
+            "operations": few,
+            "operations_full": many,
             "digits": {f"{k:g}": v for k, v in small.digits.items()},
             "joints": rows,
         }

@@ -18,7 +18,7 @@ from safe_sysid.dynamics.generated.graph import Count, Graph, Value
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
 from safe_sysid.dynamics.generated.recursion import TracedArm, solve
 
-__all__ = ["FUNCTIONS", "METHODS", "Candidates", "candidates", "measure"]
+__all__ = ["FUNCTIONS", "METHODS", "Candidates", "candidates", "inverse_operations", "measure"]
 
 FloatArray = NDArray[np.float64]
 
@@ -107,6 +107,12 @@ def candidates(
         rest = [t - x for t, x in zip(tau, induced, strict=True)]
         values["forward", method] = solve(graph, inertia, rest)
     return Candidates(graph, model.n, values)
+
+
+def inverse_operations(model: PseudoSymbolicModel) -> int:
+    """Operations of the pseudo-symbolic inverse dynamics of a model."""
+    arm = FactoredArm(model)
+    return arm.graph.count([v for v in arm.torque(arm.qd, arm.qdd) if isinstance(v, Value)]).total
 
 
 def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:
