@@ -36,7 +36,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _RANKED, _JUDGED, _SEARCHED, _FITTED = 2000, 4000, 1000, 1500  # states
-_CHUNK = 200
+_NUMBERS = 4_000_000  # of functions times states at once
 _LEVELS = 48
 
 
@@ -121,6 +121,11 @@ class Reduced:
     sampled: FloatArray
 
 
+def _chunk(model: PseudoSymbolicModel) -> int:
+    """States at once, whatever the size of a model."""
+    return max(4, min(200, _NUMBERS // model.p))
+
+
 def evaluate(
     model: PseudoSymbolicModel, states: tuple[FloatArray, FloatArray, FloatArray], which: IntArray
 ) -> FloatArray:
@@ -163,9 +168,9 @@ def rank(
     size, everything = np.linalg.norm(phi, axis=1), np.arange(model.p)
     total, largest = np.zeros(model.p), np.zeros(model.p)
     some: list[FloatArray] = []
-    drawn = task.states(states, rng)
-    for first in range(0, states, _CHUNK):
-        part = tuple(x[first : first + _CHUNK] for x in drawn)
+    drawn, chunk = task.states(states, rng), _chunk(model)
+    for first in range(0, states, chunk):
+        part = tuple(x[first : first + chunk] for x in drawn)
         y = evaluate(model, part, everything)  # type: ignore[arg-type]
         torque = np.linalg.norm(y @ phi, axis=1)
         shares = np.abs(y) * size / np.maximum(torque, 1e-12)[:, None]
@@ -190,9 +195,10 @@ def fitted(ranking: Ranking, count: int) -> FloatArray:
     left = np.zeros((_FITTED, model.n))
     rows = [np.zeros((_FITTED, model.l)) for _ in range(model.n)]
     size = np.zeros(_FITTED)
-    for first in range(0, _FITTED, _CHUNK):
-        part: tuple = tuple(x[first : first + _CHUNK] for x in states)
-        where = slice(first, first + _CHUNK)
+    chunk = _chunk(model)
+    for first in range(0, _FITTED, chunk):
+        part: tuple = tuple(x[first : first + chunk] for x in states)
+        where = slice(first, first + chunk)
         y = evaluate(model, part, np.arange(model.p))
         torque = y @ ranking.phi
         size[where] = np.maximum(np.linalg.norm(torque, axis=1), 1e-12)
@@ -234,8 +240,9 @@ def accuracy(
     stacked, task, n = np.concatenate(gaps, axis=1), ranking.task, ranking.model.n
     drawn, everything = task.states(states, np.random.default_rng(99)), np.arange(ranking.model.p)
     errors, extremes, sizes = [], [], []
-    for first in range(0, states, _CHUNK):
-        q, qd, qdd = (x[first : first + _CHUNK] for x in drawn)
+    chunk = _chunk(ranking.model)
+    for first in range(0, states, chunk):
+        q, qd, qdd = (x[first : first + chunk] for x in drawn)
         y = evaluate(ranking.model, (q, qd, qdd), everything)
         sizes.append(np.linalg.norm(y @ ranking.phi, axis=1))
         errors.append(y @ stacked)
