@@ -1,4 +1,4 @@
-"""Generated dynamics beside Pinocchio's RNEA, ABA and regressor in C++, in one program; medians of 41 rounds.
+"""Generated dynamics beside Pinocchio's RNEA, ABA and regressor in C++, in one program; medians of 301 rounds.
 
 python benchmarks/generated_dynamics.py [--eigen DIR] [--json FILE]
 
