@@ -8,6 +8,7 @@ import pytest
 from certificate_support import random_log, random_model
 from test_campaign_attack import MUTATIONS, narrower, noticed, share_of_the_measured, without
 
+from safe_sysid.identification.arm import intervals
 from safe_sysid.identification.arm.intervals import ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.equations import momentum
@@ -58,6 +59,20 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
             )
             room = 3e-7 * (np.abs(c) @ (box.upper - box.lower))
             assert -1e-12 <= sign * (bound - proved) <= room
+
+
+def test_of_long_logs_some_windows_of_each_length_are_enough(monkeypatch):
+    model, theta, logs = arm(4)
+    errors = MeasurementErrors.from_model(model)
+    whole = arm_intervals(model, errors, logs, box=model.arm_prior)
+    monkeypatch.setattr(intervals, "_MOST", 200)
+    some = arm_intervals(model, errors, logs, box=model.arm_prior)
+    lengths = len(default_windows(model, errors))
+    assert some.equations < 300 * lengths < whole.equations
+    assert set(some.rows.log.tolist()) == {0, 1}
+    truth = some.base.matrix @ theta
+    assert np.all((some.lower <= truth) & (truth <= some.upper))
+    assert np.median((some.upper - some.lower) / (some.prior_upper - some.prior_lower)) < 0.6
 
 
 def test_a_bias_that_is_another_in_each_log_excludes_no_truth():

@@ -31,7 +31,7 @@ __all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "emp
 FloatArray = NDArray[np.float64]
 _PIECE = 2000  # samples turned into rows at once
 _MAX_ROWS = 6000
-_MOST = 300_000  # equations of the shortest windows, about
+_MOST = 300_000  # equations of windows of one length, about
 _FULL = 30_000  # rows that wait for programs
 _GROUP = 10  # functionals of one call: each has a budget of its own
 _ROUNDS, _SMALL = 30, 1e-3
@@ -131,17 +131,13 @@ def arm_intervals(
     wide = sensor_prior(box, errors)
     found = _Bounds(wide, base)
     total, done = max(sum(len(log) for log in logs), 1), 0
-    stride = max(
-        1.0, total * model.n / _MOST
-    )  # of long logs fewer windows are used: any equations bound the truth
     for number, log in enumerate(logs):
         # Number 1 is that of a tare, whose last link is another unknown.
-        windows = default_windows(model, errors)
-        stream = MomentumStream(model, errors, windows, stride=stride, log=_number(number))
+        stream = MomentumStream(model, errors, default_windows(model, errors), log=_number(number))
         for at in range(0, len(log), _PIECE):
             rows = stream.push(log[at : at + _PIECE], box)
             if rows is not None:
-                found.add(rows)
+                found.add(rows.take(_kept(rows, total * model.n)))
             done += len(log[at : at + _PIECE])
             tell(0.7 * done / total)
     if not found.equations:
@@ -152,6 +148,17 @@ def arm_intervals(
         found.bound()
         tell(0.7 + 0.3 * (turn + 1) / _LAST)
     return found.result(box, errors)
+
+
+def _kept(rows: MomentumRows, equations: int) -> NDArray[np.bool_]:
+    """Of long logs some windows of each length, evenly: any equations bound the truth.
+
+    Args:
+        rows: of some windows.
+        equations: samples of all logs times joints.
+    """
+    span = rows.last - rows.first
+    return (rows.first // span) % np.ceil(equations / (span * _MOST)).astype(np.int64) == 0
 
 
 def _number(log: int) -> int:
