@@ -13,7 +13,7 @@ from rich.text import Text
 
 from safe_sysid.apps.judge.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.bring_up.domain import own_domain
-from safe_sysid.bring_up.kernels import telling
+from safe_sysid.bring_up.kernels import compiling_beside, telling
 from safe_sysid.bring_up.processes import ProcessDiedError
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.progress import Progress, make_console
@@ -69,9 +69,8 @@ def run_demo(options: DemoOptions) -> int:
     console = make_console()
     try:
         with _signals():
-            with telling(
-                _speaker(options, console), "reading the robot, computing gains, checking the start pose"
-            ):
+            told = "reading the robot, computing gains, checking the start pose"
+            with telling(_speaker(options, console), told), compiling_beside():
                 setup = prepare(options)
             if options.payload == "auto":
                 _speaker(options, console)(f"the hand holds: {setup.payload_name}")

@@ -16,6 +16,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.apps.rehearsal import rehearse_controller
 from safe_sysid.control.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
@@ -44,7 +45,7 @@ from safe_sysid.nodes.common.wire import CommandBytesWriter, JointBytesReader
 from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.nodes.controller.timing import ControlTiming, LockstepControlTiming, RealTimeControlTiming
-from safe_sysid.nodes.controller.warm_up import rehearse, start_check_of
+from safe_sysid.nodes.controller.warm_up import start_check_of
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ControllerNode", "main"]
@@ -82,7 +83,7 @@ class ControllerNode(ManagedNode):
         check_acceleration(self.model, self.gains)
         self._end_feed_forward()
         self._added = make_added_torque(self.model, self.gains, options.lockstep)
-        rehearse(self.model, self.gains, self._make_law, self._added)
+        rehearse_controller(self.model, self.gains, self._make_law, self._added)
         check = start_check_of(options, self.model, self.gains, self.scene)
         checks = ActivationChecks(self.model, self.gains, check, options.lockstep, self.simulated)
         core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law(), self._added)

@@ -18,12 +18,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from visualization_msgs.msg import MarkerArray
 
+from safe_sysid.apps.rehearsal import rehearse_identifier
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.certificates.file import CertificateError
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
+from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common import messages
@@ -67,7 +68,7 @@ class IdentifierNode(ManagedNode):
         self._running = False
         self._journal = self.create_publisher(String, "~/journal", JOURNAL)
         self._session = self._new_session()
-        self._warm_up()
+        rehearse_identifier(self.model)
         self._time = TimeBase(self.options.lockstep)
         self._reader = messages.JointReader(self.model.joint_names)
         self._samples: list[JointSample] = []
@@ -147,13 +148,6 @@ class IdentifierNode(ManagedNode):
         """Take in nothing more; bounds stand."""
         self._run(False)
         return []
-
-    def _warm_up(self) -> None:
-        """Compile (or load) the kernels with an arm that stands still."""
-        scratch, count = Identifier(self.model), 300
-        q, zero = np.tile(self.model.settings.home, (count, 1)), np.zeros((count, self.model.n))
-        scratch.add(Measurements(np.linspace(0.0, 0.299, count), q, zero, zero))
-        scratch.update()
 
     # -- inputs -------------------------------------------------------------------------------------------------
 

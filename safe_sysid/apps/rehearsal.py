@@ -1,0 +1,70 @@
+"""Rehearsals: calls what controller and identifier will call, so that nothing is compiled while the arm moves.
+
+``python -m safe_sysid.apps.rehearsal`` does both, which leaves compiled kernels in numba's cache.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from safe_sysid.control.controller import Controller
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.feed_forward import AddedTorque
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.law import ControlLaw
+from safe_sysid.control.laws import make_law
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["main", "rehearse_controller", "rehearse_identifier"]
+
+
+def rehearse_controller(
+    model: RobotModel,
+    gains: ControllerGains,
+    make_law: Callable[[], ControlLaw],
+    added: AddedTorque | None = None,
+) -> None:
+    """Do what the 1 kHz loop will do: what it compiles, or reads from a cache, would stall it.
+
+    Args:
+        model: of the arm.
+        gains: of its controller.
+        make_law: of control; a new one each time.
+        added: to the law's torque; forgets what was asked here at the next start.
+    """
+    scratch, zero = Controller(model, gains, law=make_law(), added=added), np.zeros(model.n)
+    home, effort = np.array(model.settings.home), zero
+    scratch.start(0.0, home, zero, zero)  # refused, but compiled
+    scratch.start(0.0, home, zero)
+    for k in range(1, 51):  # a blend, and commands that are found again in the efforts
+        out = scratch.step(1e-3 * k, home, zero, effort if k > 1 else None)
+        effort = effort if out.torque is None else out.torque.copy()
+        if k == 1:
+            scratch.offer_box(replace(model.arm_prior, seq=1), 1e-3)
+
+
+def rehearse_identifier(model: RobotModel) -> None:
+    """Identify from 0.3 s of an arm that stands still."""
+    scratch, count = Identifier(model), 300
+    q, zero = np.tile(model.settings.home, (count, 1)), np.zeros((count, model.n))
+    scratch.add(Measurements(np.linspace(0.0, 0.299, count), q, zero, zero))
+    scratch.update()
+
+
+def main(robot: str = "kinova_gen3") -> None:
+    """Rehearse both with a packaged robot: kernels are the same for all."""
+    model = load_robot(robot)
+    rehearse_identifier(model)
+    gains = design_gains(model, lockstep=True)
+    rehearse_controller(model, gains, lambda: make_law(model.settings.controller.law, model, gains))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
