@@ -213,7 +213,7 @@ def figure(number: str, out: Path) -> tuple[dict[str, Any], Path]:
     """
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(7.0, 4.0), layout="constrained")
+    picture = Figure(figsize=(8.0, 5.0), layout="constrained")
     data = _FIGURES[number](picture)
     path = out / f"psdm_figure_{number}.png"
     picture.savefig(path, dpi=150)
@@ -292,10 +292,13 @@ def _figure_7(picture: Any) -> dict[str, Any]:
             _, rows = _reduced(name, profile, 18)
             data[f"{name} {profile}"] = rows
             less = [100.0 * (1.0 - r["share"]) for r in rows]
-            for key in ("digits_95", "digits_999"):
-                axes.plot(less, [r[key] for r in rows], label=key.replace("digits_", ""))
-            axes.set(title=f"{name}, {profile}", ylabel="correct digits")
-            axes.twinx().plot(less, [r["us"] for r in rows], "k:")
+            for key, label in (("digits_95", "95 % of states"), ("digits_999", "99.9 %")):
+                axes.plot(less, [r[key] for r in rows], label=label)
+            axes.set(title=f"{name}, {profile}", ylabel="correct digits", xlabel="functions left out, %")
+            axes.legend()
+            right = axes.twinx()
+            right.plot(less, [r["us"] for r in rows], "k:")
+            right.set_ylabel("us (dotted)")
     return data
 
 
