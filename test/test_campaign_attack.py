@@ -122,6 +122,24 @@ def test_a_dishonest_identifier_is_found_by_six_trials(monkeypatch, name):
     assert noticed(trials(6, options)) >= floor
 
 
+def test_an_identifier_that_forgets_what_columns_of_zeros_leave_open_is_found(monkeypatch):
+    fixed = {
+        "zero": 0.02, "level": "tiny", "noise": "aimed", "method": "lp", "joints": 3, "lost": False, "simulated": False,
+        "updates": 1, "prismatic": 0.0,
+    }  # fmt: skip
+    assert [r for r in trials(3, {"fixed": fixed}) if not is_sound(r)] == []
+    original = momentum.RowSource.__init__
+
+    def forgetful(self, kin, box, errors, run, ramps, log=0, unknowns=None):
+        small = replace(unknowns, zero=1e-12 * unknowns.zero)
+        original(self, kin, box, errors, run, ramps, log, small)
+
+    monkeypatch.setattr(momentum.RowSource, "__init__", forgetful)
+    results = trials(6, {"fixed": fixed})
+    assert sum(bool(r["broken_rows"]) for r in results) >= 2
+    assert noticed(results) >= 1
+
+
 def test_a_row_that_the_truth_breaks_is_reported_with_its_window(monkeypatch):
     monkeypatch.setattr(momentum.RowSource, "rows", narrower(0.9))
     broken = [r for r in trials(4, {"fixed": WORST | {"method": "lp"}}) if r["broken_rows"]]

@@ -23,6 +23,7 @@ from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.schema import Parameter
 
 JOINT, LINK = "elbow", "forearm"
+_RANGE = {"joints.elbow.gear_ratio_range": [50.0, 100.0]}
 _GEARED = {"joints.elbow.gear_ratio": 50.0, "joints.elbow.motor_axis": [0.0, 1.0, 0.0]}
 #: Values where the general rule below gives none that is valid, or one that depends on another key; None: taken away.
 VALUES: dict[str, dict[str, Any]] = {
@@ -33,6 +34,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "tool_frame": {"tool_frame": "tip"},
     "joints.<joint>.position": {"joints.elbow.position": "continuous"},
     "joints.<joint>.gear_ratio": {"joints.elbow.gear_ratio": 50.0},
+    "joints.<joint>.gear_ratio_range": {"joints.elbow.gear_ratio_range": [50.0, 100.0]},
+    "joints.<joint>.gear_sign": {**_RANGE, "joints.elbow.gear_sign": "either"},
     "joints.<joint>.motor_link": {"joints.elbow.motor_link": "turntable", **_GEARED},
     "joints.<joint>.motor_axis": {**_GEARED, "joints.elbow.motor_axis": [0.0, 0.0, 1.0]},
     "locked.<joint>": {"locked.finger": 0.3},
@@ -56,6 +59,7 @@ VALUES: dict[str, dict[str, Any]] = {
 }
 #: What must be there before a key can be changed, as one that means nothing alone.
 BEFORE: dict[str, dict[str, Any]] = {
+    "joints.<joint>.gear_sign": _RANGE,
     "joints.<joint>.motor_link": _GEARED,
     "joints.<joint>.motor_axis": _GEARED,
     "payload.density": {"payload.box": "envelope"},

@@ -59,6 +59,7 @@ _TOLD_WRONGLY = (
 )  # fmt: skip
 _BREAKS = (
     "bias", "coulomb", "slip", "exchange", "wear", "acceleration", "delay", "gravity", "inertia", "reaction",
+    "zero",
 )  # fmt: skip
 
 

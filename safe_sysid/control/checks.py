@@ -56,7 +56,7 @@ def static_effort_range(
     sensitivity = torque_sensitivity(
         model.kinematics, link_norms(model.kinematics, box.lower, box.upper), speed, speed, zero
     )
-    spread = sensitivity.q @ per_joint(m.position_error, n) + (sensitivity.qd + sensitivity.qd_a) @ speed
+    spread = sensitivity.q @ model.position_error + (sensitivity.qd + sensitivity.qd_a) @ speed
     spread = spread + _ROUND * (1.0 + np.abs(rows) @ largest)
     spread = spread + _gravity_cone(model, q, largest)
     if source == "link":

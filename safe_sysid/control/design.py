@@ -58,6 +58,7 @@ def design_gains(
             stamps have errors and :func:`check_acceleration` fails: the theorem itself rests on it then. Or a prismatic
             joint's measured position may be too far beyond its limits.
     """
+    model.require_known_reactions("gains")
     s, n, prior = model.settings, model.n, model.arm_prior
     if box is not None and (
         box.size != prior.size or np.any(box.lower < prior.lower) or np.any(box.upper > prior.upper)
@@ -72,7 +73,7 @@ def design_gains(
         jerk=motion_hypotheses.jerk,
         uncertainty=motion_hypotheses.uncertainty,
         inertia_upper=motion_hypotheses.inertia_upper,
-        position_error=per_joint(s.measurement.position_error, n) + motion_hypotheses.velocity * stamp,
+        position_error=model.position_error + motion_hypotheses.velocity * stamp,
         velocity_error=per_joint(s.measurement.velocity_error, n) + model.acceleration_bound * stamp,
         actuator_abs=per_joint(s.actuator.torque_abs, n),
         actuator_rel=per_joint(s.actuator.torque_rel, n),

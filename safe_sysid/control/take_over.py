@@ -52,7 +52,7 @@ def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, e
         offset = box.layout.offset
         delta = delta + np.maximum(np.abs(box.lower[offset]), np.abs(box.upper[offset]))
     speed = 2.0 * gains.r_bound
-    moved = _LONGEST * speed + per_joint(m.position_error, n)
+    moved = _LONGEST * speed + model.position_error
     sensitivity = torque_sensitivity(
         model.kinematics, link_norms(model.kinematics, box.lower, box.upper), speed, speed, np.zeros(n)
     )

@@ -214,20 +214,22 @@ class ParameterLayout:
 
 @dataclass(frozen=True)
 class UnknownsLayout:
-    """Where everything lies in the unknowns ``x = (theta, theta_h, d, f)`` of a log and its tare.
+    """Where everything lies in the unknowns ``x = (theta, theta_h, d, f, z)`` of a log and its tare.
 
     Attributes:
         arm: layout of theta, all parameters of the arm with its payload.
         drifts: number of parameters in f, by which what may drift was larger at the tare.
+        further: number of the arm's unknown constants z that are no parameters.
     """
 
     arm: ParameterLayout
     drifts: int = 0
+    further: int = 0
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
-        return self.drift.stop
+        return self.constants.stop
 
     @property
     def hand(self) -> slice:
@@ -243,3 +245,8 @@ class UnknownsLayout:
     def drift(self) -> slice:
         """f: changes between tare and run."""
         return slice(self.opening.stop, self.opening.stop + self.drifts)
+
+    @property
+    def constants(self) -> slice:
+        """z: unknown constants of the arm that are no parameters."""
+        return slice(self.drift.stop, self.drift.stop + self.further)

@@ -132,7 +132,7 @@ class Identifier:
 
     def _start(self, prior: ParameterBox) -> None:
         self.box = prior
-        self._stream = MomentumStream(self._model, self._errors, self._windows)
+        self._stream = MomentumStream(self._model, self._errors, self._windows, constants=True)
         self._set = FeasibleSet(
             self._polytope_box(prior),
             self._max_rows,
@@ -140,6 +140,7 @@ class Identifier:
             self._method,
             self._tare_rows,
             self._drift,
+            unknowns=self._model.unknowns,
         )
         self._estimate = NominalEstimate(self._polytope_box(prior), self._payload_constraints)
         if self._tare_rows is not None:
@@ -158,8 +159,8 @@ class Identifier:
 
     @property
     def rows(self) -> MomentumRows:
-        """Equations kept, those of a tare included: what bounds rest on."""
-        return self._set.rows
+        """Equations kept, those of a tare included: what bounds rest on, over the parameters alone."""
+        return self._set.rows.without_constants(self._model.unknowns)
 
     @property
     def has_fresh_rows(self) -> bool:
@@ -194,7 +195,7 @@ class Identifier:
         if rows is not None:
             if self._empty is None:  # else nothing is ever bounded again: no reason to keep rows
                 self._set.add(rows)
-            self._estimate.add(rows)
+            self._estimate.add(rows.without_constants(self._model.unknowns))
             self._fresh += len(rows)
             self._unproved += len(rows)
         self._row_seconds += time.perf_counter() - start

@@ -98,6 +98,7 @@ class Planner:
             ConfigError: the arm has a prismatic joint.
         """
         model.require_turning("planning")
+        model.require_known_reactions("planning")
         self.model, self.scene, self.gains = model, scene, gains
         self.settings = model.settings.planner if settings is None else settings
         self.options = PlannerOptions() if options is None else options

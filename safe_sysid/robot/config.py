@@ -66,6 +66,15 @@ def _check_position(value: Any) -> Any:
     return lower, upper
 
 
+def _check_ratios(value: Any) -> Any:
+    if value is None:
+        return None
+    lower, upper = numbers(2)(value)
+    if not (lower <= upper and lower * upper > 0.0 and min(abs(lower), abs(upper)) > 1e-9):
+        raise problem("[lower, upper] with lower <= upper, both above or both below zero")
+    return lower, upper
+
+
 class JointSettings(Section):
     """One joint: limits and friction; sliding joints in m and N instead of rad and N m."""
 
@@ -89,6 +98,19 @@ class JointSettings(Section):
         "1 or rad/m",
         default=None,
     )
+    gear_ratio_range: Annotated[tuple[float, float] | None, PlainValidator(_check_ratios), Kind("range")] = (
+        setting(
+            "in place of gear_ratio: the two ratios that it lies between, of one sign, where it is not known; "
+            "identification takes it as an unknown, control and planning refuse it",
+            "1 or rad/m",
+            default=None,
+        )
+    )
+    gear_sign: str = setting(
+        "either: which way the rotor of gear_ratio_range turns is not known either",
+        default="known",
+        choices=("known", "either"),
+    )
     motor_link: Name | None = setting(
         "link that carries the motor, any before the joint; null: the joint's parent link", default=None
     )
@@ -96,6 +118,13 @@ class JointSettings(Section):
         "direction of the rotor's axis in the frame of motor_link; null: along the joint's axis, if "
         "motor_link moves with the joint's parent link",
         default=None,
+    )
+    zero_error: float = setting(
+        "the joint's zero may be off by this much, always by the same: the joint is where it is measured plus this "
+        "constant. position_error comes on top",
+        "rad or m",
+        "[0, 0.2]",
+        default=0.0,
     )
 
     @model_validator(mode="after")
@@ -106,9 +135,19 @@ class JointSettings(Section):
                 below=("gear_ratio",),
                 value=self.gear_ratio,
             )
+        if self.gear_ratio is not None and self.gear_ratio_range is not None:
+            raise problem(
+                "gear_ratio, or a range of it, not both",
+                below=("gear_ratio_range",),
+                value=self.gear_ratio_range,
+            )
+        if self.gear_sign == "either" and self.gear_ratio_range is None:
+            raise problem(
+                "gear_ratio_range too: a gear_ratio has its sign", below=("gear_sign",), value=self.gear_sign
+            )
         for name in ("motor_link", "motor_axis"):
             value = getattr(self, name)
-            if self.gear_ratio is None and value is not None:
+            if self.gear_ratio is None and self.gear_ratio_range is None and value is not None:
                 raise problem(f"gear_ratio too: without it {name} says nothing", below=(name,), value=value)
         if self.motor_axis is not None and not any(self.motor_axis):
             raise problem("a direction, not zero", below=("motor_axis",), value=self.motor_axis)

@@ -357,4 +357,16 @@ def _arm(model: RobotModel) -> dict[str, Any]:
     for joint, carrier, gear, axis in zip(*kin.motors, strict=True):
         motor = {"carrier": model.joint_names[carrier], "gear": float(gear), "axis": axis.tolist()}
         out[f"joint {model.joint_names[joint]}"]["motor"] = motor
+    unknowns = model.unknowns
+    for joint, carrier, axis in zip(
+        unknowns.motors.joint, unknowns.motors.carrier, unknowns.motors.axis, strict=True
+    ):
+        motor = {"carrier": model.joint_names[carrier], "axis": axis.tolist()}
+        out[f"joint {model.joint_names[joint]}"]["motor_of_unknown_ratio"] = motor
+    if unknowns.count:
+        names, ends = unknowns.names(model.joint_names), (unknowns.lower, unknowns.upper)
+        out["unknowns"] = [
+            {"name": name, "lower": float(low), "upper": float(high)}
+            for name, low, high in zip(names, *ends, strict=True)
+        ]
     return out

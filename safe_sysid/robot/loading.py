@@ -20,6 +20,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.robot.shapes.geometry import build_bodies
 from safe_sysid.robot.shapes.pairs import allowed_pairs
+from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["find_urdf", "load_robot"]
 
@@ -91,7 +92,10 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     theta = _theta_nominal(model, joints)
     bodies = build_bodies(chain, model, settings, file)
     kinematics = _kinematics(model, settings, _travel(chain, limits))
-    kinematics = kinematics._replace(motors=_motors(file, model, joints, chain, kinematics))
+    motors, gears = _motors(file, model, joints, chain, kinematics)
+    exact = gears[:, 0] == gears[:, 1]
+    kinematics = kinematics._replace(motors=Motors(*(x[exact] for x in motors)))
+    prior = _arm_prior(theta, settings)
     held = settings.payload.link
     return RobotModel(
         name=settings.name,
@@ -100,13 +104,30 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
         limits=limits,
         continuous=np.isinf(limits.position_upper),
         theta_nominal=theta,
-        arm_prior=_arm_prior(theta, settings),
+        arm_prior=prior,
         friction_transition_velocity=settings.friction_transition_velocity,
         flange=_placement(model, settings.tool_frame),
         bodies=bodies,
         allowed_pairs=allowed_pairs(bodies, kinematics, chain.joined, settings.allowed_pairs, file),
         settings=settings,
         payload_placement=None if held in (None, settings.tool_frame) else _placement(model, held),
+        unknowns=_unknowns(joints, Motors(*(x[~exact] for x in motors)), gears[~exact], prior),
+    )
+
+
+def _unknowns(
+    joints: list[JointSettings], motors: Motors, gears: FloatArray, prior: ParameterBox
+) -> Unknowns:
+    """Zeros that are not known exactly, and the reactions of motors of which a range (U, 2) of 1 / ratio is known."""
+    inertia = np.stack([prior.lower, prior.upper], axis=1)[prior.layout.rotor_inertia][motors.joint]
+    corners = (inertia[:, :, None] * gears[:, None, :]).reshape(len(gears), 4)
+    reaction = np.stack([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    # Two operations on floats, each rounded: 1 / ratio, and the product.
+    reaction = reaction + 4e-16 * np.abs(reaction) * np.array([-1.0, 1.0])
+    return Unknowns(
+        np.array([joint.zero_error for joint in joints]),
+        motors._replace(gear=np.ones(len(gears))),
+        reaction,
     )
 
 
@@ -263,11 +284,13 @@ def _kinematics(model: pin.Model, settings: Settings, travel: FloatArray) -> Kin
 
 def _motors(
     file: str, model: pin.Model, joints: list[JointSettings], chain: UrdfChain, kin: Kinematics
-) -> Motors:
-    """Declared motors that are carried by moving links."""
+) -> tuple[Motors, FloatArray]:
+    """Declared motors that are carried by moving links, and the (M, 2) numbers that their 1 / ratio is between."""
     found: list[tuple[int, int, float, FloatArray]] = []
+    gears: list[tuple[float, float]] = []
     for j, (urdf, joint) in enumerate(zip(chain.joints, joints, strict=True)):
-        if joint.gear_ratio is None:
+        gear = _gear(joint)
+        if gear is None:
             continue
         link = urdf.parent if joint.motor_link is None else joint.motor_link
         carrier = chain.link_joint.get(link)
@@ -287,13 +310,30 @@ def _motors(
                 f"a direction in the frame of {link}: joints between it and {urdf.name} turn the joint's own"
             )
             raise ConfigError(file, f"joints.{urdf.name}.motor_axis", "missing", expected)
-        found.append((j, carrier, 1.0 / joint.gear_ratio, axis / np.linalg.norm(axis)))
-    return Motors(
+        found.append((j, carrier, gear[0], axis / np.linalg.norm(axis)))
+        gears.append(gear)
+    motors = Motors(
         np.array([f[0] for f in found], np.int64),
         np.array([f[1] for f in found], np.int64),
         np.array([f[2] for f in found], float),
         np.array([f[3] for f in found], float).reshape(-1, 3),
     )
+    return motors, np.array(gears).reshape(-1, 2)
+
+
+def _gear(joint: JointSettings) -> tuple[float, float] | None:
+    """What 1 / ratio of a joint's motor is between, both the same where the ratio is known; None: nothing is known."""
+    if joint.gear_ratio is not None:
+        return 1.0 / joint.gear_ratio, 1.0 / joint.gear_ratio
+    if joint.gear_ratio_range is None:
+        return None
+    low, high = sorted(1.0 / ratio for ratio in joint.gear_ratio_range)
+    if joint.gear_sign == "either":
+        high = max(abs(low), abs(high))
+        low = -high
+    elif low == high:  # a range all the same: an unknown that an interval of one number holds
+        low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    return float(low), float(high)
 
 
 def _theta_nominal(model: pin.Model, joints: list[JointSettings]) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.config import per_joint
+from safe_sysid.robot.kinematics import (
+    NO_MOTORS,
+    Kinematics,
+    Motors,
+    PackedKinematics,
+    frozen_motors,
+    read_only,
+)
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
+from safe_sysid.robot.unknowns import NO_UNKNOWNS, Unknowns
 
 if TYPE_CHECKING:
     from safe_sysid.robot.config import Settings
@@ -29,124 +38,6 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
-
-
-class Motors(NamedTuple):
-    """Geared rotors that turn in a moving link: M motors, each of one joint; the others have no entry.
-
-    A rotor of spin inertia ``Ia / ratio^2`` adds ``(Ia / ratio) (axis . omega) qd`` to the kinetic energy besides
-    ``Ia qd^2 / 2``, omega the angular velocity of the link that carries it. That link's own ten parameters hold the
-    rotor as if it did not spin.
-
-    Attributes:
-        joint: (M,) index of the joint that it drives.
-        carrier: (M,) index of the link that carries it, before the joint.
-        gear: (M,) 1 / ratio, signed; 1, or m/rad if the joint slides.
-        axis: (M, 3) unit axis of the rotor in the carrier's joint frame.
-    """
-
-    joint: NDArray[np.int64]
-    carrier: NDArray[np.int64]
-    gear: FloatArray
-    axis: FloatArray
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, C-ordered and not to be written: numba compiles a kernel for each kind of array it is given."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
-
-
-#: No rotor turns in a moving link, or none is declared to.
-NO_MOTORS = Motors(
-    *map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3))))
-)
-
-
-#: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
-PackedMotors = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray]
-PackedKinematics = tuple[
-    NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors
-]
-
-
-class Kinematics(NamedTuple):
-    """Tree of joints as plain C-ordered arrays: what the numba kernels take. Frame -1 is the world.
-
-    Attributes:
-        parent: (n,) joint whose frame carries joint j, smaller than j; -1 the world.
-        rotation: (n, 3, 3) joint frame j in its parent's at q = 0.
-        translation: (n, 3) origin of joint frame j in its parent's at q = 0, m.
-        axis: (n, 3) unit axis of joint j in its own frame, that it turns about or slides along.
-        gravity: (3,) gravitational acceleration in the world, m/s^2.
-        travel: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on;
-            infinite for a turning joint, whose frame comes round again.
-        motors: rotors whose gear reaction is declared and not zero.
-    """
-
-    parent: NDArray[np.int64]
-    rotation: FloatArray
-    translation: FloatArray
-    axis: FloatArray
-    gravity: FloatArray
-    travel: FloatArray
-    motors: Motors = NO_MOTORS
-
-    @classmethod
-    def chain(
-        cls,
-        rotation: FloatArray,
-        translation: FloatArray,
-        axis: FloatArray,
-        gravity: FloatArray,
-        travel: FloatArray,
-    ) -> Kinematics:
-        """Joints one after the other, without motors on moving links.
-
-        Args:
-            rotation: (n, 3, 3).
-            translation: (n, 3) m.
-            axis: (n, 3).
-            gravity: (3,) m/s^2.
-            travel: (n, 2) m.
-        """
-        return cls(np.arange(len(axis)) - 1, rotation, translation, axis, gravity, travel).read_only
-
-    @classmethod
-    def turning(
-        cls, rotation: FloatArray, translation: FloatArray, axis: FloatArray, gravity: FloatArray
-    ) -> Kinematics:
-        """A chain of revolute joints.
-
-        Args:
-            rotation: (n, 3, 3).
-            translation: (n, 3) m.
-            axis: (n, 3).
-            gravity: (3,) m/s^2.
-        """
-        return cls.chain(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
-
-    @property
-    def read_only(self) -> Kinematics:
-        """The same arm in arrays of the one kind that kernels are compiled for."""
-        parent, rotation, translation, axis, gravity, travel = map(read_only, self[:-1])
-        motors = Motors(*map(read_only, self.motors))
-        return Kinematics(parent, rotation, translation, axis, gravity, travel, motors)
-
-    @property
-    def packed(self) -> PackedKinematics:
-        """The same as plain tuples, for compiled functions that Python calls with one state at a time.
-
-        Numba takes some 0.7 us for each NamedTuple that comes from Python, and next to nothing for a tuple;
-        :func:`safe_sysid.robot.frames.unpacked` gives compiled code the names back.
-        """
-        return (*self[:-1], tuple(self.motors))  # type: ignore[return-value]
-
-    @property
-    def sliding(self) -> NDArray[np.bool_]:
-        """(n,) prismatic joints: their positions are in m, their efforts in N."""
-        return np.isfinite(self.travel[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,26 +93,6 @@ class Body:
             raise ModelError(f"Body {self.name}.radius = {self.radius!r}: expected a number >= 0")
 
 
-def _frozen_motors(motors: Motors, n: int) -> Motors:
-    """Validate and freeze."""
-    count = len(motors.joint)
-    joint, carrier = (np.array(x, dtype=np.int64) for x in (motors.joint, motors.carrier))
-    for x in (joint, carrier):
-        x.setflags(write=False)
-    gear = frozen_array(motors.gear, (count,), "kinematics.motors.gear")
-    axis = frozen_array(motors.axis, (count, 3), "kinematics.motors.axis")
-    if carrier.shape != (count,) or len(set(joint.tolist())) != count:
-        raise ModelError(f"kinematics.motors.joint = {joint.tolist()}: expected one motor per joint at most")
-    if not np.all((carrier >= 0) & (carrier < joint) & (joint < n)):
-        links = f"carriers {carrier.tolist()} of joints {joint.tolist()}"
-        raise ModelError(f"kinematics.motors: {links}: expected moving links before them")
-    if np.any(gear == 0.0):
-        raise ModelError(f"kinematics.motors.gear = {gear.tolist()}: expected numbers other than 0")
-    if np.any(np.abs(np.linalg.norm(axis, axis=1) - 1.0) > 1e-14):
-        raise ModelError(f"kinematics.motors.axis = {axis.tolist()}: expected unit vectors")
-    return Motors(joint, carrier, gear, axis)
-
-
 @dataclass(frozen=True, eq=False)
 class RobotModel:
     """A serial arm of 1 to 9 revolute, continuous or prismatic joints.
@@ -242,6 +113,7 @@ class RobotModel:
         allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.shapes.pairs`.
         settings: the validated configuration.
         payload_placement: as ``flange``, of the link that payloads hang on; None: the flange is it.
+        unknowns: constants that equations have besides the parameters.
     """
 
     name: str
@@ -257,6 +129,7 @@ class RobotModel:
     allowed_pairs: frozenset[frozenset[str]]
     settings: Settings
     payload_placement: tuple[FloatArray, FloatArray] | None = None
+    unknowns: Unknowns = NO_UNKNOWNS
 
     def __post_init__(self) -> None:
         """Validate shapes and freeze the arrays."""
@@ -278,7 +151,7 @@ class RobotModel:
             frozen_array(kin.axis, (n, 3), "kinematics.axis"),
             frozen_array(kin.gravity, (3,), "kinematics.gravity"),
             frozen_array(kin.travel, (n, 2), "kinematics.travel", finite=False),
-            _frozen_motors(kin.motors, n),
+            frozen_motors(kin.motors, n),
         )
         for j, name in enumerate(self.joint_names):
             # Enclosures take an axis as a unit vector but for rounding.
@@ -290,6 +163,10 @@ class RobotModel:
                     f"joint {name}: travel [{low}, {high}] m: expected lower < upper, both finite or none"
                 )
         object.__setattr__(self, "kinematics", kinematics)
+        unknowns = self.unknowns if len(self.unknowns.zero) else Unknowns(np.zeros(n))
+        frozen_array(unknowns.zero, (n,), "unknowns.zero")
+        frozen_motors(unknowns.applied(kinematics).motors, n)  # no joint has two motors
+        object.__setattr__(self, "unknowns", unknowns)
         object.__setattr__(
             self, "theta_nominal", frozen_array(self.theta_nominal, (self.layout.size,), "theta_nominal")
         )
@@ -364,6 +241,26 @@ class RobotModel:
             raise ConfigError(self.name, f"joints.{name}", "prismatic", expected)
 
     @property
+    def position_error(self) -> FloatArray:
+        """(n,) how far a measured position may be off the true one, the joint's zero included, rad or m."""
+        return per_joint(self.settings.measurement.position_error, self.n) + self.unknowns.zero
+
+    def require_known_reactions(self, what: str) -> None:
+        """Refuse motors on moving links whose ratio is not known where a part of the dynamics would be missing.
+
+        Args:
+            what: asks for it.
+
+        Raises:
+            ConfigError: a joint has such a motor; names it.
+        """
+        for j in self.unknowns.motors.joint:
+            name = self.joint_names[j]
+            expected = f"one number, `gear_ratio`, for {what}: a range serves identification alone"
+            key, value = f"joints.{name}.gear_ratio_range", self.settings.joints[name].gear_ratio_range
+            raise ConfigError(self.name, key, value, expected)
+
+    @property
     def undeclared_gears(self) -> tuple[str, ...]:
         """Joints with rotor inertia whose rotor may turn in a moving link, but no gear ratio: taken not to.
 
@@ -373,13 +270,24 @@ class RobotModel:
         return tuple(
             name
             for j, name in enumerate(self.joint_names)
-            if j > 0 and prior[j] > 0.0 and joints[name].gear_ratio is None
+            if j > 0
+            and prior[j] > 0.0
+            and joints[name].gear_ratio is None
+            and joints[name].gear_ratio_range is None
         )
 
     @property
     def model_assumptions(self) -> tuple[str, ...]:
         """What every verdict on this arm rests on besides what it declares, in words."""
-        exact = "the kinematics of the arm (placements, axes, joint zeros) are exactly those of its URDF"
+        off = [
+            f"{name} within {zero!r} {unit}"
+            for name, zero, unit in zip(
+                self.joint_names, self.unknowns.zero.tolist(), self.position_units, strict=True
+            )
+            if zero > 0.0
+        ]
+        zeros = f"joint zeros, but for constant offsets of {', '.join(off)}" if off else "joint zeros"
+        exact = f"the kinematics of the arm (placements, axes, {zeros}) are exactly those of its URDF"
         if not self.undeclared_gears:
             return (exact,)
         joints = ", ".join(self.undeclared_gears)

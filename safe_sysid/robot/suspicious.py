@@ -151,5 +151,6 @@ def _gears(model: RobotModel) -> Iterator[str]:
         yield (
             f"joints {', '.join(model.undeclared_gears)}: rotor_inertia without gear_ratio: bounds are proved only if"
             " these rotors do not turn in moving links; a geared motor on a moving link reacts on it with its"
-            " rotor_inertia / gear_ratio: expected gear_ratio, and motor_link where the base carries the motor"
+            " rotor_inertia / gear_ratio: expected gear_ratio or gear_ratio_range, and motor_link where the base"
+            " carries the motor"
         )

@@ -27,6 +27,12 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     Raises:
         SafeSysIdError: there are no gains for it.
     """
+    if unknown := [model.joint_names[j] for j in model.unknowns.motors.joint]:
+        say(
+            f"warning: {', '.join(unknown)}: with gear_ratio_range identification, tare and verify work; control and "
+            "planning need gear_ratio, so the start pose was not judged"
+        )
+        return [reason] if (reason := why_not_rate(model)) else []
     gains = design_gains(model)
     units = [f" {unit}" if model.sliding.any() else "" for unit in model.position_units]
     bounds = (f"{at_most(bound, places=4)}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))

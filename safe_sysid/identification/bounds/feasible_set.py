@@ -1,10 +1,11 @@
 r"""The set of all parameters that agree with the rows so far and hold a real payload, and bounds over it.
 
-Unknowns ``x = (theta, theta_h, d, f)`` of :class:`UnknownsLayout`: all parameters, the last link with the empty hand,
-what the hand's opening changes, and by how much friction was larger at the tare: only what may drift at all. In scaled
-unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads ``|a.z - t| <= 1``. The solver is only asked for
-multipliers; what they prove is evaluated by ``dual_bounds`` on the unscaled rows. Any subset of rows and cuts gives
-valid bounds, so memory is bounded by forgetting rows that never mattered.
+Unknowns ``x = (theta, theta_h, d, f, z)`` of :class:`UnknownsLayout`: all parameters, the last link with the empty
+hand, what the hand's opening changes, by how much friction was larger at the tare (only what may drift at all), and
+constants of the arm that are no parameters. In scaled unknowns ``x = mid + rad z, |z| <= 1`` (prior) every row reads
+``|a.z - t| <= 1``. The solver is only asked for multipliers; what they prove is evaluated by ``dual_bounds`` on the
+unscaled rows. Any subset of rows and cuts gives valid bounds, so memory is bounded by forgetting rows that never
+mattered.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from safe_sysid.identification.bounds.proof import MARGIN
 from safe_sysid.identification.bounds.working_set import WorkingSet
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["FeasibleSet"]
 
@@ -59,6 +61,7 @@ class FeasibleSet:
         improvement: float | None = None,
         tolerance: float = 1e-3,
         functionals: FloatArray | None = None,
+        unknowns: Unknowns | None = None,
     ) -> None:
         """Start with the prior alone.
 
@@ -73,6 +76,7 @@ class FeasibleSet:
             improvement: share of an unknown's width below which another round is not worth it; None for the usual.
             tolerance: in units of a row's slack: less is not worth a round. Of cuts a thousandth of it, relative.
             functionals: (F, 14 n) coefficients of combinations of theta that may be bounded, too; exact as they are.
+            unknowns: constants that rows have columns for; None: there are none.
 
         Raises:
             ParameterError: a drift of another shape, or negative.
@@ -92,7 +96,8 @@ class FeasibleSet:
         self._drifting, self._drift = np.zeros(0, np.int64), np.zeros(0)
         if tare_rows is not None and tare_drift is not None:
             self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.layout), prior.layout)
-        self._layout = UnknownsLayout(prior.layout, len(self._drifting))
+        self._constants = (np.zeros(0), np.zeros(0)) if unknowns is None else (unknowns.lower, unknowns.upper)
+        self._layout = UnknownsLayout(prior.layout, len(self._drifting), len(self._constants[0]))
         size = self._layout.size
         lower, upper = self._boxes(prior)
         self._mid, rad = 0.5 * (lower + upper), 0.5 * (upper - lower)
@@ -105,7 +110,7 @@ class FeasibleSet:
         self._solver = WorkingSet(
             self._mid, width, tolerance, self._layout, self._drifting, self._functionals.scaled
         )
-        self.rows = MomentumRows.none(prior.size)
+        self.rows = MomentumRows.none(prior.size).with_constants(self._layout.further)
         # For screening only: what is broken is found in single precision, in half the time and memory.
         self._screen = np.empty((0, size), np.float32)
         self._target = np.empty(0, np.float32)
@@ -134,15 +139,15 @@ class FeasibleSet:
             return
         size, mid, scale = self.prior.size, self._mid, np.where(self._free, self._scale, 0.0)
         good = np.isfinite(rows.slack) & (rows.slack > 0.0)
-        rows = rows if good.all() else rows.take(good)
+        rows = (rows if good.all() else rows.take(good)).with_constants(self._layout.further)
         target = rows.target - rows.matrix @ mid[:size]
         screen = np.zeros((len(rows), len(mid)), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # such rows are dropped below
             np.multiply(rows.matrix, scale[:size], out=screen[:, :size], casting="same_kind")
-        tare = np.flatnonzero(rows.log == 1)
-        if tare.size:
-            matrix = unscaled_rows(rows.take(tare), self._drifting)
-            screen[tare], target[tare] = matrix * scale, rows.target[tare] - matrix @ mid
+        more = np.flatnonzero((rows.log == 1) | (self._layout.further > 0))
+        if more.size:
+            matrix = unscaled_rows(rows.take(more), self._drifting)
+            screen[more], target[more] = matrix * scale, rows.target[more] - matrix @ mid
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             screen /= rows.slack[:, None].astype(np.float32)
             target /= rows.slack
@@ -201,7 +206,7 @@ class FeasibleSet:
         """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
 
         Args:
-            indices: (K,) into ``(theta, theta_h, d, f)``; beyond them into the functionals.
+            indices: (K,) into ``(theta, theta_h, d, f, z)``; beyond them into the functionals.
             box: of theta.
         """
         if self._empty is not None:
@@ -355,8 +360,9 @@ class FeasibleSet:
 
     def _boxes(self, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
         hand_lower, hand_upper, opening = self._hand
-        return np.concatenate([box.lower, hand_lower, -opening, -self._drift]), np.concatenate(
-            [box.upper, hand_upper, opening, self._drift]
+        lower, upper = self._constants
+        return np.concatenate([box.lower, hand_lower, -opening, -self._drift, lower]), np.concatenate(
+            [box.upper, hand_upper, opening, self._drift, upper]
         )
 
     def _set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:

@@ -1,6 +1,7 @@
-"""Rows and cuts over the joint unknowns ``x = (theta, theta_h, d, f)`` (:class:`UnknownsLayout`), and bounds over them.
+"""Rows and cuts over the joint unknowns ``x = (theta, theta_h, d, f, z)`` (:class:`UnknownsLayout`), and their bounds.
 
-f is by how much the D parameters that may drift were larger at the tare; D = 0 where nothing drifts.
+f is by how much the D parameters that may drift were larger at the tare; D = 0 where nothing drifts. z are the arm's
+unknown constants that are no parameters (:class:`~safe_sysid.robot.unknowns.Unknowns`); most arms have none.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def unscaled_rows(rows: MomentumRows, drifting: NDArray[np.int64] = _NONE) -> Fl
         rows: of run and tare.
         drifting: (D,) columns of the parameters that may drift.
     """
-    x = UnknownsLayout(rows.layout, len(drifting))
+    x = UnknownsLayout(rows.layout, len(drifting), rows.constants.shape[1])
     out = np.zeros((len(rows), x.size))
     out[:, : x.arm.size] = rows.matrix
+    out[:, x.constants] = rows.constants
     tare = np.flatnonzero(rows.log == 1)
     if tare.size:
         out[tare, x.hand] = rows.matrix[tare, x.arm.payload]
@@ -95,7 +97,7 @@ def sides(
     """Matrix (M, X) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
     mine = origin >= 0
     taken, taken_cuts = rows.take(origin[mine]), cuts.take(-1 - origin[~mine])
-    x = UnknownsLayout(rows.layout, len(drifting))
+    x = UnknownsLayout(rows.layout, len(drifting), rows.constants.shape[1])
     matrix = np.empty((len(origin), x.size))
     lower, upper = np.empty(len(origin)), np.full(len(origin), np.inf)
     matrix[mine] = unscaled_rows(taken, drifting)

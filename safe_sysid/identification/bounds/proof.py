@@ -1,7 +1,8 @@
 r"""Proof of one update: the rows, cuts and multipliers that prove its 20 bounds from the logs.
 
-Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (3 n))``, ``theta_e`` the last link's ten of theta. Known:
-``theta`` in ``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``, ``|f| <= drift``; where a
+Unknowns ``x = (theta (14 n), theta_h (10), d (10), f (3 n), z (E))``, ``theta_e`` the last link's ten of theta. Known:
+``theta`` in ``box``, ``theta_h`` in ``[hand_lower, hand_upper]``, ``|d| <= opening``, ``|f| <= drift``, z in the arm's
+:class:`~safe_sysid.robot.unknowns.Unknowns`; where a
 constant sensor error is declared, ``box`` is first widened by :func:`sensor_prior`. For each row ``|a.x - target| <=
 slack`` (a row with ``log = 1`` is of a tare: its ten theta_e columns multiply theta_h instead, and its columns Fc, Fv,
 beta multiply theta and f: friction at the tare was theta + f); for each cut

@@ -39,7 +39,7 @@ class WorkingSet:
         """Start empty.
 
         Args:
-            mid: (P,) of the unknowns ``(theta, theta_h, d, f)``.
+            mid: (P,) of the unknowns ``(theta, theta_h, d, f, z)``.
             scale: (P,) zero for an unknown that is fixed.
             tolerance: a cut is broken by a thousandth of it, relative.
             layout: of the unknowns.

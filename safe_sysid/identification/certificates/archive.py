@@ -71,7 +71,11 @@ def write_files(path: Path, arrays: dict[str, Any], header: Callable[[str], dict
 
 
 def read_arrays(
-    path: Path, digest: str, n: int, table: Mapping[str, tuple[str, tuple[str | int, ...]]]
+    path: Path,
+    digest: str,
+    n: int,
+    table: Mapping[str, tuple[str, tuple[str | int, ...]]],
+    unknowns: int = 0,
 ) -> dict[str, NDArray[Any]]:
     """Arrays of a certificate, each checked before memory is taken.
 
@@ -80,6 +84,7 @@ def read_arrays(
         digest: that its bytes must have.
         n: joints.
         table: kinds of dtype and shapes, by name.
+        unknowns: of the arm's constants that have columns.
 
     Raises:
         CertificateError: anything else than these.
@@ -91,7 +96,8 @@ def read_arrays(
             raise CertificateError(f"{path}: sha256 is {found}: expected {digest}, as the .json says")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_archive(archive, len(content))
-            known, total = {"P": ParameterLayout(n).size, "F": len(ParameterLayout(n).drifting)}, 0
+            layout, total = ParameterLayout(n), 0
+            known = {"P": layout.size, "X": layout.size + unknowns, "F": len(layout.drifting)}
             out = {}
             for name, (kinds, shape) in table.items():
                 member = f"{name}.npy"

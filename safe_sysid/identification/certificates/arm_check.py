@@ -195,6 +195,7 @@ def _rows(
             {0: (log, int(one["samples"]))},
             {0: box},
             lambda share, at=number: progress((at + share) / len(stated)),  # type: ignore[misc]
+            one_log=False,
         )
         rows[mine], sides[mine] = found[:, :size], rows_sides
     return rows, sides

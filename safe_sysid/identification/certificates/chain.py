@@ -277,6 +277,8 @@ class ChainChecker:
         if header["tare_log"] is not None:  # else no row is of a tare
             drift = tare_drift(self._model, errors, arrays["drift"])
             edges[x.drift, 0], edges[x.drift, 1] = -drift, drift
+        unknowns = self._model.unknowns
+        edges[x.constants, 0], edges[x.constants, 1] = unknowns.lower, unknowns.upper
         y, multipliers = arrays["row_multipliers"], arrays["cut_multipliers"]
         for kind, values in (("row", y), ("cut", multipliers)):
             if not np.all(np.abs(values) < LARGEST_MULTIPLIER):  # NaN neither
@@ -316,7 +318,8 @@ class ChainChecker:
 
     @property
     def _unknowns(self) -> UnknownsLayout:
-        return UnknownsLayout(self._model.layout, len(self._model.layout.drifting))
+        layout = self._model.layout
+        return UnknownsLayout(layout, len(layout.drifting), self._model.unknowns.count)
 
     def _cuts(self, arrays: Any) -> tuple[FloatArray, FloatArray]:
         x, count = self._unknowns, len(arrays["cut_kind"])

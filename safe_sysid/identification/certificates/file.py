@@ -29,7 +29,7 @@ from safe_sysid.identification.certificates.archive import (
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.input_limits import parse_json, read_regular
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
 if TYPE_CHECKING:
     from safe_sysid.identification.bounds.proof import UpdateProof
@@ -48,11 +48,12 @@ SCHEMA = "safe_sysid/identification-certificate/1"
 _MAX_JSON = 4 << 20
 
 
-#: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters, F = 3 n of friction.
+#: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters, F = 3 n of friction, X = P + E
+#: with the arm's unknown constants.
 _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "target": ("f", ("M",)),
     "slack": ("f", ("M",)),
-    "matrix": ("f", ("M", "P")),
+    "matrix": ("f", ("M", "X")),
     "ramp": ("f", ("M",)),
     "first": ("i", ("M",)),
     "last": ("i", ("M",)),
@@ -143,7 +144,9 @@ def write_certificate(
     directory = Path(directory)
     stem = f"certificate_{context.epoch}_{context.seq:05d}"
     rows, cuts = proof.rows, proof.cuts
-    arrays: dict[str, Any] = {name: getattr(rows, name) for name in ("matrix", "target", "slack", "ramp")}
+    arrays: dict[str, Any] = {name: getattr(rows, name) for name in ("target", "slack", "ramp")}
+    constants = rows.with_constants(context.model.unknowns.count).constants
+    arrays["matrix"] = np.hstack([rows.matrix, constants])
     for name in ("first", "last", "joint", "box_seq", "log"):
         arrays[name] = np.asarray(getattr(rows, name), np.int64)
     arrays |= {f"cut_{name}": getattr(cuts, name) for name in ("u", "v", "mass", "constant")}
@@ -218,8 +221,8 @@ def read_certificate(path: str | Path) -> Certificate:
     """
     path = Path(path)
     header, digest = read_header(path)
-    n = _check_header(path, header)
-    arrays = read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], n, _ARRAYS)
+    n, unknowns = _check_header(path, header)
+    arrays = read_arrays(path.with_suffix(".npz"), header["arrays"]["sha256"], n, _ARRAYS, unknowns)
     for name, count in (("rows", len(arrays["target"])), ("cuts", len(arrays["cut_kind"]))):
         if header["arrays"].get(name) != count:
             raise CertificateError(f"{path}: arrays.{name} = {header['arrays'].get(name)}: expected {count}")
@@ -232,8 +235,8 @@ def read_certificate(path: str | Path) -> Certificate:
     return Certificate(path, digest, header, arrays)
 
 
-def _check_header(path: Path, header: Mapping[str, Any]) -> int:
-    """Types of everything that is used; returns the number of joints."""
+def _check_header(path: Path, header: Mapping[str, Any]) -> tuple[int, int]:
+    """Types of everything that is used; returns the numbers of joints and of the arm's unknown constants."""
 
     def need(good: bool, field: str, expected: str) -> None:
         if not good:
@@ -259,4 +262,7 @@ def _check_header(path: Path, header: Mapping[str, Any]) -> int:
         need(good and bound.get("unit") == PAYLOAD_UNITS[i], f"bounds[{i}]", f"{label} in {PAYLOAD_UNITS[i]}")
         good = all(type(bound.get(side)) in (int, float) for side in ("lower", "upper"))
         need(good, f"bounds[{i}]", "numbers lower and upper")
-    return n
+    unknowns = header["robot"]["urdf"].get("unknowns", [])
+    good = isinstance(unknowns, list) and len(unknowns) <= 2 * MAX_JOINTS
+    need(good, "robot.urdf.unknowns", "two for each joint at most")
+    return n, len(unknowns)

@@ -40,7 +40,7 @@ from safe_sysid.identification.certificates.interval_regressors import (
 )
 from safe_sysid.intervals import iadd, imul
 
-__all__ = ["Derivatives", "derivatives_at"]
+__all__ = ["Derivatives", "Slopes", "derivatives_at", "slopes_at"]
 
 FloatArray = NDArray[np.float64]
 
@@ -92,6 +92,44 @@ def derivatives_at(
         p_qd = np.where(lower.T, p_qd_all, p_qd)
     f_qd = np.ascontiguousarray(whole.transpose(0, 2, 1))
     return Derivatives(p_q, p_qd, f_q, f_qd, np.max(np.abs(gravity), axis=-1))
+
+
+class Slopes(NamedTuple):
+    """Derivatives by positions at N states: enclosed (N, n, n, 2) at one theta, and how far others of a box may be off.
+
+    Attributes:
+        p_q, f_q: dp_i/dq_j and df_i/dq_j at the middle of the box.
+        p_left, f_left: (N, n, n) bounds of their differences to those at any theta of the box.
+    """
+
+    p_q: FloatArray
+    f_q: FloatArray
+    p_left: FloatArray
+    f_left: FloatArray
+
+
+def slopes_at(
+    enclosed: IntervalKinematics, q: FloatArray, qd: FloatArray, theta: FloatArray, rates: bool
+) -> Slopes:
+    """As :func:`derivatives_at`, of positions alone and with signs; a derivative is linear in theta.
+
+    Args:
+        enclosed: of the arm.
+        q: (N, n, 2) intervals, rad.
+        qd: (N, n, 2) likewise, rad/s.
+        theta: (10 n + M, 2) intervals.
+        rates: whether f_q is wanted; else it and f_left are zero.
+    """
+    count, n = q.shape[:2]
+    middle = 0.5 * (theta[:, 0] + theta[:, 1])
+    about = IntervalArray(theta[:, 0], theta[:, 1]) - IntervalArray(middle, middle)
+    values, unused = np.zeros((count, 4, n, n, 2)), np.zeros((count, n, 3, 2))
+    point = np.ascontiguousarray(np.stack([middle, middle], axis=-1))
+    _kernel(*enclosed, q, qd, point, False, rates, False, values, unused)
+    f_q = values[:, 2]
+    below = np.tri(n, k=-1, dtype=bool)[:, :, None]
+    left = derivatives_at(enclosed, q, qd, about.stacked(), False, rates, False)
+    return Slopes(values[:, 0], np.where(below, f_q.transpose(0, 2, 1, 3), f_q), left.p_q, left.f_q)
 
 
 def _sum(a: FloatArray, b: FloatArray) -> FloatArray:

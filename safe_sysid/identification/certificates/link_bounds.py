@@ -61,7 +61,14 @@ class DynamicsBounds:
 class LinkBounds:
     """Bounds for all physically consistent parameters of a box."""
 
-    def __init__(self, kin: Kinematics, lower: FloatArray, upper: FloatArray, own: bool = True) -> None:
+    def __init__(
+        self,
+        kin: Kinematics,
+        lower: FloatArray,
+        upper: FloatArray,
+        own: bool = True,
+        reaction: FloatArray | None = None,
+    ) -> None:
         """Bound the links.
 
         Args:
@@ -69,6 +76,7 @@ class LinkBounds:
             lower: (14 n,) of a box that holds the true parameters.
             upper: (14 n,) likewise.
             own: whether a joint's momentum holds what its own rotor does.
+            reaction: (U, 2) intervals of kappa of the last U motors, whose ratio is not known; None: there are none.
         """
         n = len(kin.axis)
         sliding = np.isfinite(kin.travel[:, 0])
@@ -111,6 +119,9 @@ class LinkBounds:
             inertia = max(abs(float(side[layout.rotor_inertia][driven])) for side in (lower, upper))
             turning = np.flatnonzero(~sliding[: kin.motors.carrier[m] + 1])
             kappa = float(inflate(inertia * abs(float(kin.motors.gear[m])) * (1.0 + 4e-16)))
+            unknown = m - len(kin.motors.joint) + (0 if reaction is None else len(reaction))
+            if reaction is not None and unknown >= 0:
+                kappa = float(np.max(np.abs(reaction[unknown])))
             self._motors.append((int(driven), turning, kappa, _spin_cosines(kin, m, turning)))
         self._g = float(inflate(np.sqrt((np.asarray(kin.gravity) ** 2).sum())))
 

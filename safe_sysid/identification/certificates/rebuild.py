@@ -42,6 +42,7 @@ from safe_sysid.identification.certificates.step_bounds import box_facts, sample
 from safe_sysid.intervals import iadd, imul
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["RebuiltRow", "RowRebuilder", "Window"]
 
@@ -62,7 +63,7 @@ class RebuiltRow:
     """One equation, proved from the log: ``lower <= a . theta <= upper`` for some a in ``matrix``.
 
     Attributes:
-        matrix: (14 n,) intervals.
+        matrix: (14 n + E,) intervals, the last E of the arm's unknown constants.
         lower, upper: N m s.
     """
 
@@ -103,7 +104,9 @@ class _Phi:
 class RowRebuilder:
     """Rebuilds rows of some windows of one log, their errors sized by one box."""
 
-    def __init__(self, kin: Kinematics, log: LogView, box: ParameterBox, windows: list[Window]) -> None:
+    def __init__(
+        self, kin: Kinematics, log: LogView, box: ParameterBox, windows: list[Window], unknowns: Unknowns
+    ) -> None:
         """Compute what windows share: steps and samples.
 
         Args:
@@ -111,6 +114,7 @@ class RowRebuilder:
             log: screened; must not refuse any of the windows.
             box: holds the true, physically consistent parameters.
             windows: all that will be asked for.
+            unknowns: of the arm.
 
         Raises:
             ModelError: kinematics that are not proper rotations and unit axes.
@@ -118,10 +122,10 @@ class RowRebuilder:
         self._log = log
         index = np.unique(np.concatenate([np.arange(w.first, w.last) for w in windows]))
         self._s = log.steps(index)
-        self._travel = kin.travel
-        enclosed = interval_kinematics(kin, log.errors.torque_source != "link")
-        self._driven = kin.motors.joint
-        self._facts = box_facts(kin, box, log.errors)
+        self._travel, self._zero = kin.travel, unknowns.zero
+        enclosed = interval_kinematics(unknowns.applied(kin), log.errors.torque_source != "link")
+        self._driven, self._unknown = kin.motors.joint, unknowns.count
+        self._facts = box_facts(kin, box, log.errors, unknowns)
         ramps = any(w.ramp > 0.0 for w in windows)
         self._bounds = step_bounds(enclosed, self._facts, self._s, log.errors, ramps)
         ends = [w.last for w in windows] + [w.first for w in windows if w.ramp <= 0.0]
@@ -147,11 +151,12 @@ class RowRebuilder:
             window: one of those given.
         """
         part, log = self._part(window), self._log
-        x = inflate(0.5 * self._s.speed[part] * self._s.longest[part] + log.errors.position)
+        off = inflate(log.errors.position + self._zero)
+        x = inflate(0.5 * self._s.speed[part] * self._s.longest[part] + off)
         middle = self._s.centre[part]
         q = exactly(log.data.q[window.first : window.last + 1])
         low, high = self._travel.T
-        error = exactly(np.broadcast_to(log.errors.position, q.lo.shape))
+        error = exactly(np.broadcast_to(off, q.lo.shape))
         sample = np.any(((q - error).lo < low) | ((q + error).hi > high), axis=1)
         step = np.any(((middle - exactly(x)).lo < low) | ((middle + exactly(x)).hi > high), axis=1)
         wrong = np.flatnonzero(step | sample[:-1] | sample[1:])
@@ -179,7 +184,8 @@ class RowRebuilder:
             return None
         slack = inflate(slack + delay)
 
-        rigid = np.zeros((n, len(self._facts.theta), 2))
+        rigid = np.zeros((n, len(self._facts.columns), 2))
+        known = links.stop + len(self._driven)  # behind them those of the unknown constants
         wanted = np.zeros(n, bool)
         wanted[joints] = True
         _add_weighted((-w.area)[:, 0].stacked(), self._bounds.rate_columns[part], wanted, rigid)
@@ -200,7 +206,7 @@ class RowRebuilder:
         rotor = exactly(w.at[-1]) * qd[1] - exactly(w.at[0]) * qd[0] - (w.slope * s.delta[part]).total()
         out = {}
         for j in (int(x) for x in joints):
-            lo, hi = np.zeros(layout.size), np.zeros(layout.size)
+            lo, hi = (np.zeros(layout.size + self._unknown) for _ in range(2))
             lo[links], hi[links] = rigid[j, links, 0], rigid[j, links, 1]
             lo[layout.offset][j], hi[layout.offset][j] = offset.lo[0], offset.hi[0]
             if friction:
@@ -209,8 +215,9 @@ class RowRebuilder:
                 ):  # fmt: skip
                     lo[at][j], hi[at][j] = column.lo[j], column.hi[j]
             reaction = layout.links_and_rotors(self._driven)[links.stop :]
-            more = IntervalArray(lo[reaction], hi[reaction]) + IntervalArray(*rigid[j, links.stop :].T)
+            more = IntervalArray(lo[reaction], hi[reaction]) + IntervalArray(*rigid[j, links.stop : known].T)
             lo[reaction], hi[reaction] = more.lo, more.hi
+            lo[layout.size :], hi[layout.size :] = rigid[j, known:].T
             out[j] = RebuiltRow(
                 IntervalArray(lo, hi),
                 float(np.nextafter(target.lo[j] - slack[j], -np.inf)),

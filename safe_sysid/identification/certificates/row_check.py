@@ -196,10 +196,12 @@ class RowChecker:
         logs: Mapping[int, tuple[NamedLog, int]],
         boxes: Mapping[int, ParameterBox],
         progress: Callable[[float], None],
+        one_log: bool = True,
     ) -> tuple[FloatArray, FloatArray]:
-        """Rows (M, 17 n + 20, 2) and sides (M, 2) that hold for the truth, rebuilt from the logs.
+        """Rows (M, 17 n + 20 + E, 2) and sides (M, 2) that hold for the truth, rebuilt from the logs.
 
-        Unknowns: theta of the run, theta_h, d, and f, by how much Fc, Fv and beta were larger at the tare.
+        Unknowns: theta of the run, theta_h, d, f, by how much Fc, Fv and beta were larger at the tare, and the arm's
+        constants z. Those of a tare may have been others: its rows are widened by them.
 
         Args:
             arrays: of the certificate.
@@ -207,6 +209,8 @@ class RowChecker:
             logs: 0 the run's, 1 the tare's if there is one, each with the number of samples that may be used.
             boxes: proved so far, by sequence number.
             progress: called with the share that is done.
+            one_log: whether rows of the run may share z; else all are widened, and what is stated of them is of theta
+                alone.
 
         Raises:
             CertificateRefusedError: a row that the logs do not give, or that is stated with less slack than they give.
@@ -226,19 +230,27 @@ class RowChecker:
                 self._rebuild(arrays, mine, view, names, boxes, kept, progress)
         self._rebuilt = kept
 
-        x = UnknownsLayout(layout, len(layout.drifting))
+        unknowns = self._model.unknowns
+        x = UnknownsLayout(layout, len(layout.drifting), unknowns.count)
+        constants = IntervalArray(unknowns.lower, unknowns.upper)
         rows, sides = np.zeros((count, x.size, 2)), np.empty((count, 2))
         for i in range(count):
             row = kept[_key(arrays, i, names)]
             box = sensed_box(self._hand_box if arrays["log"][i] else boxes[0], errors)
             self._compare(arrays, i, row, box, views[int(arrays["log"][i])])
-            rows[i, : layout.size] = row.matrix.stacked()
+            rows[i, : layout.size] = row.matrix[: layout.size].stacked()
+            rows[i, x.constants] = row.matrix[layout.size :].stacked()
+            sides[i] = row.lower, row.upper
             if arrays["log"][i]:
                 rows[i, x.hand] = rows[i, layout.payload]
                 rows[i, layout.payload] = 0.0
                 # What the log gives is of the friction of then, theta + f.
                 rows[i, x.drift] = rows[i, layout.drifting]
-            sides[i] = row.lower, row.upper
+            if unknowns.count and (arrays["log"][i] or not one_log):
+                rows[i, x.constants] = 0.0
+                other = (row.matrix[layout.size :] * constants).total()[None]
+                wider = IntervalArray(sides[i, :1], sides[i, 1:]) - other
+                sides[i] = wider.lo[0], wider.hi[0]
         return rows, sides
 
     def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
@@ -315,7 +327,7 @@ class RowChecker:
         for seq, windows in sorted(wanted.items()):
             box = self._hand_box if which else boxes[seq]
             for batch in _batches(sorted(windows, key=lambda w: (w.first, w.last, w.ramp))):
-                rebuilder = RowRebuilder(self._model.kinematics, view, box, batch)
+                rebuilder = RowRebuilder(self._model.kinematics, view, box, batch, self._model.unknowns)
                 for window in batch:
                     self._take(arrays, windows[window], rebuilder, window, kept, names)
                     done += window.last - window.first
@@ -361,8 +373,12 @@ class RowChecker:
         view: LogView,
     ) -> None:
         """Whether the stated row follows from the rebuilt one for every theta in a box that holds the truth."""
-        stated = exactly(arrays["matrix"][i])
-        apart = (stated - row.matrix) * IntervalArray(box.lower, box.upper)
+        stated = np.zeros(len(row.matrix.lo))  # without columns for constants: their slack covers them
+        stated[: arrays["matrix"].shape[1]] = arrays["matrix"][i]
+        constants = self._model.unknowns
+        apart = (exactly(stated) - row.matrix) * IntervalArray(
+            np.concatenate([box.lower, constants.lower]), np.concatenate([box.upper, constants.upper])
+        )
         both = IntervalArray(np.array([row.lower]), np.array([row.upper])) + apart.total()[None]
         target, slack = float(arrays["target"][i]), float(arrays["slack"][i])
         below, above = exactly(target) - exactly(slack), exactly(target) + exactly(slack)

@@ -43,8 +43,19 @@ def _add(weight: float, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, bounds: FloatArray, kind: int, j: int) -> None:
-    """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; links before joint i have no part."""
+def _enclose(
+    d: FloatArray,
+    mid: FloatArray,
+    rad: FloatArray,
+    bounds: FloatArray,
+    kind: int,
+    j: int,
+    slopes: FloatArray | None = None,
+) -> None:
+    """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; links before joint i have no part.
+
+    In ``slopes[0, kind, i, j]`` and ``slopes[1, kind, i, j]``: ``D_i mid`` and ``|D_i| rad``.
+    """
     for i in range(d.shape[0]):
         value, spread = 0.0, 0.0
         for c in range(PER_LINK * i, d.shape[1]):
@@ -52,6 +63,8 @@ def _enclose(d: FloatArray, mid: FloatArray, rad: FloatArray, bounds: FloatArray
             spread += abs(d[i, c]) * rad[c]
             d[i, c] = 0.0
         bounds[kind, i, j] = (abs(value) + spread) * (1.0 + 1e-11)
+        if slopes is not None:
+            slopes[0, kind, i, j], slopes[1, kind, i, j] = value, spread * (1.0 + 1e-11)
 
 
 @njit(cache=True)
@@ -65,6 +78,7 @@ def derivative_bounds(
     q: FloatArray,
     qd: FloatArray,
     out: FloatArray,
+    slopes: FloatArray | None = None,
 ) -> None:
     """Bounds of all first derivatives at one state.
 
@@ -78,6 +92,8 @@ def derivative_bounds(
         q: (n,) rad.
         qd: (n,) rad/s.
         out: (5, n, max(n, 3)) result in the order of :data:`DERIVATIVES`, [.., i, j]; what is not wanted stays.
+        slopes: (2, 5, n, max(n, 3)) of the derivatives by positions: value at ``mid``, and how far that may be off
+            over the box; None if not wanted: compiled without it.
     """
     n = q.size
     x, v, gravity = q.copy(), qd.copy(), kin.gravity.copy()
@@ -101,7 +117,7 @@ def derivative_bounds(
             _add(weight, m1, m0, dm)
             if rates:
                 _add(weight, r1, r0, dr)
-        _enclose(dm, mid, rad, out, kinds[0], j)
+        _enclose(dm, mid, rad, out, kinds[0], j, slopes)
         unit[j] = 1.0
         momentum_columns(kin, gravity, x, unit, own, dm, None)
         unit[j] = 0.0
@@ -112,7 +128,7 @@ def derivative_bounds(
             v[j] = qd[j] - 1.0
             momentum_columns(kin, gravity, x, v, own, None, r0)
             v[j] = qd[j]
-            _enclose(dr, mid, rad, out, kinds[2], j)
+            _enclose(dr, mid, rad, out, kinds[2], j, slopes)
             _add(0.5, r1, r0, dr)
             _enclose(dr, mid, rad, out, kinds[3], j)
     if fall:

@@ -38,6 +38,7 @@ from safe_sysid.identification.equations.step_states import (
 from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["MomentumRows", "RowSource", "momentum_rows"]
 
@@ -55,6 +56,8 @@ class MomentumRows:
 
     Attributes:
         matrix: (M, 14 n). target, slack: (M,), N m s.
+        constants: (M, E) coefficients of the arm's unknown constants (:class:`Unknowns`): the rows are then
+            ``|matrix theta + constants z - target| <= slack``. (M, 0) where none is in them.
         sigma: (M,) standard deviation if the errors were independent and uniform; for the nominal estimate only.
         parts: (M, causes) shares of slack by :data:`ERROR_CAUSES`.
         start, end: (M,) stamps of the window, s. joint: (M,) index.
@@ -84,6 +87,7 @@ class MomentumRows:
     log: IntArray = field(default_factory=_no_indices)
     rejected_delay: int = 0
     rejected_travel: int = 0
+    constants: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
         """Rows made by hand come from no log: their provenance is filled up."""
@@ -98,6 +102,8 @@ class MomentumRows:
             value = getattr(self, name)
             if len(value) != m:
                 object.__setattr__(self, name, np.full(m, unknown, value.dtype))
+        if len(self.constants) != m:
+            object.__setattr__(self, "constants", np.zeros((m, 0)))
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -123,6 +129,38 @@ class MomentumRows:
         """Rows by index or mask."""
         return MomentumRows(**{name: getattr(self, name)[which] for name in _ROW_FIELDS})
 
+    def with_constants(self, count: int) -> MomentumRows:
+        """The same rows with ``count`` columns of unknown constants: zeros where these rows have none."""
+        if self.constants.shape[1] == count:
+            return self
+        return replace(self, constants=np.zeros((len(self), count)))
+
+    def without_constants(self, unknowns: Unknowns) -> MomentumRows:
+        """Rows over theta alone: what unknown constants may be is taken to their slack, and their middle to the target.
+
+        Each row then lets them be others. That is looser, and true as well where they are not the same in all rows.
+
+        Args:
+            unknowns: of the arm whose rows these are.
+        """
+        if not self.constants.shape[1]:
+            return self
+        mid, rad = mid_rad(unknowns.lower, unknowns.upper)
+        size = np.abs(self.constants)
+        # Rounding of the sums, and of the target less them, relative to all terms.
+        more = size @ rad + 1e-15 * unknowns.count * (size @ (np.abs(mid) + rad) + np.abs(self.target))
+        more *= 1.0 + 1e-12
+        parts = self.parts.copy()
+        parts[:, ERROR_CAUSES.index("momentum")] += more
+        return replace(
+            self,
+            target=self.target - self.constants @ mid,
+            slack=(self.slack + more) * (1.0 + 1e-15),
+            sigma=self.sigma + more,
+            parts=parts,
+            constants=np.zeros((len(self), 0)),
+        )
+
     @classmethod
     def none(cls, size: int, rejected: int = 0) -> MomentumRows:
         """No rows over ``size`` parameters."""
@@ -133,7 +171,7 @@ class MomentumRows:
 
 _ROW_FIELDS = (
     "matrix", "target", "slack", "sigma", "parts", "start", "end", "joint",
-    "first", "last", "ramp", "box_seq", "log",
+    "first", "last", "ramp", "box_seq", "log", "constants",
 )  # fmt: skip
 
 
@@ -144,6 +182,7 @@ def momentum_rows(
     data: Measurements,
     windows: IntArray | list[tuple[int, int]],
     ramp: float = 0.0,
+    unknowns: Unknowns | None = None,
 ) -> MomentumRows:
     """Equations of some windows of one run that is given as a whole.
 
@@ -155,11 +194,15 @@ def momentum_rows(
             positions unwrapped.
         windows: (W, 2) first and last sample index of each.
         ramp: rise and fall time of the test function, s.
+        unknowns: of the arm; None: there are none.
 
     Returns:
-        n rows per window; windows that contradict the declared acceleration bound are left out and counted.
+        n rows per window, over theta alone; windows that contradict the declared acceleration bound are left out and
+        counted.
     """
-    return RowSource(kin, box, errors, Run(data, False, 0), ramp > 0.0).rows(np.asarray(windows), ramp)
+    source = RowSource(kin, box, errors, Run(data, False, 0), ramp > 0.0, unknowns=unknowns)
+    rows = source.rows(np.asarray(windows), ramp)
+    return rows if unknowns is None else rows.without_constants(unknowns)
 
 
 _PER_STEP = ("rate", "slope", "ramp", "shift", "twist", "gravity", "size", "change", "torques")
@@ -177,6 +220,7 @@ class RowSource:
         run: Run,
         ramps: bool,
         log: int = 0,
+        unknowns: Unknowns | None = None,
     ) -> None:
         """Evaluate all steps.
 
@@ -187,14 +231,21 @@ class RowSource:
             run: at least two samples of one run.
             ramps: whether windows will have slopes.
             log: which log this is, for :attr:`MomentumRows.log`.
+            unknowns: of the arm: rows have columns for them; None: there are none.
         """
-        data, kin = run.samples, kin.read_only
+        n = len(kin.axis)
+        unknowns = Unknowns(np.zeros(n)) if unknowns is None else unknowns
+        self._constants = unknowns.count
+        size = magnitudes(kin, box, errors.torque_source != "link", unknowns)
+        known = ROTOR * n + kin.motors.joint
+        data, kin = run.samples, unknowns.applied(kin).read_only
         self._run, self._box_seq, self._log = run, box.seq, log
         # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
         self._means_only = errors.torque_source == "link" and errors.effort == "held"
-        self._motors = ROTOR * len(kin.axis) + kin.motors.joint
-        self._limits = limits = _limits(kin, box, errors)
-        states = step_states(data, errors, kin.travel)
+        # Columns of motors, then of zeros: those that are no parameters come behind all that are.
+        self._motors = np.concatenate([known, box.size + np.arange(unknowns.count)])
+        self._limits = limits = _limits(kin, box, errors, unknowns)
+        states = step_states(data, errors, kin.travel, unknowns.zero)
         middle, half = torque_interval(data.effort, errors)
         torque, noise, loose = middle[1:], half[1:], half[1:]
         if errors.torque_rate is not None:
@@ -208,9 +259,8 @@ class RowSource:
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
         self._steps = Steps(*(np.require(array, requirements=("C", "W")) for array in steps))
-        m, n = states.delta.shape
+        m = len(states.delta)
         self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
-        size = magnitudes(kin, box, own=limits.friction > 0.0)
         columns, per_step, per_sample = (n, limits.mid.size), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
         self._errors = StepErrors(
             rate_columns=np.zeros((m, *columns)),
@@ -238,6 +288,7 @@ class RowSource:
             )
         n = self._steps.qd.shape[1]
         size = ParameterLayout(n).size
+        width = size + self._constants
         windows = np.asarray(windows, np.int64).reshape(-1, 2)
         good = self._wrong_before[windows[:, 0]] == self._wrong_before[windows[:, 1]]
         inside = self._outside_before[windows[:, 0]] == self._outside_before[windows[:, 1]]
@@ -249,7 +300,7 @@ class RowSource:
         windows = np.ascontiguousarray(windows[good])
         count = len(windows)
         out = Rows(
-            matrix=np.zeros((count, n, size)),
+            matrix=np.zeros((count, n, width)),
             target=np.zeros((count, n)),
             noise_square=np.zeros((count, n)),
             parts=np.zeros((count, n, len(ERROR_CAUSES))),
@@ -263,7 +314,7 @@ class RowSource:
         first, last = windows.T
         stamps, offset = self._steps.stamps, self._run.first
         rows = MomentumRows(
-            matrix=out.matrix.reshape(m, size),
+            matrix=out.matrix.reshape(m, width)[:, :size],
             target=out.target.reshape(m),
             slack=slack.reshape(m),
             sigma=sigma.reshape(m),
@@ -278,6 +329,7 @@ class RowSource:
             box_seq=np.full(m, self._box_seq, np.int64),
             log=np.full(m, self._log, np.int64),
             rejected_travel=beyond,
+            constants=out.matrix.reshape(m, width)[:, size:],
         )
         if np.all(out.valid):
             return rows
@@ -289,16 +341,18 @@ class RowSource:
         )
 
 
-def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Limits:
-    """What the kernels need of the box and of the declared errors."""
+def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unknowns: Unknowns) -> Limits:
+    """What the kernels need of the box and of the declared errors; the last motors of ``kin`` are those of unknowns."""
     n, layout = box.n, box.layout
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))
     sensed = sensor_prior(box, errors)
-    moving = layout.links_and_rotors(kin.motors.joint)
+    known = len(kin.motors.joint) - len(unknowns.motors.joint)
+    moving = layout.links_and_rotors(kin.motors.joint[:known])
+    mid, rad = mid_rad(unknowns.lower, unknowns.upper)
     return Limits(
-        mid=box.mid[moving],
-        rad=box.rad[moving],
+        mid=np.concatenate([box.mid[moving], mid]),
+        rad=np.concatenate([box.rad[moving], rad]),
         coulomb=seen * big[layout.coulomb],
         viscous=seen * big[layout.viscous],
         rotor=seen * big[layout.rotor_inertia],
@@ -315,6 +369,8 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors) -> Li
         jitter=errors.torque_jitter,
         rate=np.zeros(n) if errors.torque_rate is None else errors.torque_rate.copy(),
         sampled=errors.effort == "sampled",
+        shifted=unknowns.shifted,
+        zero=unknowns.zero.copy(),
         **{
             name: seen * np.array([of[part] for part, _ in layout.further]).reshape(-1, n)
             for name, of in (("further", big), ("further_mid", box.mid), ("further_rad", box.rad))

@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics.magnitudes import link_norms, spin_shares
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["Magnitudes", "magnitudes", "motion_bounds"]
 
@@ -76,21 +77,27 @@ class Magnitudes(NamedTuple):
     own: bool
 
 
-def magnitudes(kin: Kinematics, box: ParameterBox, own: bool = True) -> Magnitudes:
+def magnitudes(
+    kin: Kinematics, box: ParameterBox, own: bool = True, unknowns: Unknowns | None = None
+) -> Magnitudes:
     """For all configurations and all physically consistent parameters of a box.
 
     Args:
         kin: of the arm.
         box: of parameters.
         own: whether a joint's row holds what its own rotor does, as torques of a motor do.
+        unknowns: of the arm, whose motors come behind those of ``kin``; None: there are none.
     """
     norms = link_norms(kin, box.lower, box.upper)
+    kappa = norms.kappa
+    if unknowns is not None:
+        kin, kappa = unknowns.applied(kin), np.concatenate([kappa, unknowns.largest_reaction * _ROUND])
     return Magnitudes(
         _steps(norms.a),
         _steps(norms.b),
         float(np.linalg.norm(kin.gravity)) * _ROUND,
         kin.motors,
-        norms.kappa,
+        kappa,
         np.where(kin.sliding, -1.0, spin_shares(kin)),
         own,
     )

@@ -8,10 +8,11 @@ has the *same slopes over the true durations*, so that no slope has an error; it
 largest. All other names: :mod:`safe_sysid.identification.equations.step_errors`.
 
 Row j: ``phi_f P_f - phi_i P_i - sum (area_k F_k + r_k P_k)`` in the inertial columns (P_f, P_i, P_k momentum at ends
-and steps, F_k rate) and, with the columns of motors on moving links, in Ia of the joints that these drive; ``sum area_k
-sign_k`` for Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k delta_k`` for its own Ia besides, ``sum
-area_k`` for beta; right-hand side ``sum area_k tau_k``. For a held torque, tau_k and noise_k are middle and half width
-of the effort at sample k+1; for a sampled one, the means of those at samples k and k+1.
+and steps, F_k rate) and, with the columns of motors on moving links, in Ia of the joints that these drive (in kappa,
+where the ratio is not known); in the zeros of joints, with derivatives of F and P by these. ``sum area_k sign_k`` for
+Fc, ``sum p_k delta_k`` for Fv, ``phi_f qd_f - phi_i qd_i - sum s_k delta_k`` for its own Ia besides, ``sum area_k`` for
+beta; right-hand side ``sum area_k tau_k``. For a held torque, tau_k and noise_k are middle and half width of the effort
+at sample k+1; for a sampled one, the means of those at samples k and k+1.
 
 Slack, in the order of :data:`ERROR_CAUSES`:
 
@@ -69,7 +70,7 @@ _ROUNDING = 1e-10
 
 
 class Rows(NamedTuple):
-    """Results for W windows: (W, n, 14 n), (W, n), (W, n), (W, n, causes), and which windows have what they need."""
+    """Results for W windows: (W, n, 14 n + E), (W, n) twice, (W, n, causes), and which have what they need."""
 
     matrix: FloatArray
     target: FloatArray
@@ -149,7 +150,7 @@ def window_kernel(
     Args:
         windows: indices of samples.
         ramp: rise time of the test function, s.
-        motors: (M,) columns of the rotor inertias of motors on moving links.
+        motors: (M,) columns of the rotor inertias of motors on moving links, and of the unknown constants.
         steps: of the run.
         errors: of these steps.
         limits: of parameters and errors.

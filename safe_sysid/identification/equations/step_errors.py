@@ -33,6 +33,16 @@ rotor's term is the same with a constant Ia) and ``twist = p1`` of ``(|c_k - c_{
 *Ends* (weight phi there): a momentum evaluated at a sample is off by
 ``end = Dp(dq, dv) + p2((dq, dv), (dq, dv))/2 + Ia dv``, p2 at ``|qd| + dv``.
 
+*Zeros*: where a joint is at ``q + delta``, ``|delta| <= zero``, all of the above is of q as it would be measured
+without noise. Taylor from the evaluated state to the true one then has ``x + zero`` in the second-order terms, and two
+more first-order ones: the derivative along delta at mid parameters, which is a column of the row (``f_q`` at
+``(c, u)``, ``p_q`` at ``(c, delta/h)`` and at samples), and what the parameters of the box make of it besides, at most
+``zero`` times ``|D| rad``: in rate, ramp, end, size and change. On slopes a constant integrates to zero against
+``t - mid``.
+Momentum on slopes is ``s (H(c) + H'(c)[delta]) (q1 - q0)``, q1 - q0 the true change, delta or not; so shift gains
+``p1`` of ``(zero, 0)`` and twist ``p2(z, z')``, ``z = (|c_k - c_{k-1}|, 0)``, ``z' = (zero, 0)``, at most half of
+``p2(z + z', z + z')``, with V replaced by dq. The derivative of f by g is taken ``x1 + zero`` and ``x + zero`` away.
+
 *Gravity*: off by at most ``gamma = |g| (relative + (1 + relative) angle)``; ``df/dg = int d_i x dm`` is, by Taylor, in
 the mean over the step at most ``|F_g| + b1(x1) + b2(x, x)/2`` in norm. ``gravity = gamma`` times that or ``gamma b0``
 if smaller; ``|g| b0``, ``|g| b1``, ``|g| b2`` are f0, f1, f2 at rest.
@@ -66,8 +76,8 @@ class Limits(NamedTuple):
     """What the box and the declared errors say, per joint (n,) or one number.
 
     Attributes:
-        mid, rad: (K,) centre and half width of the inertial parameters, and of the rotor inertias of the M motors on
-            moving links, K = 10 n + M.
+        mid, rad: (K + D,) centre and half width of the inertial parameters, and of the rotor inertias (reactions, where
+            the ratio is not known) of the M motors on moving links, K = 10 n + M; then of the zeros of D joints.
         coulomb, viscous, rotor: largest magnitudes; zero at a link-side sensor, which sees none of them.
         coulomb_mid, coulomb_rad: interval of Fc.
         beta_mid, beta_rad: interval of the offset and the sensor's constant bias together.
@@ -77,6 +87,7 @@ class Limits(NamedTuple):
         drift: N m. delay, jitter: s. rate: N m/s of a sampled torque.
         sampled: whether effort is sampled.
         further, further_mid, further_rad: (F, n) largest magnitude and interval of each further term of the layout.
+        shifted: (D,) joints whose zeros are not known. zero: (n,) by how much they may be off, rad.
     """
 
     mid: FloatArray
@@ -100,6 +111,8 @@ class Limits(NamedTuple):
     further: FloatArray
     further_mid: FloatArray
     further_rad: FloatArray
+    shifted: NDArray[np.int64]
+    zero: FloatArray
 
 
 class Steps(NamedTuple):
@@ -138,9 +151,9 @@ class StepErrors(NamedTuple):
     """Results for m steps and m + 1 samples; the names are those of the text above.
 
     Attributes:
-        rate_columns, momentum_columns: (m, n, K) of W_c and W_m at ``(c, u)``, of W_m at ``(c, delta/h)``
-            precisely.
-        end_columns: (m+1, n, K) of W_m at the samples.
+        rate_columns, momentum_columns: (m, n, K + D) of W_c and W_m at ``(c, u)``, of W_m at ``(c, delta/h)``
+            precisely; the last D are derivatives by the joints whose zeros are not known, at mid parameters.
+        end_columns: (m+1, n, K + D) of W_m at the samples.
         rate, slope, ramp, shift, twist, gravity, size, change: (m, n).
         end, momentum: (m+1, n); momentum bounds ``|p + Ia qd|`` of the true state.
         torques, momenta: (m, n), (m+1, n) sums of the magnitudes of all terms, which rounding errors are relative to:
@@ -183,36 +196,56 @@ def _interval(row: FloatArray, mid: FloatArray, rad: FloatArray, start: int) -> 
 
 
 @njit(cache=True)
+def _put_slopes(limits: Limits, slopes: FloatArray, kind: int, columns: FloatArray, left: FloatArray) -> None:
+    """Columns (n, K + D) of the zeros, and what is left of them over the box, at most (n,)."""
+    first = limits.mid.size - limits.shifted.size
+    for i in range(left.size):
+        left[i] = 0.0
+        for d in range(limits.shifted.size):
+            j = limits.shifted[d]
+            columns[i, first + d] = slopes[0, kind, i, j]
+            left[i] += slopes[1, kind, i, j] * limits.zero[j]
+
+
+@njit(cache=True)
 def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, out: StepErrors) -> None:
     """What belongs to samples: momentum columns, their errors and sizes."""
     dq, dv, rotor = limits.position, limits.velocity, limits.rotor
     n = dq.size
     now, far, bounds = np.empty((6, n)), np.empty((6, n)), np.empty((_KINDS, n, max(n, 3)))
-    speed, fastest = np.empty(n), np.empty(n)
+    speed, fastest, away, left = np.empty(n), np.empty(n), dq + limits.zero, np.zeros(n)
     gravity = kin.gravity.copy()
-    erring = np.any(dq > 0.0) or np.any(dv > 0.0)
+    size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
+    mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
+    erring = np.any(dq > 0.0) or np.any(dv > 0.0) or shifted
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
         momentum_columns(kin, gravity, q, qd, limits.friction, columns, None)
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
-        motion_bounds(size, fastest, dq, dv, dq, dv, far)
+        motion_bounds(size, fastest, away, dv, away, dv, far)
         if erring:
-            derivative_bounds(kin, limits.mid, limits.rad, limits.friction, False, False, q, qd, bounds)
+            derivative_bounds(kin, mid, rad, limits.friction, False, False, q, qd, bounds, slopes)
             motion_bounds(size, speed, dq, dv, dq, dv, now)
+        if shifted:
+            _put_slopes(limits, slopes, 0, columns, left)
         for i in range(n):
             if erring:
                 first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i)
-                out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i]
+                out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i] + left[i]
             value, spread = _interval(columns[i], limits.mid, limits.rad, PER_LINK * i)
             out.momentum[k, i] = abs(value) + spread + rotor[i] * speed[i] + out.end[k, i]
             out.momenta[k, i] = far[0, i] + rotor[i] * fastest[i]
+            if shifted:
+                out.momenta[k, i] += far[1, i]
 
 
 @njit(cache=True)
-def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
-    """``size`` and ``change`` of step k."""
+def _stamps(
+    limits: Limits, steps: Steps, k: int, left: FloatArray, left_before: FloatArray, out: StepErrors
+) -> None:
+    """``size`` and ``change`` of step k; ``left`` (n,) is of :func:`_put_slopes`, of this step and the one before."""
     mid, rad = limits.mid, limits.rad
     for i in range(limits.position.size):
         columns = out.rate_columns[k, i]
@@ -224,7 +257,7 @@ def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
             value -= steps.unit[f, k, i] * limits.further_mid[f, i]
             spread += abs(steps.unit[f, k, i]) * limits.further_rad[f, i]
             spread += steps.unit_half[f, k, i] * limits.further[f, i]
-        out.size[k, i] = abs(value) + spread + steps.loose[k, i] + limits.beta_rad[i] + unknown
+        out.size[k, i] = abs(value) + spread + steps.loose[k, i] + limits.beta_rad[i] + unknown + left[i]
         if k == 0:
             continue
         before = steps.sign[k - 1, i]
@@ -240,7 +273,7 @@ def _stamps(limits: Limits, steps: Steps, k: int, out: StepErrors) -> None:
             step = columns[c] - out.rate_columns[k - 1, i, c]
             value += step * mid[c]
             spread += abs(step) * rad[c]
-        out.change[k, i] = abs(value) + spread
+        out.change[k, i] = abs(value) + spread + (left[i] + left_before[i])
 
 
 @njit(cache=True)
@@ -271,10 +304,16 @@ def step_kernel(
     speed, jump = np.empty(n), np.empty(n)
     big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     moved = np.any(dq > 0.0)
+    size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
+    mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
+    left, left_before, away, still = np.zeros(n), np.zeros(n), np.empty(n), limits.zero
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
         momentum_columns(kin, gravity, centre, mean, own, None, out.rate_columns[k])
-        derivative_bounds(kin, limits.mid, limits.rad, own, True, limits.gravity > 0.0, centre, mean, bounds)
+        derivative_bounds(kin, mid, rad, own, True, limits.gravity > 0.0, centre, mean, bounds, slopes)
+        if shifted:
+            left_before[:] = left
+            _put_slopes(limits, slopes, 2, out.rate_columns[k], left)
         longest = steps.h[k] + 2.0 * steps.sigma[k]
         for j in range(n):
             rho[j], acc[j], speed[j] = steps.rho[k, j], steps.acceleration[k, j], abs(mean[j])
@@ -282,11 +321,12 @@ def step_kernel(
             big_v[j] = speed[j] + w[j]
             x[j] = 0.5 * big_v[j] * longest + dq[j]
             x1[j] = acc[j] * longest * longest / 12.0 + dq[j]
+            away[j] = x[j] + still[j]
         motion_bounds(size, speed, x1, rho, x1, rho, now)
-        motion_bounds(size, big_v, x, w, x, w, far)
+        motion_bounds(size, big_v, away, w, away, w, far)
         for i in range(n):
             first = _apply(bounds[2], x1, i) + _apply(bounds[3], rho, i)
-            out.rate[k, i] = min(now[4, i], first) + 0.5 * far[5, i]
+            out.rate[k, i] = min(now[4, i], first) + 0.5 * far[5, i] + left[i]
             out.torques[k, i] = (
                 abs(steps.torque[k, i]) + steps.loose[k, i] + far[3, i] + limits.coulomb[i]
                 + limits.viscous[i] * big_v[i] + abs(limits.beta_mid[i]) + limits.beta_rad[i]
@@ -295,7 +335,9 @@ def step_kernel(
                 out.torques[k, i] += (abs(steps.unit[f, k, i]) + steps.unit_half[f, k, i]) * limits.further[
                     f, i
                 ]
-        _stamps(limits, steps, k, out)
+            if shifted:
+                out.torques[k, i] += far[4, i]
+        _stamps(limits, steps, k, left, left_before, out)
         if ramps:
             for j in range(n):
                 w[j] = steps.delta[k, j] / steps.h[k]
@@ -309,18 +351,39 @@ def step_kernel(
             motion_bounds(size, speed, x1, zero, x1, zero, now)
             for i in range(n):
                 out.ramp[k, i] += min(now[1, i], _apply(bounds[0], x1, i))
+            if shifted:
+                for j in range(n):
+                    w[j] = steps.delta[k, j] / steps.h[k]
+                derivative_bounds(kin, mid, rad, own, False, False, centre, w, bounds, slopes)
+                _put_slopes(limits, slopes, 0, out.momentum_columns[k], away)
+                for i in range(n):
+                    out.ramp[k, i] += away[i]
+                    out.momenta[k, i] += far[1, i]
         if ramps and moved:
             motion_bounds(size, speed, zero, dq, zero, dq, now)
+            if shifted:
+                motion_bounds(size, dq, still, zero, still, zero, far)
             for i in range(n):
                 first = min(now[1, i], _apply(bounds[1], dq, i))
                 out.shift[k, i] = first + limits.rotor[i] * dq[i]
+                if shifted:
+                    out.shift[k, i] += far[1, i]
             if k > 0:
                 for j in range(n):
                     jump[j] = abs(centre[j] - steps.centre[k - 1, j])
                 motion_bounds(size, dq, jump, zero, jump, zero, now)
+                if shifted:
+                    for j in range(n):
+                        jump[j] += still[j]
+                    motion_bounds(size, dq, jump, zero, jump, zero, far)
                 for i in range(n):
                     out.twist[k, i] = now[1, i]
+                    if shifted:
+                        out.twist[k, i] += 0.5 * far[2, i]
         if limits.gravity > 0.0:
+            for j in range(n):
+                x1[j] += still[j]
+                x[j] += still[j]
             motion_bounds(unit, zero, x1, zero, x, zero, now)
             motion_bounds(unit, zero, x, zero, x, zero, far)
             for i in range(n):

@@ -108,7 +108,12 @@ def mean_velocities(
     return MeanVelocities(by_q, by_v, rho_q, rho_v, acceleration, apart, jumps)
 
 
-def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None) -> StepStates:
+def step_states(
+    data: Measurements,
+    e: MeasurementErrors,
+    travel: FloatArray | None = None,
+    zero: FloatArray | float = 0.0,
+) -> StepStates:
     """The mean velocity of each step that :func:`mean_velocities` has the smaller bound of.
 
     On the step ``|q(t) - c| <= V H/2 + dq``, ``V = |u| + A H/2 + rho``: with this, and its samples, inside the travel,
@@ -118,6 +123,7 @@ def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | N
         data: one run of good samples.
         e: declared bounds.
         travel: (n, 2) of prismatic joints, m, infinite for others; None: all are infinite.
+        zero: by how much all positions of a joint may be off by the same, rad or m.
     """
     h = np.diff(data.stamps)
     sigma = e.stamp + _EPS * np.abs(data.stamps[1:])
@@ -131,8 +137,8 @@ def step_states(data: Measurements, e: MeasurementErrors, travel: FloatArray | N
     rho = np.where(use_q, rho_q, rho_v) * (1.0 + 1e-12)
     outside = np.zeros(len(h), bool)
     if travel is not None and np.any(np.isfinite(travel)):
-        reach = 0.5 * longest * (np.abs(mean) + 0.5 * acceleration * longest + rho) + e.position
-        beyond = outside_travel(data.q, e.position, travel)
+        reach = 0.5 * longest * (np.abs(mean) + 0.5 * acceleration * longest + rho) + (e.position + zero)
+        beyond = outside_travel(data.q, e.position + zero, travel)
         outside = outside_travel(centre, reach, travel) | beyond[1:] | beyond[:-1]
     return StepStates(
         h=h,

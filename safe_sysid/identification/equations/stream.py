@@ -60,6 +60,7 @@ class MomentumStream:
         ramps: tuple[float, ...] | None = None,
         stride: float = 1.0,
         log: int = 0,
+        constants: bool = False,
     ) -> None:
         """Start empty.
 
@@ -70,7 +71,9 @@ class MomentumStream:
             ramps: rise time for each length, s; None for :func:`default_ramp`.
             stride: start of the next window after that of the last, in lengths.
             log: which log this is, for :attr:`MomentumRows.log`.
+            constants: whether rows have columns for the arm's unknown constants; else their slack covers them.
         """
+        self._unknowns, self._constants = model.unknowns, constants
         self._kin, self._errors, self._log = model.kinematics, errors, log
         period = 1.0 / model.settings.measurement.rate_hz
         self._screen = SampleScreen(model.continuous, period)
@@ -97,7 +100,9 @@ class MomentumStream:
         self._rejected["acceleration"] += rows.rejected_acceleration
         self._rejected["delay"] += rows.rejected_delay
         self._rejected["travel"] += rows.rejected_travel
-        return rows if len(rows) else None
+        if not len(rows):
+            return None
+        return rows if self._constants else rows.without_constants(self._unknowns)
 
     def _rows(self, cut: Cut, box: ParameterBox) -> list[MomentumRows]:
         """Rows of windows, from no more samples than they need."""
@@ -108,7 +113,6 @@ class MomentumStream:
         low = max(min(int(w[0, 0]) for w, _ in found) - margin, 0)
         high = max(int(w[-1, 1]) for w, _ in found) + margin
         tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
-        source = RowSource(
-            self._kin, box, self._errors, tail, any(ramp > 0.0 for _, ramp in found), self._log
-        )
+        ramps = any(ramp > 0.0 for _, ramp in found)
+        source = RowSource(self._kin, box, self._errors, tail, ramps, self._log, self._unknowns)
         return [source.rows(w - low, ramp) for w, ramp in found]

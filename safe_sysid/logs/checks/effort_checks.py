@@ -66,6 +66,7 @@ class SampledWindows:
                 self.data if data is None else data,
                 np.array(self.windows, np.int64).reshape(-1, 2),
                 self.ramp,
+                model.unknowns,
             )
 
     def shortest(self, model: RobotModel, errors: MeasurementErrors, each: int = 3) -> SampledWindows:

@@ -260,6 +260,7 @@ def _finder(
 ) -> MarginFinder:
     """Check the arguments that certificate and start check share."""
     model.require_turning("certificates of motions and poses")
+    model.require_known_reactions("certificates of motions and poses")
     if trajectory.n != model.n or box.n != model.n:
         raise PlanError(
             f"trajectory of {trajectory.n} joints, box of {box.n}: expected {model.n} as {model.name}"

@@ -91,7 +91,10 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
     for column, kappa in zip(found.columns, found.estimate.theta[size:], strict=True):
         j = found.mechanism.joint_names.index(column.joint)
         if column.kind == "gear" and kappa != 0.0 and ia[j] > 0.0:
-            data["joints"][column.joint]["gear_ratio"] = float(ia[j] / kappa)
+            joint = data["joints"][column.joint]
+            joint["gear_ratio"] = float(ia[j] / kappa)
+            for key in ("gear_ratio_range", "gear_sign"):
+                joint.pop(key, None)
     head = (
         "# Written by safe-sysid identify-arm: friction, rotor inertias and offsets are estimates. What `uncertainty` "
         "declares is as it was.\n"

@@ -39,7 +39,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     began = time.thread_time()
     case = build_case(seed, index, options)
     s = case.settings
-    verdict = Breaches(case.theta, s.component, s.side)
+    verdict = Breaches(case.theta, s.component, s.side, None, case.unknowns)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
     place: FloatArray | None = None
     dynamics = None

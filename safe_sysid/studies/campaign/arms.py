@@ -22,7 +22,9 @@ from safe_sysid.robot.parameters import (
     transform_inertial,
 )
 from safe_sysid.robot.scenes.scene import config_path
+from safe_sysid.robot.unknowns import NO_UNKNOWNS
 from safe_sysid.studies.campaign.payloads import DrawnPayload
+from safe_sysid.studies.campaign.unknowns import TrueUnknowns
 
 __all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "draw_motors", "prior_around", "with_sliding"]
 
@@ -208,6 +210,7 @@ def arm_model(
     continuous: NDArray[np.bool_],
     sections: dict[str, dict[str, Any]],
     transition: float,
+    constants: TrueUnknowns | None = None,
 ) -> RobotModel:
     """What the identifier is told: the prior, not the truth.
 
@@ -218,8 +221,12 @@ def arm_model(
         continuous: (n,) joints whose measured position wraps.
         sections: settings that replace the packaged ones, by section.
         transition: friction's transition velocity, rad/s.
+        constants: that it is told intervals of; None: there are none.
     """
     n = arm.n
+    kinematics, unknowns = arm.kinematics, NO_UNKNOWNS
+    if constants is not None:
+        kinematics, unknowns = constants.declared(kinematics)
     data = copy.deepcopy(_template())
     names = tuple(f"joint_{j + 1}" for j in range(n))
     joint = {"position": "continuous", "velocity": 100.0, "torque": 1e4, "rotor_inertia": 0.0}
@@ -246,7 +253,7 @@ def arm_model(
     model = RobotModel(
         name="campaign",
         joint_names=names,
-        kinematics=arm.kinematics,
+        kinematics=kinematics,
         limits=JointLimits(np.full(n, -np.inf), np.full(n, np.inf), np.full(n, 100.0), np.full(n, 1e4)),
         continuous=continuous,
         theta_nominal=nominal,
@@ -256,6 +263,7 @@ def arm_model(
         bodies=(),
         allowed_pairs=frozenset(),
         settings=settings,
+        unknowns=unknowns,
     )
     lower, upper = model.hand_prior
     if not np.all((lower <= arm.hand) & (arm.hand <= upper)):

@@ -27,6 +27,7 @@ from safe_sysid.studies.campaign.payloads import draw_payload
 from safe_sysid.studies.campaign.plant import TrueRecord, exact_record, instants
 from safe_sysid.studies.campaign.settings import TrialSettings, draw_settings, generator
 from safe_sysid.studies.campaign.simulation import simulated_record
+from safe_sysid.studies.campaign.unknowns import TrueUnknowns, draw_unknowns
 
 __all__ = ["IdentificationCase", "build_case", "on_cone"]
 
@@ -50,6 +51,7 @@ class IdentificationCase:
         seeds: seed and index.
         remake: the record under another true gravity (3,); None where that would be another motion, or another tare.
         empty_handed: parameters and record of a motion before this one, with the empty hand; None without a tare.
+        constants: that the identifier is told intervals of; None: there are none.
     """
 
     settings: TrialSettings
@@ -64,6 +66,7 @@ class IdentificationCase:
     seeds: tuple[int, int]
     remake: Callable[[FloatArray], TrueRecord] | None = None
     empty_handed: tuple[FloatArray, TrueRecord] | None = None
+    constants: TrueUnknowns | None = None
 
     @property
     def has_state_errors(self) -> bool:
@@ -95,7 +98,8 @@ class IdentificationCase:
         """What arrives, and which sample each entry is."""
         s, torque = self.settings, self.torque(signs)
         relative = s.source == "command" and self.seeds[1] % 2 == 0
-        data = measure(self.record, torque, self.levels, signs, self.beyond, relative, self.continuous)
+        record = self._seen(self.record)
+        data = measure(record, torque, self.levels, signs, self.beyond, relative, self.continuous)
         data = self.broken.measurements(data, self.levels)
         order = np.arange(len(data), dtype=np.int64)
         return _with_losses(self.rng(6), data) if s.lost else (data, order)
@@ -108,7 +112,19 @@ class IdentificationCase:
         rng = self.rng(10)
         torque = record.torque(rng.choice([-1.0, 1.0], record.q.shape), s.source == "link")
         signs = draw_signs(rng, s.noise, record, torque)
-        return measure(record, torque, self.levels, signs, self.beyond, False, self.continuous)
+        return measure(self._seen(record), torque, self.levels, signs, self.beyond, False, self.continuous)
+
+    def _seen(self, record: TrueRecord) -> TrueRecord:
+        """The record as sensors without noise would have it: joints whose zeros are off."""
+        off = self.broken.offset(self.arm.n)
+        if self.constants is not None:
+            off = off + self.constants.offset
+        return replace(record, q=record.q - off) if np.any(off) else record
+
+    @property
+    def unknowns(self) -> FloatArray:
+        """(E,) true constants."""
+        return np.zeros(0) if self.constants is None else self.constants.values
 
     def model(self, place: FloatArray | None) -> RobotModel:
         """What the identifier knows; ``place`` (14 n,) puts the truth somewhere in the prior."""
@@ -144,7 +160,7 @@ class IdentificationCase:
             "identification": {"method": s.method, "acceleration_bound": self.acceleration.tolist()},
             "payload": payload,
         }
-        return arm_model(rng, self.arm, prior, self.continuous, sections, s.transition)
+        return arm_model(rng, self.arm, prior, self.continuous, sections, s.transition, self.constants)
 
 
 def build_case(seed: int, index: int, options: dict[str, Any]) -> IdentificationCase:
@@ -172,6 +188,9 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
     count = s.samples
     motion = draw_motion(rng, s.motion, s.joints, (count + 1) * period, period, max(s.transition, 0.005))
     sliding = generator(seed, index, 14).random(s.joints) < s.prismatic
+    constants: TrueUnknowns | None = None
+    if (s.ratios and s.geared) or s.zero > 0.0:
+        constants = draw_unknowns(generator(seed, index, 19), arm.kinematics, arm.theta, s.ratios, s.zero)
     motion = _nearer(motion, sliding)
     # Travel is told once it is known where the joints really were.
     arm = with_sliding(arm, sliding, np.zeros((1, s.joints)), np.full(s.joints, 10.0))
@@ -206,7 +225,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
     if s.tare and s.effort == "held" and not s.simulated:
         empty_handed = _empty_handed(generator(seed, index, 11), s, arm, levels, gravity)
         largest = np.maximum(largest, empty_handed[1].acceleration)
-    room = 4.0 * levels.position + 2.0 * period * np.abs(record.qd).max(axis=0) + 1e-3
+    room = 2.0 * s.zero + 4.0 * levels.position + 2.0 * period * np.abs(record.qd).max(axis=0) + 1e-3
     places = [record.q] if empty_handed is None else [record.q, empty_handed[1].q]
     arm = broken.declared(with_sliding(arm, sliding, np.vstack(places), room))
     declared = broken.acceleration * largest * (1.0 + s.margin) + 1e-9
@@ -226,6 +245,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
         (seed, index),
         remake,
         empty_handed,
+        constants if broken.name != "reaction" else None,
     )
 
 

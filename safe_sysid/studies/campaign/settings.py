@@ -36,7 +36,8 @@ class TrialSettings:
         simulated: forward instead of inverse dynamics.
         continuous: whether positions wrap.
         method: "lp" or "sdp". box, density: whether the payload's box and density are told.
-        geared: whether rotors turn in moving links.
+        geared: whether rotors turn in moving links. ratios: whether some of their ratios are not told.
+        zero: largest offset that is declared of a joint's zero, rad or m; 0: all zeros are exact.
         updates: batches that the log is fed in.
         tare: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
         prismatic: chance of each joint to slide instead of to turn.
@@ -72,6 +73,8 @@ class TrialSettings:
     certified: bool
     prismatic: float
     geared: bool
+    ratios: bool
+    zero: float
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -135,6 +138,8 @@ def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) ->
         "certified": bool(rng.random() < 0.03),
         "prismatic": float(generator(seed, index, 13).choice([0.0, 0.4, 1.0], p=[0.8, 0.17, 0.03])),
         "geared": bool(generator(seed, index, 15).random() < _GEARED),
+        "ratios": bool(generator(seed, index, 20).random() < 0.5),
+        "zero": float(generator(seed, index, 21).choice([0.0, 1e-4, 2e-3, 0.02], p=[0.6, 0.1, 0.15, 0.15])),
     }
     if simulated:  # a stable and accurate integration, and errors large against its own
         values |= {

@@ -104,7 +104,7 @@ def attack(
         say: told of every update.
     """
     s = case.settings
-    verdict = Breaches(case.theta, s.component, s.side, say)
+    verdict = Breaches(case.theta, s.component, s.side, say, case.unknowns)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
     place: FloatArray | None = None
     if s.noise in ("aimed", "ascent"):

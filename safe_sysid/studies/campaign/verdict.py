@@ -27,7 +27,12 @@ class Breaches:
     """Collects what is wrong. ``theta`` (14 n,) is the truth, in exact floats: no tolerance anywhere."""
 
     def __init__(
-        self, theta: FloatArray, component: int, side: float, say: Callable[[str], None] | None = None
+        self,
+        theta: FloatArray,
+        component: int,
+        side: float,
+        say: Callable[[str], None] | None = None,
+        unknowns: FloatArray | None = None,
     ) -> None:
         """Nothing wrong so far.
 
@@ -36,8 +41,10 @@ class Breaches:
             component: index of the parameter of theta_e whose bound is attacked.
             side: 1 for the upper bound, -1 for the lower.
             say: told of every update.
+            unknowns: (E,) true constants of the arm; None: there are none.
         """
         self._theta, self._say = theta, say
+        self._unknowns = np.zeros(0) if unknowns is None else unknowns
         self._target = component + (10 if side > 0.0 else 0)
         self._truth = theta[ParameterLayout.of_size(len(theta)).payload]
         self._last: ParameterBox | None = None
@@ -68,7 +75,12 @@ class Breaches:
         if not self._prior.contains(self._theta):
             self.faults.append("the truth is outside the prior")
         errors = MeasurementErrors.from_model(model)
-        rows = MomentumStream(model, errors, default_windows(model, errors)).push(data, model.arm_prior)
+        stream = MomentumStream(model, errors, default_windows(model, errors), constants=True)
+        rows = stream.push(data, model.arm_prior)
+        if not (
+            np.all(model.unknowns.lower <= self._unknowns) and np.all(self._unknowns <= model.unknowns.upper)
+        ):
+            self.faults.append("an unknown constant is outside its interval")
         if rows is not None:
             self.rows(rows, row_theta)
 
@@ -81,7 +93,8 @@ class Breaches:
         """
         if not len(rows):
             return
-        ratio = np.abs(rows.matrix @ row_theta - rows.target) / rows.slack
+        off = rows.constants @ self._unknowns if rows.constants.shape[1] else 0.0
+        ratio = np.abs(rows.matrix @ row_theta + off - rows.target) / rows.slack
         worst = int(np.argmax(ratio))
         self.largest_row = max(self.largest_row, float(ratio[worst]))
         if not ratio[worst] <= 1.0:
