@@ -10,7 +10,11 @@ from identification_plant import geared
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError
+from safe_sysid.identification.arm.intervals import arm_intervals, base_of
+from safe_sysid.identification.certificates.arm_check import check_arm_certificate
+from safe_sysid.identification.certificates.arm_file import read_arm_certificate, write_arm_certificate
 from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource
@@ -193,6 +197,26 @@ def test_other_consumers_get_rows_over_theta_alone():
     assert np.all(np.abs(rows.matrix @ theta - rows.target) <= rows.slack)
     narrow = MomentumStream(model, errors, windows, constants=True).push(data, model.arm_prior)
     assert np.all(rows.slack > narrow.slack)
+
+
+def test_intervals_of_the_arm_hold_and_are_proved(tmp_path):
+    """Their rows have no columns for unknown constants; the checker widens what it rebuilds."""
+    rng = np.random.default_rng(2)
+    model, theta = random_model(rng, 3)
+    model, kin, offset = with_unknowns(rng, model, theta, 0.005)
+    theta[model.layout.payload] = model.theta_nominal[model.layout.payload]
+    data = random_log(rng, dataclasses.replace(model, kinematics=kin, unknowns=NO_UNKNOWNS), theta, 0.5)
+    data = dataclasses.replace(data, q=data.q - offset)
+    base = base_of(model)
+    found = arm_intervals(model, MeasurementErrors.from_model(model), [data], base)
+    true = base.matrix @ theta
+    assert np.all((found.lower <= true) & (true <= found.upper))
+    names = [str(i) for i in range(len(true))]
+    write_arm_certificate(tmp_path / "arm.json", found, names, ["1"] * len(true), model, [data])
+    book = LogBook([NamedLog("log", model.joint_names, data)])
+    verdict = check_arm_certificate(read_arm_certificate(tmp_path / "arm.json"), model, book)
+    assert verdict.reason is None
+    assert np.all((verdict.lower <= true) & (true <= verdict.upper))
 
 
 RANGE = {"joints.elbow.gear_ratio_range": [50.0, 100.0]}
