@@ -130,16 +130,22 @@ def arm_intervals(
     errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
     found = _Bounds(wide, base)
-    total, done = max(sum(len(log) for log in logs), 1), 0
+    total, done = max(sum(len(log) for log in logs), 1), 0.0
+    lengths = default_windows(model, errors)
+    period = 1.0 / model.settings.measurement.rate_hz
     for number, log in enumerate(logs):
-        # Number 1 is that of a tare, whose last link is another unknown.
-        stream = MomentumStream(model, errors, default_windows(model, errors), log=_number(number))
-        for at in range(0, len(log), _PIECE):
-            rows = stream.push(log[at : at + _PIECE], box)
-            if rows is not None:
-                found.add(rows.take(_kept(rows, total * model.n)))
-            done += len(log[at : at + _PIECE])
-            tell(0.7 * done / total)
+        for length in lengths:
+            # Of a long log short windows are taken from its beginning alone: any equations bound the truth.
+            share = min(1.0, _MOST * length / (total * model.n * period))
+            end = int(np.ceil(share * len(log)))
+            # Number 1 is that of a tare, whose last link is another unknown.
+            stream = MomentumStream(model, errors, (length,), log=_number(number))
+            for at in range(0, end, _PIECE):
+                rows = stream.push(log[at : min(at + _PIECE, end)], box)
+                if rows is not None:
+                    found.add(rows)
+                tell(0.7 * (done + (at + _PIECE) / max(end, 1) * len(log) / len(lengths)) / (total + _PIECE))
+            done += len(log) / len(lengths)
     if not found.equations:
         raise ArmIntervalsError(
             "no momentum equations: expected logs at the declared rate, without gaps", True
@@ -148,17 +154,6 @@ def arm_intervals(
         found.bound()
         tell(0.7 + 0.3 * (turn + 1) / _LAST)
     return found.result(box, errors)
-
-
-def _kept(rows: MomentumRows, equations: int) -> NDArray[np.bool_]:
-    """Of long logs some windows of each length, evenly: any equations bound the truth.
-
-    Args:
-        rows: of some windows.
-        equations: samples of all logs times joints.
-    """
-    span = rows.last - rows.first
-    return (rows.first // span) % np.ceil(equations / (span * _MOST)).astype(np.int64) == 0
 
 
 def _number(log: int) -> int:
