@@ -15,8 +15,10 @@ from rigid_arm import pinocchio_model
 
 from safe_sysid.cli import main
 from safe_sysid.commands.identify_arm import METHODS as OFFERED
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.identification.arm.base_parameters import parameter_units
 from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.estimate import METHODS
 from safe_sysid.identification.arm.identify import Choices, identify_samples
@@ -204,3 +206,10 @@ def test_residuals_say_what_is_missing() -> None:
 
 def test_the_methods_offered_are_those_there_are() -> None:
     assert OFFERED == METHODS
+
+
+def test_units_are_those_of_turning_and_sliding_joints() -> None:
+    layout = ParameterLayout(2)
+    units = parameter_units(layout, np.array([False, True]))
+    assert len(units) == layout.size
+    assert [units[i] for i in np.r_[layout.rotor_inertia, layout.offset]] == ["kg m^2", "kg", "N m", "N"]

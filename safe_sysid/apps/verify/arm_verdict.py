@@ -8,9 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.core.layout import PAYLOAD_UNITS
 from safe_sysid.decimals import interval_text
-from safe_sysid.identification.arm.base_parameters import combination_names, parameter_words
+from safe_sysid.identification.arm.base_parameters import combination_names, parameter_units, parameter_words
 from safe_sysid.identification.certificates.arm_check import ArmVerdict
 from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
@@ -32,7 +31,7 @@ def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
         certificate.header["parameters"],
     )
     names = combination_names(matrix, parameter_words(layout, model.joint_names))
-    units = [*PAYLOAD_UNITS * layout.n] + [term.unit for term in layout.terms for _ in range(layout.n)]
+    units = parameter_units(layout, model.kinematics.sliding)
     for i, (one, name) in enumerate(zip(stated, names, strict=True)):
         if one["name"] != name:
             return f"{certificate.path.name}: parameters[{i}].name = {one['name']!r}: expected {name!r}"

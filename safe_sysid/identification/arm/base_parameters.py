@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from safe_sysid.core.layout import PAYLOAD_NAMES, ParameterLayout
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
+from safe_sysid.core.units import unit_for
 from safe_sysid.errors import ParameterError
 
 __all__ = [
@@ -113,6 +114,17 @@ def parameter_words(layout: ParameterLayout, joint_names: Sequence[str]) -> list
     """(P,) words of all parameters, as ``Izz of link 2`` and ``viscous friction of elbow``."""
     links = [f"{name} of link {j + 1}" for j in range(layout.n) for name in PAYLOAD_NAMES]
     return links + [f"{term.words} of {joint}" for term in layout.terms for joint in joint_names]
+
+
+def parameter_units(layout: ParameterLayout, sliding: NDArray[np.bool_]) -> list[str]:
+    """(P,) units of all parameters.
+
+    Args:
+        layout: of the parameters.
+        sliding: (n,) whether a joint slides.
+    """
+    terms = [unit_for(term.unit, [bool(slides)]) for term in layout.terms for slides in sliding]
+    return [*PAYLOAD_UNITS * layout.n, *terms]
 
 
 def base_parameters(regressor: FloatArray) -> BaseParameters:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.core.layout import PAYLOAD_UNITS, ParameterLayout
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.agreeing import agreeing
-from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_words
+from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
 from safe_sysid.identification.arm.consistent import Inside
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates
@@ -171,7 +171,10 @@ def identify_samples(
     acted = mechanism.actuated
     left = diagnose_residuals(residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names)
     words = [*parameter_words(mechanism.layout, mechanism.joint_names), *(column.words for column in columns)]
-    units = [*_units(mechanism), *(column.unit for column in columns)]
+    units = [
+        *parameter_units(mechanism.layout, mechanism.kinematics.sliding),
+        *(column.unit for column in columns),
+    ]
     open_ones: list[Unexcited] = []
     if not mechanism.closures:
         speed = np.maximum(np.quantile(np.abs(samples.qd), 0.95, axis=0), _SPEED)
@@ -223,11 +226,6 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
     for block in (mechanism.layout.rotor_inertia, mechanism.layout.offset):
         fixed[block.start + passive] = True
     return fixed
-
-
-def _units(mechanism: Mechanism) -> list[str]:
-    layout = mechanism.layout
-    return [*PAYLOAD_UNITS * layout.n] + [term.unit for term in layout.terms for _ in range(layout.n)]
 
 
 def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> FloatArray:
