@@ -62,7 +62,7 @@ def contradict(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     Args:
         seed: of the campaign.
         index: of the trial.
-        options: ``fixed``: what changes, one of :data:`CHANGES`.
+        options: ``fixed``: what changes, one of :data:`CHANGES`; ``settings``: of the arm and its log, not drawn.
 
     Returns:
         As :func:`forge`; ``way`` is what changed, ``empty`` whether the set became empty, ``certificates`` how many
@@ -72,6 +72,7 @@ def contradict(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     began = time.thread_time()
     way = options.get("fixed") or CHANGES[int(generator(seed, index, 21).integers(len(CHANGES)))]
     settings = {key: value for key, value in SMALL.items() if key not in ("noise", "motion")}
+    settings |= options.get("settings", {})
     case = build_case(seed, index, {"fixed": settings, "break": way})
     model, log = log_of(case)
     verification, resurrected = trusting(model), "-"
