@@ -73,11 +73,12 @@ def _table_2(told: dict[str, Any]) -> Any:
     table.add_column("")
     for name in told["robots"]:
         table.add_column(name)
-    for key in next(iter(told["robots"].values())):
+    for key in dict.fromkeys(key for robot in told["robots"].values() for key in robot):
         cells = []
         for name, robot in told["robots"].items():
             paper = told["paper"][name]
-            cells.append(_text(robot[key]) + (f" ({_text(paper[key])})" if key in paper else ""))
+            text = _text(robot[key]) if key in robot else ""
+            cells.append(text + (f" ({_text(paper[key])})" if key in paper else ""))
         table.add_row(key, *cells)
     return table
 
