@@ -218,3 +218,12 @@ def test_what_is_predicted_for_nine_joints_is_right_within_a_factor_of_four():
     assert model.n == 9
     assert 0.25 * took < seconds < 8.0 * took
     assert memory < 1.0
+
+
+def test_the_name_of_a_strangers_arm_stays_in_its_comment(tmp_path):
+    """Reviewed: `*/` in a robot's name ended the comment, and what followed ran in the self-test."""
+    table = np.array([[0, 0.1, 0.3, 0]])
+    kin, _ = dh_kinematics(table, np.array([False]), np.array([0, 0, -9.81]))  # of one joint, too
+    made = generate(Arm("a */ int main(void) { return 0; } /*", kin), tmp_path / "c")
+    assert made.model.p > 0
+    assert "*/ int" not in (tmp_path / "c" / "arm.h").read_text()

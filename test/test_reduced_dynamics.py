@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from test_generated_models import random_arm
 
 from safe_sysid.apps.generate import task_of
@@ -19,6 +21,8 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+
+ROOT = Path(__file__).resolve().parent.parent
 
 TURN = np.array([[-np.pi, np.pi]])
 
@@ -158,3 +162,25 @@ def test_the_hull_of_a_log_is_a_task(tmp_path):
     np.testing.assert_allclose(task.qd, [0.6, 0.3, 0.6], rtol=1e-3)
     np.testing.assert_allclose(task.qdd, [1.2, 0.6, 1.2], rtol=0.02)
     assert task_of(robot, path, 2.0, 3.0).qdd.tolist() == [3.0] * 3
+
+
+@pytest.mark.parametrize("yaw", ["3.1416", "3.141593"])
+def test_axes_that_are_nearly_parallel_are_refused(yaw, tmp_path, capsys):
+    """Reviewed: their frames are up to 1e11 m away, and a bound was "proved" of a model that was wrong by as much."""
+    urdf = (ROOT / "urdf" / "three_joint.urdf").read_text()
+    robot = yaml.safe_load((ROOT / "config" / "three_joint.yaml").read_text())
+    where = urdf.index('<joint name="elbow"')
+    at = urdf.index('rpy="', where) + 5
+    end = urdf.index('"', at)
+    (tmp_path / "arm.urdf").write_text(f"{urdf[:at]}0 0 {yaw}{urdf[end:]}")
+    robot["urdf"] = str(tmp_path / "arm.urdf")
+    (tmp_path / "arm.yaml").write_text(yaml.safe_dump(robot))
+    assert main(["dynamics", "reduce", str(tmp_path / "arm.yaml"), "--velocity", "0.3"]) == 2
+    assert "from parallel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("acceleration", ["2", "0"])
+def test_what_is_reduced_whole_can_be_written(acceleration, tmp_path):
+    out = ["--out", str(tmp_path / "c"), "--acceleration", acceleration]
+    whole = ["--inverse-only"] if acceleration == "2" else []
+    assert main(["dynamics", "reduce", "three_joint", "--velocity", "0.3", *whole, *out]) == 0

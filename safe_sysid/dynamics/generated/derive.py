@@ -192,6 +192,8 @@ def _velocity_rows(
                 add(b, m, a, slope, source, factor)
             add(m, a, b, slope, source, -factor if a != b else -0.5 * factor)
         first += len(code)
+    if not keys:  # a single joint
+        return np.zeros(0, np.int64), csr_matrix((0, inertia.shape[1]))
     distinct, line = np.unique(np.concatenate(keys), return_inverse=True)
     join = csr_matrix(
         (np.concatenate(factors), (line, np.concatenate(sources))), shape=(len(distinct), inertia.shape[0])

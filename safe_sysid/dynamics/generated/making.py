@@ -78,7 +78,7 @@ def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
         yes: derive more than eight joints, too.
 
     Raises:
-        ModelError: a branch, or more than eight joints and no ``yes``.
+        ModelError: a branch, more than eight joints and no ``yes``, or axes too nearly parallel.
     """
     n = len(arm.kin.axis)
     if n > MOST_JOINTS and not yes:
@@ -91,7 +91,34 @@ def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
                 f"expected at most {MOST_JOINTS} joints, or --yes to go on"
             )
     start = time.process_time()
-    return derive(arm.kin, rotors=arm.rotors), time.process_time() - start
+    model = derive(arm.kin, rotors=arm.rotors)
+    seconds = time.process_time() - start
+    _compare(arm, model)
+    return model, seconds
+
+
+def _compare(arm: Arm, model: PseudoSymbolicModel) -> None:
+    """Refuse a model that is not the package's recursion: nearly parallel axes have frames that are very far away."""
+    n, rng = model.n, np.random.default_rng(5)
+    theta = drawn_parameters(n, rng)
+    theta[PER_LINK * n :] = 0.0
+    base = model.base_parameters(theta)
+    phi = np.stack([np.asarray(part @ base) for part in model.reduction], axis=1)
+    q, qd, qdd = rng.uniform(-3.0, 3.0, (3, STATES, n))
+    torque = RecursiveDynamics(arm.kin).inverse_dynamics(theta, q, qd, qdd, 0.0)
+    gap = np.abs(evaluate(model, (q, qd, qdd), np.arange(model.p)) @ phi - torque).max()
+    if gap <= 1e-9 * np.abs(torque).max():  # NaN is not
+        return
+    most, parallel = np.abs(torque).max(), ""
+    if n > 1:
+        axes = np.einsum("jab,jb->ja", arm.kin.rotation, arm.kin.axis)  # each in the frame before
+        twist = np.linalg.norm(np.cross(arm.kin.axis[:-1], axes[1:]), axis=1)
+        j = int(np.argmin(np.where(twist > 0.0, twist, np.inf)))
+        parallel = (
+            f"; the axes of joints {j + 1} and {j + 2} are {twist[j]:.1e} rad from parallel: expected parallel ones "
+            "(more digits of pi in the URDF?) or at least some 1e-3 rad"
+        )
+    raise ModelError(f"{arm.name}: the model is off by {gap:.1e} N m of at most {most:.1e}{parallel}")
 
 
 def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
