@@ -22,6 +22,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.robot.unknowns import Unknowns
 
 WINDOWS = [(20, 120), (25, 26), (37, 38), (64, 66), (120, 160), (100, 200)]
 FULL = {
@@ -53,7 +54,7 @@ def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
     view = LogView(data, errors, np.full(errors.n, continuous), 1000.0)
     wanted = [Window(a, b, ramp) for a, b in windows if b - a > 1 or ramp == 0.0]
     assert all(view.refusal(w.first, w.last) is None for w in wanted)
-    rebuilder = RowRebuilder(kin, view, box, wanted)
+    rebuilder = RowRebuilder(kin, view, box, wanted, Unknowns(np.zeros(len(kin.axis))))
     return wanted, [rebuilder.rows(w, np.arange(errors.n)) for w in wanted]
 
 
@@ -135,7 +136,7 @@ def test_each_part_of_the_error_is_needed(monkeypatch):
     def broken():
         view = LogView(data, errors, np.zeros(3, bool), 100.0)
         windows = [Window(k, k + 20, 0.0) for k in range(0, 80, 5)]
-        rebuilder = RowRebuilder(kin, view, point, windows)
+        rebuilder = RowRebuilder(kin, view, point, windows, Unknowns(np.zeros(len(kin.axis))))
         out = 0
         for window in windows:
             for row in rebuilder.rows(window, np.arange(3)).values():
@@ -237,7 +238,7 @@ def test_contradicted_acceleration_is_found():
     qd[100:] += 1.0
     view = LogView(Measurements(data.stamps, data.q, qd, data.effort), errors, np.zeros(2, bool), 1000.0)
     windows = [Window(80, 120, 0.0), Window(20, 60, 0.0)]
-    rebuilder = RowRebuilder(kin, view, box, windows)
+    rebuilder = RowRebuilder(kin, view, box, windows, Unknowns(np.zeros(len(kin.axis))))
     assert rebuilder.contradiction(windows[0]) in (99, 100)
     assert rebuilder.contradiction(windows[1]) is None
 
@@ -246,7 +247,7 @@ def test_delay_asks_for_the_torque_beside_the_window():
     kin, _, box, errors, data = case(2, more=FULL)
     view = LogView(data, errors, np.zeros(2, bool), 1000.0)
     windows = [Window(0, 20, 0.0), Window(10, 30, 0.0), Window(230, 250, 0.0)]
-    rebuilder = RowRebuilder(kin, view, box, windows)
+    rebuilder = RowRebuilder(kin, view, box, windows, Unknowns(np.zeros(len(kin.axis))))
     found = [rebuilder.rows(w, np.arange(2)) for w in windows]
     assert found[0] is None
     assert found[1] is not None

@@ -12,6 +12,7 @@ from safe_sysid.identification.equations.linearisation import DERIVATIVES, deriv
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource, _limits
+from safe_sysid.robot.unknowns import Unknowns
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -127,7 +128,7 @@ def test_columns_and_derivatives(n):
     inertial = slice(0, 10 * n)
     states = rng.uniform(-3, 3, (3, n)), rng.uniform(-2, 2, (3, n))
     e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, 1.0)
-    limits = _limits(kin, box, e)
+    limits = _limits(kin, box, e, Unknowns(np.zeros(n)))
     step = 1e-5
     dynamics = dynamics_of(kin, "pinocchio")
     for k in range(3):

@@ -44,6 +44,7 @@ from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.robot.unknowns import Unknowns
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
 from safe_sysid.simulation.plant import Plant
@@ -278,7 +279,7 @@ def test_the_checker_says_so_too():
     kin, box, data, errors = outside_case()
     view = LogView(data, errors, np.zeros(2, bool), 1000.0)
     inside, beyond = Window(20, 25, 0.0), Window(50, 58, 0.0)
-    rebuilder = RowRebuilder(kin, view, box, [inside, beyond])
+    rebuilder = RowRebuilder(kin, view, box, [inside, beyond], Unknowns(np.zeros(len(kin.axis))))
     assert rebuilder.outside(inside) is None
     assert rebuilder.outside(beyond) == 56
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import statistics
 import time
 from collections.abc import Callable
@@ -315,7 +316,7 @@ def casadi_code(chain: Chain, links: FloatArray) -> str | None:
         links: (10 n,) parameters about its frames.
     """
     try:
-        import casadi as ca  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        ca = importlib.import_module("casadi")  # a baseline where it is there, no dependency
     except ImportError:
         return None
     n = chain.n
