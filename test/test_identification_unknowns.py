@@ -4,10 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+import yaml
 from certificate_support import forge, random_log, random_model, verdicts, write_chain
 from identification_events import Attack, SmoothAttack
 from identification_plant import geared
 
+from safe_sysid.apps.generate import arm_of
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.identification.arm.intervals import arm_intervals, base_of
@@ -20,6 +22,7 @@ from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
+from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.kinematics import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
@@ -236,7 +239,8 @@ def test_a_range_of_ratios_is_an_interval_of_reactions_and_no_part_of_the_dynami
     np.testing.assert_array_equal(model.unknowns.motors.axis, known.kinematics.motors.axis)
     either = load_robot("three_joint", **RANGE, **{"joints.elbow.gear_sign": "either"})
     assert either.unknowns.reaction[0].tolist() == [-high, high]
-    assert "elbow" not in " ".join(model.model_assumptions)
+    ratio = next(line for line in model.model_assumptions if "elbow" in line)
+    assert "one ratio of its declared range" in ratio
     with pytest.raises(
         ConfigError, match=r"joints\.elbow\.gear_ratio_range.*one number, `gear_ratio`, for gains"
     ):
@@ -270,3 +274,12 @@ def test_unknowns_that_make_no_sense_are_refused():
     known = model.kinematics._replace(motors=motors._replace(gear=np.array([0.02])))
     with pytest.raises(ModelError, match="one motor per joint"):
         dataclasses.replace(model, kinematics=known)
+
+
+def test_no_code_is_made_of_an_arm_whose_reactions_are_not_known(tmp_path):
+    robot = yaml.safe_load(resource_path("config/three_joint.yaml").read_text())
+    robot["joints"]["elbow"] |= {"gear_ratio_range": [50.0, 100.0]}
+    robot["urdf"] = str(resource_path("urdf/three_joint.urdf"))
+    (tmp_path / "arm.yaml").write_text(yaml.safe_dump(robot))
+    with pytest.raises(ConfigError, match=r"gear_ratio_range.*for generated dynamics"):
+        arm_of(str(tmp_path / "arm.yaml"))

@@ -40,6 +40,7 @@ def arm_of(name: str, friction: bool = False) -> Arm:
     path = Path(name)
     if path.suffix != ".csv":
         robot = load_robot(name)
+        robot.require_known_reactions("generated dynamics")
         theta, n = np.array(robot.theta_nominal), robot.n
         rotors = bool(np.any(theta[ROTOR * n : (ROTOR + 1) * n])) or len(robot.kinematics.motors.joint) > 0
         transition = robot.friction_transition_velocity if friction else 0.0

@@ -288,13 +288,19 @@ class RobotModel:
         ]
         zeros = f"joint zeros, but for constant offsets of {', '.join(off)}" if off else "joint zeros"
         exact = f"the kinematics of the arm (placements, axes, {zeros}) are exactly those of its URDF"
-        if not self.undeclared_gears:
-            return (exact,)
-        joints = ", ".join(self.undeclared_gears)
-        return (
-            exact,
-            f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them",
-        )
+        told = [exact]
+        if len(self.unknowns.motors.joint):
+            joints = ", ".join(self.joint_names[j] for j in self.unknowns.motors.joint)
+            told.append(
+                f"the rotors of {joints} turn about their declared axes in their declared links, each with one ratio "
+                "of its declared range"
+            )
+        if self.undeclared_gears:
+            joints = ", ".join(self.undeclared_gears)
+            told.append(
+                f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them"
+            )
+        return tuple(told)
 
     @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:

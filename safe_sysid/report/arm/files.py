@@ -93,11 +93,12 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
         if column.kind == "gear" and kappa != 0.0 and ia[j] > 0.0:
             joint = data["joints"][column.joint]
             joint["gear_ratio"] = float(ia[j] / kappa)
-            for key in ("gear_ratio_range", "gear_sign"):
+            # Of a rotor in the link before, about the joint's axis: that is what was estimated.
+            for key in ("gear_ratio_range", "gear_sign", "motor_link", "motor_axis"):
                 joint.pop(key, None)
     head = (
-        "# Written by safe-sysid identify-arm: friction, rotor inertias and offsets are estimates. What `uncertainty` "
-        "declares is as it was.\n"
+        "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates. "
+        "What `uncertainty` declares is as it was.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
