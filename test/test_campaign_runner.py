@@ -167,7 +167,8 @@ def test_ctrl_c_stops_at_once_however_often_it_comes(slow, pauses):
     here, start = slow
     process = start("interrupted")
     patience = time.monotonic() + 60.0
-    while not all((here / f"pid{i}").exists() for i in range(3)):
+    results = here / "r.jsonl"
+    while not (all((here / f"pid{i}").exists() for i in range(3)) and '"index"' in results.read_text()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < patience
         time.sleep(0.02)

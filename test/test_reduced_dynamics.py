@@ -184,3 +184,13 @@ def test_what_is_reduced_whole_can_be_written(acceleration, tmp_path):
     out = ["--out", str(tmp_path / "c"), "--acceleration", acceleration]
     whole = ["--inverse-only"] if acceleration == "2" else []
     assert main(["dynamics", "reduce", "three_joint", "--velocity", "0.3", *whole, *out]) == 0
+
+
+def test_a_bound_of_nearly_equal_torques_leaves_room_for_their_rounding():
+    """Reviewed: "0 N m (proved)" where code and arm differ by 5e-15."""
+    robot = load_robot("three_joint")
+    model = derive(robot.kinematics)
+    task = Task(np.tile([-1.0, 1.0], (3, 1)), np.full(3, 0.3), np.full(3, 2.0))
+    small = reduce_to(rank(model, model.base_parameters(robot.theta_nominal), task), 4.0)
+    assert np.all(small.proved > 1e-14)
+    assert np.all(small.proved < 1e-3)

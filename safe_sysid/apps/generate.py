@@ -12,7 +12,7 @@ from safe_sysid.core.layout import ROTOR
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import inverse_operations
-from safe_sysid.dynamics.generated.files import choices
+from safe_sysid.dynamics.generated.files import check_place, choices
 from safe_sysid.dynamics.generated.making import Arm, derived, generate, write_reduced
 from safe_sysid.dynamics.generated.reduce import Task, rank, reduce_to
 from safe_sysid.errors import ModelError
@@ -151,8 +151,16 @@ def print_reduced(
     arm = arm_of(name)
     if arm.theta is None:
         raise ModelError(f"{name}: a table without parameters: expected a robot")
+    if out is not None:
+        check_place(out)
     task = task_of(robot, log, velocity, acceleration)
     model, _ = derived(arm)
+    for joint, unit, (low, high), qd, qdd in zip(
+        robot.joint_names, robot.position_units, task.q, task.qd, task.qdd, strict=True
+    ):
+        print(
+            f"task: {joint} {low:.4g} to {high:.4g} {unit}, up to {qd:.4g} {unit}/s and {qdd:.4g} {unit}/s^2"
+        )
     print(f"{model.n} joints, {model.p} functions: ranking them", flush=True)
     ranking = rank(model, model.base_parameters(arm.theta), task, inverse_only)
     small = reduce_to(ranking, digits, level)
@@ -186,6 +194,7 @@ def print_reduced(
             "operations": few,
             "operations_full": many,
             "digits": {f"{k:g}": v for k, v in small.digits.items()},
+            "task": {"q": task.q.tolist(), "qd": task.qd.tolist(), "qdd": task.qdd.tolist()},
             "joints": rows,
         }
         write_text(json_file, json.dumps(told, indent=1) + "\n")

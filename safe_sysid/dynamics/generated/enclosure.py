@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics.generated.model import GRAVITY, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 
-__all__ = ["proved_bound"]
+__all__ = ["proved_bound", "rounding"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -70,10 +70,7 @@ def proved_bound(
     digits = np.stack([code // DIGITS**j % DIGITS for j in range(n)], axis=1)
     joints = [j for j in range(n) if np.any(digits[:, j])]
     degree = {j: 1 if not sliding[j] and digits[:, j].max() < 3 else 2 for j in joints}
-    reach = np.array(
-        [np.prod([(qd if len(f) == 2 else qdd)[i] for i in f]) for f in accelerations(n)], dtype=np.float64
-    )
-    reach[GRAVITY] = 1.0
+    reach = _reach(qd, qdd)
     parts = {j for j in joints if not sliding[j] and q[j, 1] - q[j, 0] < 2.0 * np.pi * (1.0 - 1e-12)}
     # A grid of few points makes the factors large: each joint gets as many as the number of joints allows.
     steps = int(np.clip(_POINTS ** (1.0 / max(len(joints), 1)), *_STEPS))
@@ -116,6 +113,31 @@ def proved_bound(
     bound = factor * largest(positions)
     if curvature > 0.0:
         bound += curvature * whole_factor * largest(whole)
+    return bound + rounding(acceleration, weight, sliding, q, qd, qdd)
+
+
+def rounding(
+    acceleration: IntArray,
+    weight: FloatArray,
+    sliding: NDArray[np.bool_],
+    q: FloatArray,
+    qd: FloatArray,
+    qdd: FloatArray,
+) -> float:
+    """Upper bound of what rounding makes of ``sum_k weight_k y_k`` in floats: 1e-12 of all terms' magnitudes.
+
+    Arguments as of :func:`proved_bound`.
+    """
     size = np.where(sliding, np.maximum(1.0, np.abs(q).max(axis=1)), 1.0)
-    magnitude = np.abs(weight) * reach[acceleration] * np.prod(size**2)
-    return bound + _ROUNDING * float(magnitude.sum())
+    magnitude = np.abs(weight) * _reach(qd, qdd)[acceleration] * np.prod(size**2)
+    return _ROUNDING * float(magnitude.sum())
+
+
+def _reach(qd: FloatArray, qdd: FloatArray) -> FloatArray:
+    """Largest magnitude of each acceleration function."""
+    reach = np.array(
+        [np.prod([(qd if len(f) == 2 else qdd)[i] for i in f]) for f in accelerations(len(qd))],
+        dtype=np.float64,
+    )
+    reach[GRAVITY] = 1.0
+    return reach

@@ -152,6 +152,7 @@ def _header(made: Generated, source: Source, prefix: str) -> str:
     lines = [
         f"/* Rigid-body dynamics of {_plain(made.name)}. SI units; see README.md. Thread-safe: no state. */",
         f"#ifndef {upper}_H", f"#define {upper}_H", "",
+        "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
         f"#define {upper}_JOINTS {model.n}", f"#define {upper}_BASE {made.parameters}",
         f"#define {upper}_PREPARED {max(source.prepared, 1)}", "",
     ]  # fmt: skip
@@ -170,7 +171,7 @@ def _header(made: Generated, source: Source, prefix: str) -> str:
             f"void {prefix}_{name}(long count, const double *k, const double *q, const double *qd, const double *x,",
             "    double *out);",
         ]
-    return "\n".join([*lines, "", "#endif", ""])
+    return "\n".join([*lines, "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
 
 
 def _self_test(made: Generated, prefix: str) -> str:
@@ -243,6 +244,7 @@ def _readme(made: Generated, prefix: str) -> str:
         f"{prefix}_inverse(1, k, q, qd, x, out);", "```", "",
         "Units: rad, rad/s, rad/s^2 and N m of turning joints; m, m/s, m/s^2 and N of sliding ones. Arrays have an "
         "entry for each joint, from the base on; of several states, one state after the other.",
+        "Sines and cosines hold up to 1e6 rad.",
         f"Joints that slide: {sliding}. Gravity in frame 0, m/s^2: {model.chain.gravity.tolist()}.", "",
         "| function | `out` for each state | method | why |", "|---|---|---|---|",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from safe_sysid.dynamics.generated.enclosure import proved_bound
+from safe_sysid.dynamics.generated.enclosure import proved_bound, rounding
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 from safe_sysid.errors import ParameterError
@@ -309,6 +309,9 @@ def reduce_to(ranking: Ranking, digits: float, level: float = 0.95) -> Reduced:
         proved_bound(
             model.acceleration, model.code, gap[:, j], model.chain.sliding, task.q, task.qd, task.qdd
         )
+        # Both torques are computed in floats: of nearly equal ones the difference is what rounding makes of either.
+        + 2.0
+        * rounding(model.acceleration, ranking.phi[:, j], model.chain.sliding, task.q, task.qd, task.qdd)
         for j in range(model.n)
     ]
     small = numeric_model(model, ranking.order[:count], phi)
