@@ -179,11 +179,13 @@ def test_axes_that_are_nearly_parallel_are_refused(yaw, tmp_path, capsys):
     assert "from parallel" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("acceleration", ["2", "0"])
-def test_what_is_reduced_whole_can_be_written(acceleration, tmp_path):
-    out = ["--out", str(tmp_path / "c"), "--acceleration", acceleration]
-    whole = ["--inverse-only"] if acceleration == "2" else []
-    assert main(["dynamics", "reduce", "three_joint", "--velocity", "0.3", *whole, *out]) == 0
+@pytest.mark.parametrize(
+    "options", [["--acceleration", "2", "--inverse-only"], ["--acceleration", "0"],
+                ["--acceleration", "0", "--inverse-only", "--digits", "1", "--velocity", "0.1"]],
+)  # fmt: skip
+def test_what_is_reduced_whole_can_be_written(options, tmp_path):
+    out = ["--out", str(tmp_path / "c")]
+    assert main(["dynamics", "reduce", "three_joint", "--velocity", "0.3", *options, *out]) == 0
 
 
 def test_a_bound_of_nearly_equal_torques_leaves_room_for_their_rounding():

@@ -104,8 +104,10 @@ def candidates(
             values["regressor", method] = [
                 x for i, row in enumerate(arm.regressor(arm.qd, arm.qdd)) for x in (*row, *columns[i])
             ]
-        rest = [t - x for t, x in zip(tau, induced, strict=True)]
-        values["forward", method] = solve(graph, inertia, rest)
+        # A reduced model may have lost all of a joint's inertia: it accelerates nothing.
+        if all(isinstance(inertia[j][j], Value) for j in range(n)):
+            rest = [t - x for t, x in zip(tau, induced, strict=True)]
+            values["forward", method] = solve(graph, inertia, rest)
     return Candidates(graph, model.n, values)
 
 
