@@ -227,3 +227,26 @@ def test_the_name_of_a_strangers_arm_stays_in_its_comment(tmp_path):
     made = generate(Arm("a */ int main(void) { return 0; } /*", kin), tmp_path / "c")
     assert made.model.p > 0
     assert "*/ int" not in (tmp_path / "c" / "arm.h").read_text()
+
+
+def test_a_compiler_with_options_and_a_cache_that_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "cc -O1")
+    kin = PSDM_ARMS["two_link"].kinematics()
+    dynamics_of(kin, "generated")
+    (kept,) = (tmp_path / "safe_sysid" / "dynamics").glob("*.so")
+    kept.unlink()
+    kept.mkdir()  # root can read any file
+    with pytest.warns(UserWarning, match="cannot be read"):
+        dynamics_of(kin, "generated")
+
+
+def test_what_a_compiler_made_must_be_a_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fake = tmp_path / "cc"
+    fake.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho garbage > "$2"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("CC", str(fake))
+    with pytest.warns(UserWarning, match="cannot be loaded"):
+        dynamics_of(PSDM_ARMS["two_link"].kinematics(), "generated")
+    assert not list((tmp_path / "cache").rglob("*.so"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -42,7 +43,7 @@ def _machine() -> str:
 
 def _compile(compiler: str, text: str, folder: Path) -> Path:
     source, library = folder / "arm.c", folder / "arm.so"
-    command = [compiler, *FLAGS, "-o", str(library), str(source)]
+    command = [*shlex.split(compiler), *FLAGS, "-o", str(library), str(source)]
     try:
         source.write_text(text, encoding="utf-8")
         run = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -79,13 +80,19 @@ def load(source: Source) -> ctypes.CDLL:
     compiler = compiler_here()
     if compiler is None:
         raise NoCompilerError("no C compiler (cc, gcc or clang) on this machine")
-    place = shutil.which(compiler) or compiler
+    first = (shlex.split(compiler) or [compiler])[0]  # CC may be "ccache gcc"
+    place = shutil.which(first) or first
     stamp = os.stat(place) if os.path.exists(place) else None
-    version = f"{place} {stamp.st_size} {stamp.st_mtime_ns}" if stamp else place
+    version = f"{compiler} {place} {stamp.st_size} {stamp.st_mtime_ns}" if stamp else compiler
     key = _digest("\n".join((source.text, *FLAGS, version, _machine())).encode())[:32]
     cache = _cache()
     for kept in sorted(cache.glob(f"{key}-*.so")):
-        if kept.stem.partition("-")[2] == _digest(kept.read_bytes()):
+        try:
+            same = kept.stem.partition("-")[2] == _digest(kept.read_bytes())
+        except OSError as error:
+            warnings.warn(f"{kept} cannot be read ({error.strerror}): it is compiled again", stacklevel=2)
+            break
+        if same:
             return ctypes.CDLL(str(kept))
         warnings.warn(f"{kept} was changed since it was made: it is compiled again", stacklevel=2)
         try:
@@ -94,6 +101,10 @@ def load(source: Source) -> ctypes.CDLL:
             break
     with tempfile.TemporaryDirectory() as folder:
         library = _compile(compiler, source.text, Path(folder))
+        try:
+            loaded = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise NoCompilerError(f"what the C compiler {compiler} made cannot be loaded: {error}") from None
         content = library.read_bytes()
         final = cache / f"{key}-{_digest(content)}.so"
         try:
@@ -108,5 +119,5 @@ def load(source: Source) -> ctypes.CDLL:
                     raise
         except OSError as error:
             warnings.warn(f"compiled dynamics are not kept in {cache}: {error.strerror}", stacklevel=2)
-            return ctypes.CDLL(str(library))  # loaded: the file itself may go
+            return loaded  # the file itself may go
         return ctypes.CDLL(str(final))

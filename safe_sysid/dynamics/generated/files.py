@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -124,7 +125,7 @@ def _run_test(folder: Path, prefix: str) -> str:
     sources = [str(folder / f"{prefix}.c"), str(folder / f"{prefix}_test.c")]
     flags = [f for f in FLAGS if f not in ("-shared", "-fPIC")]
     made = subprocess.run(
-        [compiler, *flags, "-Wall", "-Werror", "-o", str(program), *sources, "-lm"],
+        [*shlex.split(compiler), *flags, "-Wall", "-Werror", "-o", str(program), *sources, "-lm"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if made.returncode != 0:
