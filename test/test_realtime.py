@@ -28,8 +28,10 @@ from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import Float64MultiArray
 
+from safe_sysid.apps.rehearsal import rehearse_controller
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.design import design_gains
+from safe_sysid.control.laws import make_law
 from safe_sysid.nodes.common import realtime
 from safe_sysid.nodes.common.histograms import Histogram
 from safe_sysid.nodes.common.loop import MessageLoop
@@ -413,6 +415,9 @@ def test_late_commands_are_counted_as_covered_where_the_arm_was_quiet(
 def test_a_tick_leaves_no_garbage_for_a_collector(arm: Any) -> None:
     """Collection is off in the loop: what it makes must go by itself."""
     model, gains = arm
+    rehearse_controller(
+        model, gains, lambda: make_law("robust", model, gains)
+    )  # as a node does: nothing is compiled below
     core, zero, home = Controller(model, gains), np.zeros(model.n), np.array(model.settings.home)
     core.start(0.0, home, zero)
     core.offer_box(replace(model.arm_prior, seq=1), 0.0)
