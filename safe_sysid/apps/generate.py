@@ -39,12 +39,7 @@ def arm_of(name: str, friction: bool = False) -> Arm:
     """
     path = Path(name)
     if path.suffix != ".csv":
-        robot = load_robot(name)
-        robot.require_known_reactions("generated dynamics")
-        theta, n = np.array(robot.theta_nominal), robot.n
-        rotors = bool(np.any(theta[ROTOR * n : (ROTOR + 1) * n])) or len(robot.kinematics.motors.joint) > 0
-        transition = robot.friction_transition_velocity if friction else 0.0
-        return Arm(robot.name, robot.kinematics, theta, rotors, friction, transition)
+        return _arm_of_robot(load_robot(name), friction)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -67,6 +62,14 @@ def arm_of(name: str, friction: bool = False) -> Arm:
         raise ModelError(f"{name}: no joints: expected a line for each")
     kin, _ = dh_kinematics(np.array(table), np.array(sliding), np.array([0.0, 0.0, -9.81]))
     return Arm(path.stem, kin, friction=friction)
+
+
+def _arm_of_robot(robot: RobotModel, friction: bool = False) -> Arm:
+    robot.require_known_reactions("generated dynamics")
+    theta, n = np.array(robot.theta_nominal), robot.n
+    rotors = bool(np.any(theta[ROTOR * n : (ROTOR + 1) * n])) or len(robot.kinematics.motors.joint) > 0
+    transition = robot.friction_transition_velocity if friction else 0.0
+    return Arm(robot.name, robot.kinematics, theta, rotors, friction, transition)
 
 
 def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool) -> int:
@@ -148,9 +151,7 @@ def print_reduced(
         out: directory for C files; None: none.
     """
     robot = load_robot(name)
-    arm = arm_of(name)
-    if arm.theta is None:
-        raise ModelError(f"{name}: a table without parameters: expected a robot")
+    arm = _arm_of_robot(robot)
     if out is not None:
         check_place(out)
     task = task_of(robot, log, velocity, acceleration)
@@ -162,7 +163,7 @@ def print_reduced(
             f"task: {joint} {low:.4g} to {high:.4g} {unit}, up to {qd:.4g} {unit}/s and {qdd:.4g} {unit}/s^2"
         )
     print(f"{model.n} joints, {model.p} functions: ranking them", flush=True)
-    ranking = rank(model, model.base_parameters(arm.theta), task, inverse_only)
+    ranking = rank(model, model.base_parameters(np.array(robot.theta_nominal)), task, inverse_only)
     small = reduce_to(ranking, digits, level)
     kept, p = small.kept
     print(f"kept {kept} of {p} functions; correct digits {small.digits[0.95]:.2f} at 95 % of states, "

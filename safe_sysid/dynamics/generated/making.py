@@ -102,8 +102,7 @@ def _compare(arm: Arm, model: PseudoSymbolicModel) -> None:
     n, rng = model.n, np.random.default_rng(5)
     theta = drawn_parameters(n, rng)
     theta[PER_LINK * n :] = 0.0
-    base = model.base_parameters(theta)
-    phi = np.stack([np.asarray(part @ base) for part in model.reduction], axis=1)
+    phi = model.coefficients(model.base_parameters(theta))
     q, qd, qdd = rng.uniform(-3.0, 3.0, (3, STATES, n))
     torque = RecursiveDynamics(arm.kin).inverse_dynamics(theta, q, qd, qdd, 0.0)
     gap = np.abs(evaluate(model, (q, qd, qdd), np.arange(model.p)) @ phi - torque).max()
@@ -211,7 +210,7 @@ def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix
     whole, rng = candidates(model, False, ("psdm",)), np.random.default_rng(11)
     kept = ("inverse", "gravity", "induced", *(("mass", "forward") if ranking.forced else ()))
     found = Candidates(whole.graph, n, {key: v for key, v in whole.values.items() if key[0] in kept})
-    phi = np.concatenate([matrix.toarray() for matrix in model.reduction], axis=1)
+    phi = model.coefficients(np.ones(1))
     q, qd, qdd = task.states(STATES, rng)
     still, everything = np.zeros_like(q), np.arange(model.p)
 

@@ -131,7 +131,15 @@ class PseudoSymbolicModel:
         Args:
             theta: (14 n,) of the layout, about the joints' frames; what a mask left out must be zero.
         """
-        return self.base_map() @ theta[: self.base_map().shape[1]]
+        return self.base_map() @ theta[: 14 * self.n]
+
+    def coefficients(self, theta_b: FloatArray) -> FloatArray:
+        """(p, n): what each function is multiplied by in each torque, N m.
+
+        Args:
+            theta_b: (l,) base parameters.
+        """
+        return np.stack([np.asarray(matrix @ theta_b) for matrix in self.reduction], axis=1)
 
     def base_map(self) -> FloatArray:
         """(l, 14 n): base parameters from the parameters of the layout; friction and offsets have none."""

@@ -164,7 +164,7 @@ def rank(
         inverse_only: functions with accelerations may go, too.
         states: random ones that shares are taken from.
     """
-    rng, phi = np.random.default_rng(7), np.stack([np.asarray(P @ theta_b) for P in model.reduction], axis=1)
+    rng, phi = np.random.default_rng(7), model.coefficients(theta_b)
     size, everything = np.linalg.norm(phi, axis=1), np.arange(model.p)
     total, largest = np.zeros(model.p), np.zeros(model.p)
     some: list[FloatArray] = []

@@ -98,7 +98,7 @@ class TaskProgress:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a job for a plan found; ``standing`` None: no task."""
+    """What a job for a plan found; ``progress`` None: no task."""
 
     result: PlannerResult
     progress: TaskProgress | None = None
