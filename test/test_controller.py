@@ -81,6 +81,10 @@ def test_start_is_refused_while_moving_out_of_range_or_not_finite(
     outside = START.copy()
     outside[1] = 3.0
     assert any("joint_2" in r for r in controller.start(0.0, outside, z))
+    error = np.broadcast_to(gains.assumptions.position_error, model.n)[1]
+    assert error > 0.0
+    outside[1] = model.limits.position_upper[1] - 0.5 * error  # measured inside; it may be outside
+    assert any("joint_2" in r for r in controller.start(0.0, outside, z))
     assert any("finite" in r for r in controller.start(0.0, START * np.nan, z))
     assert controller.state is ControllerState.IDLE
     assert controller.start(0.0, START, z) == []

@@ -12,6 +12,7 @@ from simulation_support import random_arm
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
+from safe_sysid.robot import load_robot
 from safe_sysid.simulation.actuator import ACTUATOR_MODES, Actuator
 from safe_sysid.simulation.noise import PATTERNS, NoiseModel, perturb
 
@@ -80,6 +81,21 @@ def test_every_measurement_of_a_run_is_inside_the_bounds(mode: str, pattern: str
     else:
         assert np.max(ratios) > 0.98
         assert 0.4 < np.mean(ratios) < 0.6
+
+
+@pytest.mark.parametrize("mode", ["uniform", "adversarial"])
+def test_a_zero_that_is_off_stays_the_same_over_a_run_and_inside_its_bound(mode: str) -> None:
+    off, e_q = np.array([0.01, 0.0, 0.002]), 1e-4
+    stream = NoiseModel(mode, position_error=e_q, zero_error=off.tolist()).stream(
+        random_arm(0, 3).kinematics, np.random.default_rng(3)
+    )
+    shifts = np.array([stream.measure(*s)[0] - s[1] for s in states(3)])
+    assert np.ptp(shifts, axis=0).max() <= 2.0 * e_q + 1e-15
+    middle = 0.5 * (shifts.min(axis=0) + shifts.max(axis=0))
+    assert np.all(np.abs(middle) <= off + 1e-5)
+    assert np.abs(middle[0]) > 10.0 * e_q, "the zero is off"
+    settings = load_robot("three_joint", **{"joints.elbow.zero_error": 2e-4}).settings
+    assert list(NoiseModel.declared(settings, mode).zero_error) == [0.0, 0.0, 2e-4]  # type: ignore[arg-type]
 
 
 def test_patterns_do_what_their_names_say() -> None:

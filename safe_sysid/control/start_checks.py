@@ -66,7 +66,8 @@ def judge_rest(
             f"({model.joint_names[worst]} moves at {qd[worst]:.3g} {unit}/s)"
         )
     for j, name in enumerate(model.joint_names):
-        lower, upper = model.limits.position_lower[j], model.limits.position_upper[j]
+        # Limits are those of the true position.
+        lower, upper = model.limits.position_lower[j] + e[j], model.limits.position_upper[j] - e[j]
         if not lower < q[j] < upper:
             unit = model.position_units[j]
             reasons.append(f"{name} at {q[j]:.4f} {unit}: expected inside ({lower:.4f}, {upper:.4f})")

@@ -81,6 +81,7 @@ class NoiseModel:
         torque_rel: b < 1, dimensionless, relative to the true torque.
         position_error: bound on |q_m - q|, rad.
         velocity_error: bound on |qd_m - qd|, rad/s.
+        zero_error: how far a joint's zero may be off, the same for a whole run, rad; position_error comes on top.
         pattern: of the adversary, one of :data:`PATTERNS`; None draws one.
         parameter: index into the ten of theta_e that "raise_parameter" and "lower_parameter" aim at; None draws one.
         window_s: period that "square_wave" works with, s.
@@ -94,6 +95,7 @@ class NoiseModel:
     pattern: str | None = None
     parameter: int | None = None
     window_s: float = 0.1
+    zero_error: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:
         """Validate the choices; the bounds are validated once the number of joints is known."""
@@ -116,6 +118,7 @@ class NoiseModel:
             "position_error": declared.position_error,
             "velocity_error": declared.velocity_error,
             "window_s": settings.identification.window_s,
+            "zero_error": [joint.zero_error for joint in settings.joints.values()],
         }
         return cls(mode, **{**fields, **options})
 
@@ -139,14 +142,25 @@ class NoiseStream:
             raise ParameterError(f"noise torque_rel = {self._b.tolist()}: expected numbers below 1")
         self._position = error_bound(noise.position_error, "position_error", n)
         self._velocity = error_bound(noise.velocity_error, "velocity_error", n)
-        self._moving = bool(np.any(self._position) or np.any(self._velocity))
         self._zero = np.zeros(n)
         self.pattern = noise.pattern or str(rng.choice(PATTERNS))
         self.parameter = int(rng.integers(10)) if noise.parameter is None else noise.parameter
         self._signs = rng.choice(np.array([-1.0, 1.0]), size=(3, n))  # torque, position, velocity
         self._window = noise.window_s
+        self._shift = self._zero if noise.mode == "none" else self._draw_shift(noise)
+        self._moving = bool(np.any([self._position, self._velocity, self._shift]))
         self._last: tuple[float, FloatArray] | None = None
         self._unit = np.zeros((3, n))
+
+    def _draw_shift(self, noise: NoiseModel) -> FloatArray:
+        """How far the zeros are off in this run, (n,) rad; on their bounds for the adversary."""
+        bound = error_bound(noise.zero_error, "zero_error", len(self._zero))
+        if not bound.any():
+            return self._zero
+        signs = self._rng.choice([-1.0, 1.0], len(bound))
+        return np.asarray(
+            bound * (signs if noise.mode == "adversarial" else self._rng.uniform(-1.0, 1.0, len(bound)))
+        )
 
     def measure(
         self, stamp: float, q: FloatArray, qd: FloatArray, torque: FloatArray
@@ -169,7 +183,7 @@ class NoiseStream:
         out = np.empty((3, q.size))
         perturb(torque, self._a, self._b, unit[0], out[2])
         if self._moving:
-            perturb(q, self._position, self._zero, unit[1], out[0])
+            perturb(q + self._shift, self._position, self._zero, unit[1], out[0])
             perturb(qd, self._velocity, self._zero, unit[2], out[1])
         else:
             out[0], out[1] = q, qd
