@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ COMMANDS = (
     "dynamics",
     "config",
 )
+
+#: What a full, broken or locked disk says: no fault of the program, so no traceback.
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -78,6 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads: keep Python from complaining when it flushes
         return 141  # as a process that SIGPIPE ended
+    except OSError as error:
+        if error.errno not in _MACHINE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"safe-sysid {options.command}: error: {where}{error.strerror}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

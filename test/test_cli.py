@@ -296,6 +296,24 @@ def test_a_pipe_that_nobody_reads_is_no_other_failure(monkeypatch: pytest.Monkey
     assert main(["config", "check", "kinova_gen3"]) == 141
 
 
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import errno
+    import os
+
+    def full(_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "result.json")
+
+    def wrong(_: object) -> int:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    monkeypatch.setattr("safe_sysid.commands.config.run", full)
+    assert main(["config", "check", "kinova_gen3"]) == 2
+    assert capsys.readouterr().err == "safe-sysid config: error: result.json: No space left on device\n"
+    monkeypatch.setattr("safe_sysid.commands.config.run", wrong)
+    with pytest.raises(OSError, match="not connected"):  # a fault of the program keeps its traceback
+        main(["config", "check", "kinova_gen3"])
+
+
 def test_kinds_of_noise_in_the_help_are_those_that_there_are() -> None:
     from safe_sysid.commands.campaign import _NOISES
     from safe_sysid.studies.campaign.noise import NOISES

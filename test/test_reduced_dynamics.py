@@ -196,3 +196,9 @@ def test_a_bound_of_nearly_equal_torques_leaves_room_for_their_rounding():
     small = reduce_to(rank(model, model.base_parameters(robot.theta_nominal), task), 4.0)
     assert np.all(small.proved > 1e-14)
     assert np.all(small.proved < 1e-3)
+
+
+@pytest.mark.parametrize("size", [1e155, np.nan, -1.0])
+def test_a_task_faster_than_any_arm_is_refused(size: float) -> None:
+    with pytest.raises(ParameterError, match=r"velocities = .* at most 1e"):
+        Task(np.tile([-1.0, 1.0], (2, 1)), np.full(2, size), np.ones(2))

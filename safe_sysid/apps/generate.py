@@ -134,6 +134,7 @@ def print_reduced(
     velocity: float | None,
     acceleration: float | None,
     inverse_only: bool,
+    yes: bool,
     json_file: Path | None,
     out: Path | None,
 ) -> int:
@@ -147,6 +148,7 @@ def print_reduced(
         velocity: as of :func:`task_of`.
         acceleration: likewise.
         inverse_only: terms of the mass matrix may go, too.
+        yes: more than eight joints may be derived.
         json_file: for programs; None: none.
         out: directory for C files; None: none.
     """
@@ -155,7 +157,7 @@ def print_reduced(
     if out is not None:
         check_place(out)
     task = task_of(robot, log, velocity, acceleration)
-    model, _ = derived(arm)
+    model, _ = derived(arm, yes)
     for joint, unit, (low, high), qd, qdd in zip(
         robot.joint_names, robot.position_units, task.q, task.qd, task.qdd, strict=True
     ):

@@ -67,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--acceleration", type=non_negative, metavar="A", help="largest, rad/s^2 (default: 10, or the log's)"
     )
     reduce.add_argument("--inverse-only", action="store_true", help="terms of the mass matrix may go, too")
+    reduce.add_argument("--yes", action="store_true", help="go on with more than eight joints")
     reduce.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
     reduce.add_argument("--out", type=Path, metavar="DIR", help="C files of the reduced model")
 
@@ -89,5 +90,5 @@ def run(options: argparse.Namespace) -> int:
         return print_generated(options.arm, options.out, options.name, options.yes, options.friction)
     return print_reduced(
         options.arm, options.digits, float(options.states) / 100.0, options.log, options.velocity,
-        options.acceleration, options.inverse_only, options.json, options.out,
+        options.acceleration, options.inverse_only, options.yes, options.json, options.out,
     )  # fmt: skip

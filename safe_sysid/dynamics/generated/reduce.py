@@ -38,6 +38,7 @@ IntArray = NDArray[np.int64]
 _RANKED, _JUDGED, _SEARCHED, _FITTED = 2000, 4000, 1000, 1500  # states
 _NUMBERS = 4_000_000  # of functions times states at once
 _LEVELS = 48
+_MOST = 1e6  # rad/s, rad/s^2: the squares of larger ones drown every other term
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,11 @@ class Task:
             raise ParameterError(
                 f"a task with positions {np.shape(self.q)}: expected ({n}, 2) lower and upper"
             )
-        if not np.all(np.isfinite([self.qd, self.qdd])) or np.min([self.qd, self.qdd]) < 0.0:
-            raise ParameterError("a task's velocities and accelerations: expected finite magnitudes")
+        for what, size in (("velocities", self.qd), ("accelerations", self.qdd)):
+            if not np.all((size >= 0.0) & (size <= _MOST)):  # also what is not a number
+                raise ParameterError(
+                    f"a task's {what} = {np.asarray(size).tolist()}: expected magnitudes of at most {_MOST:g}"
+                )
 
     def states(self, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Uniform states (count, n) each."""
