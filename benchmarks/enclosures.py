@@ -1,6 +1,6 @@
 """How tight the enclosures are: half widths over the sampled hull.
 
-Two problems. ``peer``: ARMOUR's own (see peer_problem.py). ``table1``: the shipped configuration, 4 kg of payload
+Two problems. ``peer``: ARMOUR's own (see peer_setup.py). ``table1``: the shipped configuration, 4 kg of payload
 uncertainty, six boxes, a motion near a plan of the package's planner (``--k-range``). In each time cell the enclosure's
 half width is divided by the half width of the hull that ascent over time and tracking error reaches (sampled_hull.py),
 for the torque of every joint and for the radius of every sphere of the arm's cover. See docs/tightness.md.

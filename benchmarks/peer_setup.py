@@ -1,7 +1,6 @@
 """The peer's problem, shared by the benchmarks: the public C++ ARMOUR (RAPTOR) on the Kinova Gen3 with its gripper.
 
-Published gains, sphere cover, uncertainties and trajectories are its own; its figures were measured on 2 cores like
-these (Ipopt with MUMPS, 2 threads).
+Sphere cover, uncertainties and trajectories are its own.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
-from safe_sysid.reachability.cells import TimeCells, TrackingSet
-from safe_sysid.reachability.pose import point_ranges, relative_poses
+from safe_sysid.reachability.cells import TrackingSet
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -26,30 +24,18 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = [
     "DECLARED",
-    "PEER",
     "SETTINGS",
     "SPHERES",
-    "PublishedGains",
     "machine",
     "nothing",
     "peer_family",
     "peer_model",
     "radius_of",
     "said",
-    "sphere_growth",
 ]
 
 FloatArray = NDArray[np.float64]
 
-#: What the peer reaches on this problem. Torque in N m (in brackets: with the remainder terms that it loses put back).
-PEER = {
-    "plan_s": {64: 4.7, 128: 10.7},
-    "sets_s": {64: 2.7},
-    "torque_mean": 14.9,
-    "torque_mean_repaired": 18.5,
-    "growth_mean": 0.022,
-    "growth_max": 0.078,
-}
 DURATION, CENTRE, RANGE = 2.0, np.pi / 12, np.pi / 24
 
 #: Joint frame (from 0), centre in it (m): the peer's cover, whose growth it reports.
@@ -89,42 +75,6 @@ def peer_family(start: ArrayLike, goal: ArrayLike) -> TrajectoryFamily:
     return TrajectoryFamily(state, np.full(len(q), RANGE), DURATION, middle)
 
 
-@dataclass(frozen=True)
-class PublishedGains:
-    """The gains of the published experiments, their tracking error, and the robust input that goes with them.
-
-    Not proved: eigenvalues of the inertia are the published, sampled ones; no sampling, delay or actuator error.
-    """
-
-    K_r: float = 5.0
-    V_m: float = 0.02
-    alpha: float = 20.0
-    largest: float = 15.79635774
-    smallest: float = 8.29938
-
-    @property
-    def epsilon(self) -> float:
-        """Bound of |r|, rad/s."""
-        return float(np.sqrt(2.0 * self.V_m / self.smallest))
-
-    def tracking(self, n: int) -> TrackingSet:
-        """Bounds of e and r; the published ones are balls."""
-        size = np.full(n, self.epsilon)
-        return TrackingSet(size / self.K_r, size, np.full(n, self.K_r))
-
-    def half_width(self, nominal: FloatArray, spread: FloatArray, robust: bool = True) -> FloatArray:
-        """(M, n) torque half width from those of the nominal part and of the uncertain one, by the peer's formula.
-
-        Args:
-            nominal: (M, n) half width of ``W theta_mid``.
-            spread: (M, n) bound of ``|W (theta - theta_mid)|``.
-            robust: with the robust input's own share of the tracking error.
-        """
-        own = 0.5 * self.alpha * (self.largest - self.smallest) * self.epsilon if robust else 0.0
-        norm = np.linalg.norm(spread, axis=1, keepdims=True)
-        return np.asarray(nominal + 0.5 * spread + 0.5 * norm + own)
-
-
 def peer_model(settings: str = "tuned", joints_certain: bool = False, intervals: int = 128) -> RobotModel:
     """Kinova with the peer's uncertainties: arm 5 %, last link with its empty hand 20 % of each entry.
 
@@ -154,16 +104,6 @@ def peer_model(settings: str = "tuned", joints_certain: bool = False, intervals:
 def nothing(tracking: TrackingSet) -> TrackingSet:
     """No tracking error (but for 1e-12 of it: semi-axes are positive)."""
     return TrackingSet(tracking.e * 1e-12, tracking.r * 1e-12, tracking.k_r)
-
-
-def sphere_growth(model: RobotModel, cells: TimeCells, tracking: TrackingSet) -> FloatArray:
-    """(M, S): radius, over a cell, of the box that holds a sphere's centre, m: what the peer adds to its radius."""
-    rotations, origins = relative_poses(model.kinematics, cells, tracking)
-    boxes = [
-        point_ranges(rotations[:, 0, j + 1], origins[:, 0, j + 1], np.array([centre]))
-        for j, centre in SPHERES
-    ]
-    return radius_of(np.concatenate(boxes, axis=1))
 
 
 def radius_of(boxes: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""YAML as it stands on a command line to messages, and fields of messages by their path."""
+"""YAML as it stands on a command line to messages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,6 @@ def message_type(name: str, kind: str = "msg") -> Any:
         return getattr(importlib.import_module(f"{parts[0]}.{kind}"), parts[-1])
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the type {name!r} does not exist: {error}") from error
-
-
-def type_name(message: Any) -> str:
-    """`std_msgs/msg/String` of a class."""
-    package, kind, *_ = message.__module__.split(".")
-    return f"{package}/{kind}/{message.__name__}"
 
 
 def fill(message: Any, values: Any) -> None:
@@ -60,21 +54,8 @@ def fill(message: Any, values: Any) -> None:
                 raise ValueError(f"{type(message).__name__}.{name}: {error}") from error
 
 
-def filled(message: Any, text: str) -> Any:
+def filled(message: Any, text: str | None) -> Any:
     """A new message from the words of a command line."""
     made = message()
     fill(made, yaml.safe_load(text) if text else None)
     return made
-
-
-def field(message: Any, path: str) -> Any:
-    """What stands below a path such as `pose.position`.
-
-    Raises:
-        ValueError: nothing does.
-    """
-    for name in path.split("."):
-        if not hasattr(message, name) or name.startswith("_"):
-            raise ValueError(f"{type(message).__name__} has no field {name!r}")
-        message = getattr(message, name)
-    return message
