@@ -21,6 +21,7 @@ COMMANDS = (
     "plan",
     "identify",
     "identify-arm",
+    "learn",
     "errors",
     "tare",
     "verify",

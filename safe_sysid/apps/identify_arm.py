@@ -17,13 +17,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from safe_sysid import __version__
 from safe_sysid.apps.arm_bounds import Bounding
+from safe_sysid.apps.arm_logs import ArmLogOptions, check_samples, read_logs, split_samples
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.arm.data import ArmData, Processing, prepare
-from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
-from safe_sysid.logs.formats.reading import load_log, reading_of
-from safe_sysid.logs.log import Log
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
 from safe_sysid.robot.config import load_settings
@@ -40,33 +37,16 @@ _MOST_OPEN = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
-class IdentifyArmOptions:
+class IdentifyArmOptions(ArmLogOptions):
     """Options of the command; see ``safe-sysid identify-arm --help``."""
 
-    logs: tuple[Path, ...]
-    robot: str = "kinova_gen3"
     loops: Path | None = None
-    validation: tuple[Path, ...] = ()
-    share: float = 0.3
-    topic: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    map_file: Path | None = None
-    angles: str | None = None
-    time_unit: str | None = None
-    cutoff: float | None = None
-    decimation: int | None = None
-    velocity: str = "auto"
-    torque_per_effort: tuple[tuple[str, float], ...] = ()
     method: str = "sdp"
     regularisation: float | None = None
     known_links: tuple[str, ...] = ()
     motors_only: bool = False
     plain_friction: bool = False
     estimates_only: bool = False
-    force: bool = False
-    out: Path | None = None
-    json_file: Path | None = None
-    quiet: bool = False
 
 
 def identify_arm(options: IdentifyArmOptions) -> int:
@@ -90,9 +70,9 @@ def identify_arm(options: IdentifyArmOptions) -> int:
     with bar:
         task = bar.add_task("reading", total=1.0)
         model, mechanism = _arm(options)
-        logs = [_read(path, mechanism, options) for path in (*options.logs, *options.validation)]
-        samples, held_out = _samples(logs, mechanism, options)
-        findings = _findings(logs, mechanism, samples)
+        logs = read_logs(options, mechanism.actuated_names)
+        samples, held_out = split_samples(logs, mechanism.actuated_names, options)
+        findings = check_samples(logs, mechanism, samples)
         for finding in findings:
             print(f"safe-sysid identify-arm: {finding.message}", file=sys.stderr)
         if findings and not options.force:
@@ -142,35 +122,6 @@ def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
         return None, load_mechanism(options.loops, urdf)
     model = load_robot(options.robot)
     return model, Mechanism.of_robot(model)
-
-
-def _read(path: Path, mechanism: Mechanism, options: IdentifyArmOptions) -> Log:
-    reading = reading_of(
-        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
-    )
-    return load_log(path, mechanism.actuated_names, reading)
-
-
-def _samples(
-    logs: Sequence[Log], mechanism: Mechanism, options: IdentifyArmOptions
-) -> tuple[ArmData, ArmData]:
-    processing = Processing(
-        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort)
-    )
-    data = prepare([log.measurements for log in logs], mechanism.actuated_names, processing)
-    held_out = list(range(len(options.logs), len(logs))) or None
-    return data.split(options.share, held_out)
-
-
-def _findings(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
-    """What forbids to fit: columns that cannot be what they say they are."""
-    names = mechanism.actuated_names
-    found = [finding for log in logs for finding in check_log(log.measurements, names)]
-    if found:
-        return found
-    thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
-    drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
-    return check_torques(drawn, thinned.torque, names)
 
 
 def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:

@@ -11,7 +11,12 @@ from scipy.linalg import solve_triangular
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
-from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, SumKernel
+from safe_sysid.learning.gaussian_process.kernels import (
+    LagrangianPart,
+    LinearPart,
+    SumKernel,
+    friction_features,
+)
 from safe_sysid.learning.gaussian_process.motions import Motions
 
 __all__ = ["Energies", "TorqueProcess", "Units", "informative", "likelihood", "likelihood_gradient"]
@@ -260,6 +265,22 @@ class TorqueProcess:
         mass = (torque[1:] - torque[0]) * self.units.time**2
         return 0.5 * (mass + mass.T)
 
+    def friction(self) -> tuple[FloatArray, FloatArray]:
+        """Viscous (N m s/rad) and Coulomb friction (N m) of each joint: mean and deviation, each (n, 2).
+
+        Raises:
+            ParameterError: the kernel has no friction.
+        """
+        for part, own in zip(self.kernel.parts, self.kernel.split(self.log), strict=True):
+            if isinstance(part, LinearPart) and part.features is friction_features:
+                variance, phi = np.exp(own), part.features(self._inside)
+                explained = solve_triangular(self._factor, phi, lower=True, check_finite=False) * variance
+                left = variance - np.sum(explained**2, axis=0)
+                scale = self.units.torque * np.array([self.units.time, 1.0])
+                mean = (variance * (phi.T @ self.dual)).reshape(-1, 2)
+                return mean * scale, np.sqrt(np.maximum(left, 0.0)).reshape(-1, 2) * scale
+        raise ParameterError("the kernel has no friction: expected one with friction")
+
     def added(self, x: Motions, torque: ArrayLike) -> TorqueProcess:
         """The process with further samples; the factor grows, nothing is factorised anew.
 
@@ -325,22 +346,24 @@ def informative(
     inside, n = (Units() if units is None else units).inside(x), x.n
     scale = np.exp(-0.5 * log_noise)
     chosen: list[int] = []
-    known = np.empty((len(x), n, 0))
+    most = min(most, len(x))
+    known = np.empty((len(x) * n, most * n))
     left = np.concatenate(
         [
             np.diag(kernel.matrix(log, inside[k : k + 16])).reshape(-1, n) * scale**2
             for k in range(0, len(x), 16)
         ]
     )
-    while len(chosen) < min(most, len(x)):
+    while len(chosen) < most:
         score = left.sum(1)
         score[chosen] = -np.inf
-        best = int(np.argmax(score))
+        best, done = int(np.argmax(score)), len(chosen) * n
+        rows = slice(best * n, best * n + n)
         cross = kernel.matrix(log, inside, inside[[best]]).reshape(len(x), n, n) * np.outer(scale, scale)
-        cross -= np.einsum("rak,bk->rab", known, known[best])
-        own = cross[best] + np.eye(n)
-        step = np.linalg.solve(np.linalg.cholesky(own), cross.transpose(0, 2, 1)).transpose(0, 2, 1)
-        left -= np.sum(step**2, axis=2)
-        known = np.concatenate([known, step], axis=2)
+        cross -= (known[:, :done] @ known[rows, :done].T).reshape(len(x), n, n)
+        corner = np.linalg.cholesky(cross[best] + np.eye(n))
+        step = solve_triangular(corner, cross.reshape(-1, n).T, lower=True, check_finite=False).T
+        left -= np.sum(step.reshape(len(x), n, n) ** 2, axis=2)
+        known[:, done : done + n] = step
         chosen.append(best)
     return np.array(chosen, np.int64)

@@ -70,6 +70,7 @@ def train(
     how: Training | None = None,
     progress: Callable[[int, float], None] | None = None,
     units: Units | None = None,
+    start: TorqueProcess | None = None,
 ) -> TorqueProcess:
     """Find hyperparameters from data, and condition the process on it.
 
@@ -79,7 +80,8 @@ def train(
         torque: (N, n) N m or N.
         how: None: as [LIP].
         progress: called with epoch (iteration) and negative log likelihood (of a batch).
-        units: of the parameters; None: torques and velocities of the data have a mean square of one.
+        units: of the parameters; None: those of `start`, or torques and velocities have a mean square of one.
+        start: a process whose hyperparameters to begin with.
 
     Raises:
         ParameterError: shapes that do not fit, numbers that are not finite, or an unknown method.
@@ -94,26 +96,30 @@ def train(
     if not np.all(np.isfinite(torque)):
         r, j = np.argwhere(~np.isfinite(torque))[0]
         raise ParameterError(f"torque[{r}, {j}] = {torque[r, j]}: expected a finite number")
-    units = Units.of(x, torque) if units is None else units
+    if units is None:
+        units = Units.of(x, torque) if start is None else start.units
     inside, y, tell = units.inside(x), torque / units.torque, progress or (lambda k, value: None)
     noise = np.full(x.n, 2.0 * np.log(max(0.1 * np.max(np.std(y, axis=0)), 1e-3)))
-    start = np.concatenate([kernel.start(inside), noise])
+    if start is not None:
+        begin = np.concatenate([start.log, start.log_noise])
+    else:
+        begin = np.concatenate([kernel.start(inside), noise])
 
     def gradient(z: FloatArray, some: NDArray[np.int64]) -> tuple[float, FloatArray]:
         value, *by = likelihood_gradient(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
         return value, np.concatenate(by)
 
     if how.method == "adam":
-        z = _adam(gradient, start, len(x), how, tell)
+        z = _adam(gradient, begin, len(x), how, tell)
     elif how.method == "lbfgs":
         every, steps = np.arange(len(x)), iter(range(how.epochs + 1))
         z = minimize(
             gradient,
-            start,
+            begin,
             args=(every,),
             jac=True,
             method="L-BFGS-B",
-            bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
+            bounds=[(-_FARTHEST, _FARTHEST)] * len(begin),
             options={"maxiter": how.epochs},
             callback=lambda intermediate_result: tell(next(steps), float(intermediate_result.fun)),
         ).x

@@ -13,7 +13,7 @@ from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.report.drawing.page import render_page
 from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
 
-__all__ = ["arm_html", "intervals_text"]
+__all__ = ["arm_html", "intervals_text", "torques_drawing"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     time[breaks] = np.nan
     for j, x in enumerate(found.residuals):
         figures.append({
-            "drawing": _torques(time, found.measured[:, j], found.modelled[:, j], x.joint),
+            "drawing": torques_drawing(time, found.measured[:, j], found.modelled[:, j], x.joint),
             "text": f"{x.joint}: measured (violet) and modelled torque, N m, over held-out time, s",
         })  # fmt: skip
         residual = found.measured[:, j] - found.modelled[:, j]
@@ -111,7 +111,15 @@ def _axes(svg: Svg, x: tuple[float, float], y: FloatArray, label: str) -> Axes:
     return axes
 
 
-def _torques(time: FloatArray, measured: FloatArray, modelled: FloatArray, joint: str) -> Markup:
+def torques_drawing(time: FloatArray, measured: FloatArray, modelled: FloatArray, joint: str) -> Markup:
+    """Measured and modelled torque over time.
+
+    Args:
+        time: (N,) s; nan breaks the curves.
+        measured: (N,) N m.
+        modelled: (N,) N m.
+        joint: its name.
+    """
     svg = Svg(360.0, 172.0, f"torques of {joint}")
     axes = _axes(svg, (0.0, float(np.nanmax(time))), np.concatenate([measured, modelled]), "s")
     axes.line(*thinned(time, measured, 600), "line line-2")

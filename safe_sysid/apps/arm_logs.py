@@ -1,0 +1,92 @@
+"""Logs of an arm's own motions, read, processed, split and checked: shared by commands that learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.identification.arm.data import ArmData, Processing, prepare
+from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
+from safe_sysid.logs.formats.reading import load_log, reading_of
+from safe_sysid.logs.log import Log
+
+__all__ = ["ArmLogOptions", "check_samples", "read_logs", "split_samples"]
+
+
+@dataclass(frozen=True)
+class ArmLogOptions:
+    """Options of :mod:`safe_sysid.commands.log_options`."""
+
+    logs: tuple[Path, ...]
+    robot: str = "kinova_gen3"
+    validation: tuple[Path, ...] = ()
+    share: float = 0.3
+    topic: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    map_file: Path | None = None
+    angles: str | None = None
+    time_unit: str | None = None
+    cutoff: float | None = None
+    decimation: int | None = None
+    velocity: str = "auto"
+    torque_per_effort: tuple[tuple[str, float], ...] = ()
+    force: bool = False
+    out: Path | None = None
+    json_file: Path | None = None
+    quiet: bool = False
+
+
+def read_logs(options: ArmLogOptions, joint_names: Sequence[str]) -> list[Log]:
+    """The logs, then those of validation.
+
+    Args:
+        options: of the command.
+        joint_names: of the joints with motors.
+
+    Raises:
+        SafeSysIdError: one cannot be read.
+    """
+    reading = reading_of(
+        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
+    )
+    return [load_log(path, joint_names, reading) for path in (*options.logs, *options.validation)]
+
+
+def split_samples(
+    logs: Sequence[Log], joint_names: Sequence[str], options: ArmLogOptions
+) -> tuple[ArmData, ArmData]:
+    """Samples to learn from, and samples that are held out.
+
+    Args:
+        logs: of :func:`read_logs`.
+        joint_names: of the joints with motors.
+        options: of the command.
+
+    Raises:
+        DataError: logs cannot be used, or one of the two would be empty.
+    """
+    processing = Processing(
+        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort)
+    )
+    data = prepare([log.measurements for log in logs], joint_names, processing)
+    held_out = list(range(len(options.logs), len(logs))) or None
+    return data.split(options.share, held_out)
+
+
+def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
+    """What forbids to fit: columns that cannot be what they say they are.
+
+    Args:
+        logs: of :func:`read_logs`.
+        mechanism: of the arm.
+        samples: of :func:`split_samples`.
+    """
+    names = mechanism.actuated_names
+    found = [finding for log in logs for finding in check_log(log.measurements, names)]
+    if found:
+        return found
+    thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
+    drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
+    return check_torques(drawn, thinned.torque, names)

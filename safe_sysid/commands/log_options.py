@@ -1,0 +1,97 @@
+"""Options shared by commands that learn of an arm from its logs: reading, processing, held-out samples, output."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from safe_sysid.commands.arguments import at_least, non_negative
+
+__all__ = ["add_log_options", "log_values"]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (equals and key and value):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+    return key, value
+
+
+def _factor(text: str) -> tuple[str, float]:
+    key, value = _pair(text)
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number != 0.0):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT=NUMBER, not 0")
+    return key, number
+
+
+def _share(text: str) -> float:
+    value = non_negative(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number between 0 and 1")
+    return value
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add them.
+
+    Args:
+        parser: of the command.
+
+    Returns:
+        The group "how", for options of the command's own.
+    """
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz")
+    parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    reading = parser.add_argument_group("reading the logs")
+    reading.add_argument("--topic", metavar="NAME", help="sensor_msgs/JointState of a bag")
+    reading.add_argument(
+        "--column", type=_pair, action="append", default=[], metavar="KEY=NAME",
+        help="column of a table: time=NAME, JOINT.position=NAME, ...; repeatable",
+    )  # fmt: skip
+    reading.add_argument(
+        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/identify.md)"
+    )
+    reading.add_argument("--angles", choices=("rad", "deg"), help="of positions and velocities")
+    reading.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of stamps")
+    reading.add_argument(
+        "--torque-per-effort", type=_factor, action="append", default=[], metavar="JOINT=K",
+        help="efforts are currents: N m at the joint per unit, gear ratio times torque constant; repeatable",
+    )  # fmt: skip
+    reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--validation", type=Path, action="append", default=[], metavar="LOG", help="held out; repeatable"
+    )
+    how.add_argument(
+        "--share", type=_share, default=0.3, metavar="S", help="held out of each log (default: 0.3)"
+    )
+    how.add_argument("--cutoff", type=non_negative, metavar="HZ", help="of the zero-phase filter; 0: none")
+    how.add_argument("--decimation", type=at_least(1), metavar="N", help="one sample of N is kept")
+    how.add_argument(
+        "--velocity", choices=("auto", "log", "positions"), default="auto", help="where velocities are from"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-<command>)")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write result.json there too")
+    output.add_argument("--quiet", action="store_true", help="only the last line")
+    return how
+
+
+def log_values(options: argparse.Namespace) -> dict[str, Any]:
+    """Values of all options, named as in :class:`safe_sysid.apps.arm_logs.ArmLogOptions`.
+
+    Args:
+        options: as parsed.
+    """
+    values = {key: value for key, value in vars(options).items() if key not in ("command", "what")}
+    values["json_file"], values["map_file"] = values.pop("json"), values.pop("map")
+    values["columns"] = tuple(values.pop("column"))
+    for key in ("logs", "validation", "torque_per_effort"):
+        values[key] = tuple(values[key])
+    return values

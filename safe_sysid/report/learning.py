@@ -1,0 +1,102 @@
+"""The report of learned torques: errors by joint, how honest the variance is, energies, friction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from safe_sysid.report.arm.html import torques_drawing
+from safe_sysid.report.drawing.page import render_page
+from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
+
+__all__ = ["learned_html"]
+
+FloatArray = NDArray[np.float64]
+
+_TEMPLATE = """{% from "blocks.html" import rows, lines %}
+<h1>Learned torques of {{ r.robot }}</h1>
+<p class="muted">{{ r.logs|join(", ") }}; {{ r.method }}; safe_sysid {{ r.version }}</p>
+<p class="verdict{{ " weak" if r.warnings else "" }}">{{ verdict }}</p>
+{% if r.warnings %}<h2>Warnings</h2>{{ lines(r.warnings) }}{% endif %}
+<h2>Held-out torques</h2>
+<p class="muted">nMSE: mean square of the error over the torque's variance. In 95 %: share of measured torques within
+the 95 % interval of what is predicted, noise included.</p>
+<div class="scroll"><table><tr><th>joint</th><th>nMSE</th><th>error, RMS</th><th>torque, deviation</th>
+<th>noise found</th><th>in 95 %</th></tr>
+{% for name, j in r.joints.items() %}<tr><td>{{ name }}</td><td>{{ "%.3g"|format(100 * j.nmse) }} %</td>
+<td>{{ "%.3g"|format(j.rms) }}</td><td>{{ "%.3g"|format(j.torque_deviation) }}</td><td>{{ "%.3g"|format(j.noise) }}</td>
+<td>{{ "%.0f"|format(100 * j.within_95) }} %</td></tr>{% endfor %}</table></div>
+<div class="grid wide">{% for figure in figures %}<figure>{{ figure.drawing }}<figcaption>{{ figure.text }}</figcaption>
+</figure>{% endfor %}</div>
+{% if r.subsets %}<h2>How much the samples teach</h2>
+<p class="muted">Mean nMSE of all joints on held-out samples, with the same hyperparameters.</p>
+<div class="scroll"><table><tr><th>samples</th><th>mean nMSE</th></tr>
+{% for s in r.subsets %}<tr><td>{{ s.samples }} {{ s.which }}</td><td>{{ "%.3g"|format(100 * s.nmse) }} %</td></tr>
+{% endfor %}</table></div>{% endif %}
+{% if friction %}<h2>Learned friction</h2>
+<div class="scroll"><table><tr><th>joint</th><th>viscous, N m s/rad</th><th>Coulomb, N m</th></tr>
+{% for name, viscous, coulomb in friction %}<tr><td>{{ name }}</td><td>{{ viscous }}</td><td>{{ coulomb }}</td></tr>
+{% endfor %}</table></div>{% endif %}
+<h2>Energies</h2>
+<p class="muted">Learned from torques alone; the potential's origin is arbitrary. The mass matrix that follows is
+positive definite at {{ "%.0f"|format(100 * r.mass_positive) }} % of the held-out positions.</p>
+<figure>{{ energies }}<figcaption>kinetic (violet) and potential energy, J, over held-out time, s</figcaption></figure>
+"""
+
+
+def learned_html(
+    result: dict[str, Any],
+    time: FloatArray,
+    measured: FloatArray,
+    predicted: FloatArray,
+    energies: FloatArray,
+) -> str:
+    """The page.
+
+    Args:
+        result: as of ``--json``.
+        time: (N,) s of held-out samples; nan where a segment begins.
+        measured: (N, n) N m.
+        predicted: (N, n) N m.
+        energies: (2, N) kinetic and potential, J.
+    """
+    names = list(result["joints"])
+    figures = [
+        {
+            "drawing": torques_drawing(time, measured[:, j], predicted[:, j], name),
+            "text": f"{name}: measured (violet) and learned torque, N m, over held-out time, s",
+        }
+        for j, name in enumerate(names)
+    ]
+    friction = [
+        (
+            name,
+            *(
+                f"{j[key]:.3g} \N{PLUS-MINUS SIGN} {j[key + '_deviation']:.2g}"
+                for key in ("viscous", "coulomb")
+            ),
+        )
+        for name, j in result["joints"].items()
+        if "viscous" in j
+    ]
+    mean = np.mean([j["nmse"] for j in result["joints"].values()])
+    values = {
+        "r": result, "figures": figures, "friction": friction, "energies": _energies(time, energies),
+        "verdict": f"{result['stage']}: {result['samples']} samples of {result['samples_of']}; mean nMSE of "
+        f"held-out torques {100 * mean:.3g} %.",
+    }  # fmt: skip
+    return render_page(f"Learned torques of {result['robot']}", _TEMPLATE, values)
+
+
+def _energies(time: FloatArray, energies: FloatArray) -> Markup:
+    svg = Svg(360.0, 172.0, "energies")
+    shown = energies - np.array([[0.0], [energies[1].min()]])
+    low, high = float(shown.min()), float(shown.max()) or 1.0
+    axes = Axes(svg, (0.0, float(np.nanmax(time)) or 1.0), (low, high), box=(44.0, 8.0, 352.0, 150.0))
+    axes.frame("s", nice_ticks(low, high, 4))
+    for values, style in zip(shown, ("line line-2", "line"), strict=True):
+        axes.line(*thinned(time, values, 600), style)
+    return svg.markup()
