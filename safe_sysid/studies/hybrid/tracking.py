@@ -1,0 +1,196 @@
+"""Tracking experiments [Hybrid, section V]: set-point motions with every model as feed-forward, at three gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import ModelError, ParameterError, SafeSysIdError
+from safe_sysid.input_limits import read_arrays
+from safe_sysid.learning.neural.dataset import Dataset
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, Predictor, drive, guard, impedance
+from safe_sysid.studies.hybrid.make_data import load_panda
+from safe_sysid.studies.hybrid.motions import set_points
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified
+from safe_sysid.whole_files import replacing
+
+__all__ = [
+    "DURATIONS",
+    "RIGID",
+    "TrackingExperiment",
+    "averages",
+    "check_models",
+    "is_sound",
+    "run_trial",
+    "write_rigid_models",
+]
+
+FloatArray = NDArray[np.float64]
+Result = dict[str, Any]
+#: s of a set-point motion: slow and fast.
+DURATIONS = (10.0, 2.0)
+#: Rigid models by name, and the terms that they identify besides links; None: the drawing.
+RIGID: dict[str, str | None] = {
+    "drawing": None,
+    "RBD 2S": "links",
+    "RBD+Sign 2S": "coulomb",
+    "RBD, all friction": "all",
+}
+#: Periods that a position is held before a motion, so that memories know the state [Hybrid, section V].
+SETTLE = 500
+#: Degrees: an arm that is so far away has failed.
+_LOST = 120.0
+_THIN = 20  # rows of data that one is taken of
+
+
+def write_rigid_models(
+    folder: Path, dataset: Dataset | None, terms: Mapping[str, str | None] | None = None
+) -> list[str]:
+    """Identify the rigid models of a data set, unless that was done; returns their names.
+
+    Args:
+        folder: of the files, one per model: ``theta``.
+        dataset: whose training motions tell; None: the drawing alone.
+        terms: models that are wanted, as :data:`RIGID`.
+
+    Raises:
+        SafeSysIdError: data that no real arm fits.
+    """
+    model = load_panda()
+    names = []
+    for name, kind in (terms or RIGID).items():
+        if kind is not None and dataset is None:
+            continue
+        names.append(name)
+        path = folder / f"{name}.npz"
+        if path.is_file():
+            continue
+        if kind is None or dataset is None:
+            theta = drawing(model)
+        else:
+            motions = (dataset.motion(entry) for entry in dataset.of("train"))
+            thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in motions]
+            theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, theta=theta)
+    return names
+
+
+def _loaded(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
+    """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
+
+    Raises:
+        SafeSysIdError: the file is neither.
+    """
+    arrays = read_arrays(path)
+    if set(arrays) == {"theta"}:
+        return np.asarray(arrays["theta"], float), None
+    raise ParameterError(f"{path}: arrays {sorted(arrays)}: expected theta, of a rigid model")
+
+
+@dataclass(frozen=True)
+class TrackingExperiment(Campaign):
+    """Trials: every model, at all gains, slow and fast."""
+
+    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
+        """The trial."""
+        return run_trial
+
+    @property
+    def total(self) -> int:
+        """Number of trials."""
+        return len(self.options["models"]) * len(GAINS) * len(DURATIONS)
+
+
+def is_sound(result: Result) -> bool:
+    """Whether a trial ran to its end; an arm that ran away is a result.
+
+    Args:
+        result: of the trial.
+    """
+    return "error" not in result
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
+    """One model, one set of gains, one duration: five motions one after the other.
+
+    Args:
+        seed: of the set-points.
+        index: of the trial.
+        options: ``models`` (names), ``folder`` (with ``NAME.npz``), ``scale`` of the effects, ``motions``, and
+            ``series``: whether positions are kept, in 50 Hz.
+
+    Returns:
+        Root mean square of each joint's error along the motions and its size at their ends, in degrees (None: the arm
+        failed), and how often the guard did not follow the model.
+    """
+    names, kinds = options["models"], list(GAINS)
+    which, rest = divmod(index, len(kinds) * len(DURATIONS))
+    gains, duration = kinds[rest // len(DURATIONS)], DURATIONS[rest % len(DURATIONS)]
+    model = load_panda()
+    theta, predict = _loaded(model, Path(options["folder"]) / f"{names[which]}.npz")
+    motions = set_points(model, duration, options.get("motions", 5), seed=seed)
+    reference = motions.reference()
+    arm = FlexibleArm(
+        model, read_effects("panda_effects", model.theta_nominal, options["scale"]), motions.points[0]
+    )
+    added = None if predict is None else guard(model, ModelFeedForward(model, theta, predict), names[which])
+    out: Result = {
+        "index": index, "model": names[which], "gains": gains, "duration": duration, "seed": seed,
+        "scale": options["scale"], "rmse": None, "final": None, "guarded": 0,
+    }  # fmt: skip
+    try:
+        run = drive(arm, impedance(model, gains), theta, reference, added, settle=SETTLE)
+    except ModelError as ran_away:
+        return {**out, "failed": str(ran_away)}
+    error = np.degrees(run.true - reference[:, 0])
+    ends = round(duration / arm.period) * np.arange(1, len(motions.points)) - 1
+    out |= {"guarded": run.guarded, "final": np.abs(error[ends]).mean(axis=0).tolist()}
+    if np.abs(error).max() > _LOST:
+        return {**out, "final": None, "failed": f"{np.abs(error).max():.0f} degrees away"}
+    out["rmse"] = np.sqrt(np.mean(error**2, axis=0)).tolist()
+    if options.get("series"):
+        out["series"] = {"wanted": reference[::20, 0].tolist(), "reached": run.true[::20].tolist()}
+    return out
+
+
+def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], FloatArray | None]:
+    """By model and gains, each joint's mean over slow and fast, degrees; None where the arm failed.
+
+    Args:
+        results: of trials.
+        key: ``rmse`` or ``final``.
+    """
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for result in results:
+        if is_sound(result):
+            groups.setdefault((result["model"], result["gains"]), []).append(result[key])
+    return {
+        group: None if any(value is None for value in values) else np.mean(values, axis=0)
+        for group, values in groups.items()
+    }
+
+
+def check_models(folder: Path, names: Sequence[str]) -> None:
+    """Refuse names without a file before anything runs.
+
+    Args:
+        folder: of the files.
+        names: of models.
+
+    Raises:
+        SafeSysIdError: a file is missing.
+    """
+    for name in names:
+        if not (folder / f"{name}.npz").is_file():
+            raise SafeSysIdError(
+                f"model {name!r}: no file {folder / name}.npz: expected a rigid or a learned model"
+            )

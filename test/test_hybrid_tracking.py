@@ -1,0 +1,245 @@
+"""Experiments of [Hybrid]: motions, data, rigid models, tracking, and attacks on the guard under the impedance law."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.law import ModelInUse
+from safe_sysid.core.layout import COULOMB
+from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.learning.neural.dataset import read_dataset
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import is_consistent
+from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.hybrid import make_data as data
+from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
+from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
+from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
+from safe_sysid.studies.hybrid.tracking import TrackingExperiment, run_trial, write_rigid_models
+from safe_sysid.studies.hybrid.tracking_tables import summary, table
+
+
+@cache
+def panda() -> RobotModel:
+    return data.load_panda()
+
+
+def arm(scale: float) -> FlexibleArm:
+    model = panda()
+    return FlexibleArm(model, read_effects("panda_effects", model.theta_nominal, scale), model.settings.home)
+
+
+# ------------------------------------------------------------------------------------------------------- motions
+
+
+def test_series_fill_their_limits_and_excite_more_than_draws() -> None:
+    model = panda()
+    series = exciting_series(model, 3, 4.0, draws=3, improvements=10)
+    t = np.linspace(0.0, 4.0, 3000)
+    q, qd = np.moveaxis(series.states(t)[:, :2], 1, 0)
+    assert np.all(np.abs(qd).max(axis=0) <= 1.02 * FAST * model.limits.velocity)
+    assert np.all((q >= model.limits.position_lower) & (q <= model.limits.position_upper))
+    assert np.any(np.abs(qd).max(axis=0) > 0.98 * FAST * model.limits.velocity)
+    again = exciting_series(model, 3, 4.0, draws=3, improvements=10)
+    assert np.array_equal(again.sine, series.sine)
+    late = slower(series, FAST / SLOW)
+    assert late.states(4.0 * t)[1:-1, 0] == pytest.approx(q[1:-1], abs=1e-12)
+    assert late.states(4.0 * t)[1:-1, 1] == pytest.approx(0.25 * qd[1:-1], abs=1e-12)
+
+
+def test_set_points_are_joined_at_rest_by_derivatives() -> None:
+    motions = set_points(panda(), 2.0, 3, seed=4)
+    reference = motions.reference()
+    assert reference.shape == (6000, 3, 7)
+    assert reference[[1999, 3999, 5999], 0] == pytest.approx(motions.points[1:], abs=1e-12)
+    for k in (0, 1):
+        slope = (reference[2:2000, k] - reference[: 2000 - 2, k]) / 2e-3
+        assert slope == pytest.approx(reference[1:1999, k + 1], abs=1e-4)
+    way, pace, push = minimum_jerk(np.array([0.0, 0.5, 1.0]))
+    assert way == pytest.approx([0.0, 0.5, 1.0])
+    assert pace == pytest.approx([0.0, 1.875, 0.0])
+    assert push == pytest.approx([0.0, 0.0, 0.0])
+
+
+# ---------------------------------------------------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_split_is_the_papers(size: str) -> None:
+    lines = data.entries(data.SIZES[size])
+    count = {split: sum(line.split == split for line in lines) for split in ("train", "validation", "test")}
+    assert count == {"train": 42, "validation": 6, "test": 4}
+    of = {split: {line.file[:2] for line in lines if line.split == split} for split in count}
+    assert len(of["test"]) == 2
+    assert not of["test"] & (of["train"] | of["validation"])
+    assert len(of["validation"] - of["train"]) == 2, "two series that training never sees"
+    assert len(of["validation"] & of["train"]) == 2, "two that it sees at another speed"
+    s = data.SIZES[size]
+    minutes = s.series * 5.0 * s.period * s.repeats / 60.0
+    assert minutes == pytest.approx({"small": 30.0, "full": 300.0}[size], rel=1e-3)
+
+
+def test_acceleration_has_no_phase() -> None:
+    t = np.arange(4000) * 1e-3
+    wave = np.sin(2.0 * np.pi * 0.5 * t)[:, None]
+    found = data.acceleration(wave)[1000:3000, 0]
+    assert found == pytest.approx(np.pi * np.cos(2.0 * np.pi * 0.5 * t[1000:3000]), abs=0.02 * np.pi)
+
+
+def test_data_are_made_resumed_and_refused(tmp_path: Path) -> None:
+    made: list[str] = []
+    dataset = data.make_data(tmp_path, "tiny", 1.0, 1, made.append)
+    assert len(made) == 6
+    assert read_dataset(tmp_path).effects == 1.0
+    first = {entry.file: dataset.motion(entry) for entry in dataset.trajectories}
+    (tmp_path / "01_fast.npz").unlink()
+    made.clear()
+    again = data.make_data(tmp_path, "tiny", 1.0, 1, made.append)
+    assert [text.split()[0] for text in made] == ["01_fast.npz"]
+    for entry in again.trajectories:
+        assert np.array_equal(again.motion(entry).tau, first[entry.file].tau), "the same to the last bit"
+    with pytest.raises(ParameterError, match=r"holds data 'tiny 1\.0'"):
+        data.make_data(tmp_path, "tiny", 2.0, 1)
+    with pytest.raises(ParameterError, match="expected one of tiny"):
+        data.make_data(tmp_path, "huge")
+
+
+# -------------------------------------------------------------------------------------------------- rigid models
+
+
+def test_identified_is_the_truth_of_a_rigid_arm() -> None:
+    """Torques of the nominal arm, links and Coulomb friction alone, at random states: found again, consistent."""
+    model, rng = panda(), np.random.default_rng(5)
+    theta = np.array(model.theta_nominal)
+    theta[model.layout.joint_terms] = 0.0
+    theta[model.layout.block(COULOMB)] = [1.0, 0.9, 0.8, 0.7, 0.3, 0.2, 0.1]
+    low, high = model.limits.position_lower, model.limits.position_upper
+    q, qd, qdd = rng.uniform(low, high, (400, 7)), *rng.normal(0.0, 1.0, (2, 400, 7))
+    tau = rigid_torque(model, theta, q, qd, qdd)
+    found, base = identified(model, [(q, qd, qdd, tau)], "coulomb")
+    assert len(base) == 50, "43 of the links, as the paper's table V, and seven of friction"
+    fresh = rng.uniform(low, high, (100, 7)), *rng.normal(0.0, 1.0, (2, 100, 7))
+    assert rigid_torque(model, found, *fresh) == pytest.approx(rigid_torque(model, theta, *fresh), abs=1e-6)
+    assert all(is_consistent(found[model.layout.link(j)]) for j in range(7))
+    assert all(is_consistent(drawing(model)[model.layout.link(j)]) for j in range(7))
+    with pytest.raises(ParameterError, match="expected one of links"):
+        identified(model, [(q, qd, qdd, tau)], "rotors")
+
+
+# ------------------------------------------------------------------------------------------------------ tracking
+
+
+def test_stiff_impedance_tracks_a_rigid_arm_that_it_knows() -> None:
+    model = panda()
+    reference = set_points(model, 0.4, 1, step=0.2).reference()
+    run = drive(arm(0.0), impedance(model, "stiff"), np.array(model.theta_nominal), reference)
+    assert np.abs(run.true - reference[:, 0]).max() < 2e-3
+
+
+def test_gains_are_the_papers_and_critically_damped() -> None:
+    stiff = impedance(panda(), "stiff")
+    assert GAINS["stiff"] == (400.0, 400.0, 200.0, 200.0, 200.0, 200.0, 200.0)
+    stiffness, damping, mobility = stiff._gains
+    assert stiffness == pytest.approx(GAINS["stiff"])
+    assert damping == pytest.approx(2.0 * np.sqrt(stiffness))
+    assert mobility == pytest.approx(1.0)
+
+
+def test_a_model_in_the_seam_is_the_feed_forward() -> None:
+    """With the truth in the seam, the law may invert a drawing: the command is the truth's, feedback apart."""
+    model, off = panda(), drawing(panda())
+    state = np.random.default_rng(8).uniform(-0.5, 0.5, (3, 7)) + [[0.0] * 3 + [-1.5] + [0.0] * 3] * 3
+    feed = ModelFeedForward(model, off, lambda *s: rigid_torque(model, np.array(model.theta_nominal), *s))
+    law = impedance(model, "soft")
+    reference = np.stack([state[0], state[1], state[2]])
+    known = ModelInUse(off, off, np.zeros(len(off)))
+    added, trust = feed(state[0], state[1], *reference, 0.0)
+    command = law.step(0.0, state[0], state[1], reference, known) + trust * added
+    assert command == pytest.approx(rigid_torque(model, np.array(model.theta_nominal), *state), abs=1e-9)
+
+
+def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
+    names = write_rigid_models(tmp_path, None)
+    assert names == ["drawing"]
+    (tmp_path / "drawing.npz").rename(tmp_path / "RBD 2S.npz")
+    experiment = TrackingExperiment(
+        "tracking", 0, {"models": ["RBD 2S"], "folder": str(tmp_path), "scale": 0.0, "motions": 1}
+    )
+    assert experiment.total == 6
+    results = [run_trial(0, k, experiment.options) for k in (3, 5)]  # fast, medium and stiff
+    assert [r["gains"] for r in results] == ["medium", "stiff"]
+    assert np.mean(results[1]["rmse"]) < 0.3 * np.mean(results[0]["rmse"]), "stiffness helps a wrong model"
+    told = summary("7", experiment.header(), results)
+    stiff = next(row for row in told["rows"] if row["gains"] == "stiff")
+    assert stiff["joints"] == results[1]["rmse"]
+    assert stiff["paper"] == AVERAGES["rmse", "stiff"]["RBD 2S"]
+    assert stiff["paper"] == pytest.approx(np.mean(JOINTS["rmse", "stiff"]["RBD 2S"]), abs=1e-3)
+    assert table("7", told).row_count == 4
+    assert table("3", summary("3", experiment.header(), results)).row_count == 6
+
+
+# ------------------------------------------------------------------------------------------------------- attacks
+
+
+def _attack(kind: int, rng: np.random.Generator) -> object:
+    """A feed-forward that is wrong in one way."""
+    sign = rng.choice([-1.0, 1.0], 7)
+
+    def model(q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
+        q[:], qd_d[:] = np.nan, 1e9  # its arguments are its own: what it does to them stays there
+        match kind:
+            case 0:
+                return 1e6 * np.sign(qd), 1.0  # pushes every motion on
+            case 1:
+                return sign * np.inf, 1.0
+            case 2:
+                return np.full(7, np.nan), 1.0
+            case 3:
+                return 200.0 * sign * np.sign(np.sin(2e3 * t)), 1.0  # as fast as it can
+            case 4:
+                return 50.0 * sign, float(rng.choice([np.nan, -1.0, 2.0, np.inf, 1.0]))
+            case 5:
+                return np.zeros(6), 1.0
+            case 6:
+                raise RuntimeError("corrupted")
+            case _:
+                return rng.normal(0.0, 10.0 ** rng.uniform(-2, 8), 7), rng.uniform()
+
+    return model
+
+
+@pytest.mark.parametrize("kind", range(8))
+def test_no_feed_forward_breaks_the_guards_bounds_under_impedance(kind: int) -> None:
+    """What is added stays finite, within its bound and its rate, whatever is said."""
+    rng, model = np.random.default_rng(kind), panda()
+    simulated, law = arm(1.0), impedance(model, "medium")
+    added = guard(model, _attack(kind, rng))  # type: ignore[arg-type]
+    known = ModelInUse(model.theta_nominal, model.theta_nominal, np.zeros(len(model.theta_nominal)))
+    bound, pace = added.bound.copy(), added._rate * simulated.period
+    reference = np.zeros((3, 7))
+    reference[0] = model.settings.home
+    before, largest, ran = np.zeros(7), np.zeros(7), 0
+    for k in range(120):
+        alone = law.step(simulated.time, simulated.q, simulated.qd, reference, known).copy()
+        added.next(simulated.time, simulated.q, simulated.qd, reference, simulated.period)
+        command = np.clip(alone + added.torque, -model.limits.torque, model.limits.torque)
+        assert np.all(np.isfinite(command))
+        assert np.all(np.abs(added.torque) <= bound)
+        assert np.all(np.abs(added.torque - before) <= pace * (1.0 + 1e-12))
+        before, largest = added.torque.copy(), np.maximum(largest, np.abs(added.torque))
+        try:
+            simulated.step(command)
+        except ModelError:
+            break  # an arm without claims may run away; nothing beyond the bound was added
+        ran = k
+    assert ran > 40
+    if kind in (1, 2, 5, 6):
+        assert not np.any(largest), "nothing of what cannot be used"
+        assert set(added.ticks) <= {"feed-forward not finite"} or any("failed" in why for why in added.ticks)
+    if kind == 0:
+        assert np.any(largest == bound), "the attack reaches the bound, so the bound is what holds it"
