@@ -31,6 +31,7 @@ FEED_FORWARDS: Final[dict[str, str]] = {
 #: ``controller.feed_forward.residual``: made from the arm and the path of its file.
 RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",
+    "lip": "safe_sysid.learning.lip:LipResidual.read",
 }
 #: Terms of a planning cost (``--cost``, the planner's ``cost``): made from a :class:`.CostContext`.
 COSTS: Final[dict[str, str]] = {

@@ -38,7 +38,7 @@ class ArmLogOptions:
     quiet: bool = False
 
 
-def read_logs(options: ArmLogOptions, joint_names: Sequence[str]) -> list[Log]:
+def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]:
     """The logs, then those of validation.
 
     Args:

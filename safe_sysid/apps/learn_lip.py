@@ -21,11 +21,12 @@ from safe_sysid.apps.arm_logs import ArmLogOptions, read_logs, split_samples
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.data_checks import check_log
-from safe_sysid.learning.gaussian_process.file import LearnedModel, write_model
+from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, write_model
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
 from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.lip import hand_over
 from safe_sysid.logs.log import Log
 from safe_sysid.report.learning import learned_html
 from safe_sysid.robot.loading import load_robot
@@ -134,7 +135,7 @@ def learn_lip(options: LearnLipOptions) -> int:
         process, subsets = learning.chosen(process)
         result = learning.write(out, process, "learned", subsets, time.perf_counter() - begin)
     provenance = {"logs": ", ".join(common["logs"]), "version": __version__, "robot": robot}
-    write_model(out / "model.npz", LearnedModel(process, names, provenance))
+    write_model(out / "model.npz", LearnedModel(process, names, provenance, learning.hand_over(process)))
     if options.json_file is not None:
         write_text(options.json_file, json.dumps(result, indent=1) + "\n")
     _tell(console, result, out, options.quiet)
@@ -253,6 +254,9 @@ class _Learning:
         error = process.predict(self._held_out.x) - self._held_out.torque
         variance = np.var(self._held_out.torque, axis=0)
         return np.asarray(np.mean(error**2, axis=0) / np.where(variance > 0.0, variance, 1.0))
+
+    def hand_over(self, process: TorqueProcess) -> HandOver:
+        return hand_over(process, self._held_out.x, self._held_out.torque)
 
     def write(
         self,

@@ -24,10 +24,12 @@ from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 from safe_sysid.whole_files import replacing
 
-__all__ = ["SCHEMA", "LearnedModel", "ModelFileError", "read_model", "write_model"]
+__all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model", "write_model"]
+
+FloatArray = NDArray[np.float64]
 
 #: Version of the file format.
-SCHEMA = "safe_sysid gaussian process 1"
+SCHEMA = "safe_sysid gaussian process 2"
 _MAKERS: Mapping[str, Callable[[int], KernelPart]] = {
     "lagrangian": LagrangianPart,
     "friction": lambda n: LinearPart(friction_features, 2 * n),
@@ -46,11 +48,30 @@ _ARRAYS = {  # kind of numpy, dimensions
     "qd": ("f", 2),
     "qdd": ("f", 2),
     "torque": ("f", 2),
+    "subset": ("i", 1),  # of the hand-over; empty without
+    "hand_over": ("f", 2),
 }
 
 
 class ModelFileError(SafeSysIdError):
     """The file of a learned model cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Where a process is to be believed, by the deviation of its torque that a subset of its samples leaves.
+
+    Attributes:
+        subset: (m,) samples.
+        all: (n,) deviation up to which it is trusted entirely, N m or N.
+        none: (n,) deviation from which it is not trusted at all.
+        bound: (n,) N m or N that no torque on held-out samples was off by where it was trusted at all.
+    """
+
+    subset: NDArray[np.int64]
+    all: FloatArray
+    none: FloatArray
+    bound: FloatArray
 
 
 @dataclass(frozen=True)
@@ -61,11 +82,13 @@ class LearnedModel:
         process: of torques.
         joint_names: (n,) in the order of its columns.
         provenance: where it is from, in words by key.
+        hand_over: where a controller believes it; None: nowhere.
     """
 
     process: TorqueProcess
     joint_names: tuple[str, ...]
     provenance: Mapping[str, str]
+    hand_over: HandOver | None = None
 
     def check_joints(self, names: Sequence[str], slides: Sequence[bool]) -> None:
         """Refuse an arm with other joints.
@@ -101,6 +124,28 @@ def _name(part: KernelPart) -> str:
     )
 
 
+def _hand_over_arrays(h: HandOver | None) -> dict[str, Any]:
+    if h is None:
+        return {"subset": np.zeros(0, np.int64), "hand_over": np.zeros((3, 0))}
+    return {"subset": h.subset, "hand_over": np.stack([h.all, h.none, h.bound])}
+
+
+def _read_hand_over(subset: NDArray[np.int64], rows: FloatArray, samples: int, n: int) -> HandOver | None:
+    if not rows.size and not subset.size:
+        return None
+    if (
+        rows.shape != (3, n)
+        or not np.all(np.isfinite(rows))
+        or not np.all((rows[0] > 0.0) & (rows[0] < rows[1]))
+    ):
+        raise ModelFileError(
+            f"hand_over has shape {rows.shape}: expected (3, {n}), positive, the first row less than the second"
+        )
+    if not subset.size or subset.min() < 0 or subset.max() >= samples:
+        raise ModelFileError(f"subset of {subset.size} samples: expected some of 0 to {samples - 1}")
+    return HandOver(subset.astype(np.int64), *rows)
+
+
 def write_model(path: str | Path, model: LearnedModel) -> None:
     """Write a model, whole or not at all.
 
@@ -121,6 +166,7 @@ def write_model(path: str | Path, model: LearnedModel) -> None:
         "units": np.array([p.units.torque, p.units.time]),
         "log": p.log,
         "log_noise": p.log_noise,
+        **_hand_over_arrays(model.hand_over),
         **{"q": p.x.q, "qd": p.x.qd, "qdd": p.x.qdd, "torque": p.torque},
     }
     try:
@@ -185,4 +231,5 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> LearnedModel:
     process = TorqueProcess(
         kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units))
     )
-    return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]})
+    hand_over = _read_hand_over(arrays["subset"], arrays["hand_over"], len(x), len(names))
+    return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]}, hand_over)

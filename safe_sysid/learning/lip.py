@@ -1,0 +1,267 @@
+"""The residual model ``lip``: torque of a learned process less the rigid model's, and where it is to be believed.
+
+Its trust falls from one to zero where the process knows less than it did on held-out samples: every tenth time, the
+torque's deviation is found from a subset of the samples with the same hyperparameters. Fewer samples never leave less
+variance, so that is an upper bound of the deviation that all samples leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process import factor as factors
+from safe_sysid.learning.gaussian_process.compiled import (
+    add_cross_squared_exponential,
+    add_mean_squared_exponential,
+    cross_torques,
+    features_of,
+    lanes_of,
+    mean_torques,
+    work_size,
+)
+from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, ModelFileError, read_model
+from safe_sysid.learning.gaussian_process.kernels import (
+    LagrangianPart,
+    LinearPart,
+    SquaredExponentialPart,
+    friction_features,
+)
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, workspace_size
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["LipResidual", "TorquePredictor", "hand_over"]
+
+FloatArray = NDArray[np.float64]
+
+_SURE, _AWAY = (
+    0.995,
+    2.0,
+)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
+_FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Parameters of a kernel's parts, those that are not there with no variance; in the process's units."""
+
+    lagrangian: tuple[FloatArray, FloatArray, FloatArray]
+    friction: FloatArray
+    variance: FloatArray
+    rates: FloatArray
+
+    @classmethod
+    def of(cls, process: TorqueProcess) -> _Parts:
+        n = process.x.n
+        lagrangian, friction = None, np.zeros((n, 2))
+        variance, rates = np.zeros(n), np.zeros((n, 3 * n))
+        for part, own in zip(process.kernel.parts, process.kernel.split(process.log), strict=True):
+            if isinstance(part, LagrangianPart):
+                lagrangian = part.unpack(own)
+            elif isinstance(part, LinearPart) and part.features is friction_features:
+                friction = np.exp(own).reshape(n, 2)
+            elif isinstance(part, SquaredExponentialPart):
+                rows = own.reshape(n, -1)
+                variance, rates = np.exp(rows[:, 0]), np.exp(-rows[:, 1:])
+            else:
+                raise ParameterError(
+                    f"a kernel with {type(part).__name__} of its own features cannot be compiled"
+                )
+        if lagrangian is None:
+            raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
+        return cls(lagrangian, friction, variance, np.ascontiguousarray(rates))
+
+
+class TorquePredictor:
+    """Mean torque of a process at one motion, and a bound of its deviation; arrays are made once and overwritten."""
+
+    def __init__(self, process: TorqueProcess, subset: NDArray[np.int64]) -> None:
+        """Prepare.
+
+        Args:
+            process: with energies, and friction or a squared exponential or both.
+            subset: (m,) samples that the deviation is from.
+
+        Raises:
+            ParameterError: another part in the kernel.
+        """
+        n, self._units = process.x.n, process.units
+        self._parts, self._noise = _Parts.of(process), np.exp(process.log_noise)
+        inside = process.units.inside(process.x)
+        dual = process.dual.reshape(-1, n)
+        self._blocks = lanes_of(inside, dual)
+        self._dual, self._inputs = np.ascontiguousarray(dual), inside.inputs
+        self._mean_friction = np.zeros((n, 2))
+        if np.any(self._parts.friction > 0.0):
+            self._mean_friction = process.friction()[0]
+        self._slides = np.array(process.x.slides)
+        few = inside[subset]
+        self._columns, self._few_inputs = few.columns, few.inputs
+        covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
+        identity = np.eye(len(covariance))
+        self._whitener = np.ascontiguousarray(
+            solve_triangular(np.tril(covariance), identity, lower=True, check_finite=False)
+        )
+        self._row, self._x = np.zeros(n * FEATURES), np.zeros(3 * n)
+        self._work, self._block_work = np.zeros(work_size(n)), np.zeros(int(workspace_size(n)))
+        self._cross, self._white = np.zeros((len(few) * n, n)), np.zeros((len(few) * n, n))
+        self._own = np.zeros((n, n))
+        self._torque, self._deviation = np.zeros(n), np.zeros(n)
+
+    def _covariance(self, process: TorqueProcess, few: Motions) -> FloatArray:
+        c = process.kernel.matrix(process.log, few)
+        np.einsum("ii->i", c)[:] += np.tile(self._noise, len(few))
+        return c
+
+    def _take(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> None:
+        n, time = len(q), self._units.time
+        x = self._x
+        x[:n] = q
+        np.multiply(qd, time, out=x[n : 2 * n])
+        np.multiply(qdd, time**2, out=x[2 * n :])
+        features_of(x[:n], x[n : 2 * n], x[2 * n :], self._slides, self._row)
+
+    def torque(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+        """(n,) N m or N that are expected, the same array every time.
+
+        Args:
+            q: (n,) rad or m.
+            qd: (n,) rad/s or m/s.
+            qdd: (n,) rad/s^2 or m/s^2.
+        """
+        self._take(q, qd, qdd)
+        parts, out = self._parts, self._torque
+        mean_torques(self._row, self._blocks, *parts.lagrangian, self._work, out)
+        if parts.variance[0] > 0.0:
+            add_mean_squared_exponential(self._x, self._inputs, self._dual, parts.variance, parts.rates, out)
+        out *= self._units.torque
+        friction = self._mean_friction
+        out += friction[:, 0] * qd + friction[:, 1] * np.sign(qd)
+        return out
+
+    def deviation(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+        """(n,) N m or N, at least the deviation that the process leaves, noise not included; the same array always.
+
+        Args:
+            q: (n,) rad or m.
+            qd: (n,) rad/s or m/s.
+            qdd: (n,) rad/s^2 or m/s^2.
+        """
+        self._take(q, qd, qdd)
+        parts, row = self._parts, self._row
+        own = row.reshape(-1, 1)
+        for columns, inputs, out in (
+            (self._columns, self._few_inputs, self._cross),
+            (own, self._x.reshape(1, -1), self._own),
+        ):
+            cross_torques(row, columns, *parts.lagrangian, parts.friction, self._block_work, out)
+            if parts.variance[0] > 0.0:
+                add_cross_squared_exponential(self._x, inputs, parts.variance, parts.rates, out)
+        np.matmul(self._whitener, self._cross, out=self._white)
+        np.einsum("rj,rj->j", self._white, self._white, out=self._deviation)
+        np.subtract(np.einsum("jj->j", self._own), self._deviation, out=self._deviation)
+        np.maximum(self._deviation, 0.0, out=self._deviation)
+        np.sqrt(self._deviation, out=self._deviation)
+        self._deviation *= self._units.torque
+        return self._deviation
+
+
+def hand_over(process: TorqueProcess, held_out: Motions, torque: FloatArray, most: int = 60) -> HandOver:
+    """Where a process is to be believed, from samples that it was not learned from.
+
+    Args:
+        process: learned.
+        held_out: M samples.
+        torque: (M, n) measured there, N m or N.
+        most: samples that deviations are from.
+    """
+    subset = np.sort(
+        informative(process.kernel, process.log, process.log_noise, process.x, most, process.units)
+    )
+    predictor = TorquePredictor(process, subset)
+    deviations = np.array(
+        [predictor.deviation(*at).copy() for at in zip(held_out.q, held_out.qd, held_out.qdd, strict=True)]
+    )
+    errors = np.abs(process.predict(held_out) - torque)
+    sure = np.quantile(deviations, _SURE, axis=0)
+    factor = np.max(errors / np.sqrt(deviations**2 + process.noise**2), axis=0)
+    bound = np.maximum(factor, _FACTOR) * np.sqrt((_AWAY * sure) ** 2 + process.noise**2)
+    return HandOver(subset, sure, _AWAY * sure, bound)
+
+
+class LipResidual:
+    """A :class:`safe_sysid.learning.ResidualModel`: a learned process less the rigid nominal model.
+
+    Attributes:
+        bound: (n,) N m or N: on held-out samples no torque that was trusted at all was off by more.
+    """
+
+    def __init__(self, model: RobotModel, learned: LearnedModel, every: int = 10) -> None:
+        """Prepare.
+
+        Args:
+            model: of the arm.
+            learned: of the same joints, with a hand-over.
+            every: so many predictions share a deviation.
+
+        Raises:
+            ModelFileError: other joints, or nothing says where the process is to be believed.
+        """
+        learned.check_joints(model.joint_names, [bool(s) for s in model.sliding])
+        if learned.hand_over is None:
+            raise ModelFileError(
+                "nothing says where the model is to be believed: expected one of `safe-sysid learn lip`"
+            )
+        self._hand_over, self._every, self._since = learned.hand_over, every, 0
+        self._predictor = TorquePredictor(learned.process, self._hand_over.subset)
+        self._rigid, self._theta = dynamics_of(model.kinematics), model.theta_nominal
+        self._transition = model.friction_transition_velocity
+        self._width = self._hand_over.none - self._hand_over.all
+        self._share, self._trust, self._torque = np.empty(model.n), 0.0, np.empty(model.n)
+        self.bound = self._hand_over.bound
+
+    @classmethod
+    def read(cls, model: RobotModel, path: Path) -> LipResidual:
+        """From a file of ``safe-sysid learn lip``.
+
+        Args:
+            model: of the arm.
+            path: of the file.
+
+        Raises:
+            ModelFileError: it cannot be read, or is of another arm.
+        """
+        try:
+            return cls(model, read_model(path))
+        except ModelFileError as error:
+            text = str(error)
+            raise ModelFileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+
+    def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
+        """Torque (n,), the same array every time, and how far it is to be believed.
+
+        Args:
+            q: (n,) rad or m.
+            qd: (n,) rad/s or m/s.
+            qdd: (n,) rad/s^2 or m/s^2.
+        """
+        if self._since % self._every == 0:
+            share = self._share
+            np.subtract(self._hand_over.none, self._predictor.deviation(q, qd, qdd), out=share)
+            share /= self._width
+            least = float(np.min(share))
+            self._trust = min(1.0, least) if least > 0.0 else 0.0  # NaN is no trust
+        self._since += 1
+        learned = self._predictor.torque(q, qd, qdd)
+        np.subtract(
+            learned, self._rigid.inverse_dynamics(self._theta, q, qd, qdd, self._transition), out=self._torque
+        )
+        return self._torque, self._trust

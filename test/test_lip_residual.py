@@ -1,0 +1,201 @@
+"""The residual model ``lip``: compiled predictions are the process's, and what it does not know it does not claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.feed_forwards import make_feed_forward
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.learning.gaussian_process.file import LearnedModel, ModelFileError, read_model, write_model
+from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
+from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.lip import LipResidual, TorquePredictor, hand_over
+from safe_sysid.robot import RobotModel, load_robot
+
+
+def drawn(rng: np.random.Generator, samples: int, slides: list[bool]) -> Motions:
+    return Motions(*rng.uniform(-1.5, 1.5, (3, samples, len(slides))), slides)
+
+
+def process(residual: bool = True) -> TorqueProcess:
+    rng, slides = np.random.default_rng(0), [False, True, False]
+    x, kernel = drawn(rng, 37, slides), lip_kernel(3, friction=True, residual=residual)
+    log = kernel.start(x) + 0.2 * rng.normal(size=kernel.count)
+    return TorqueProcess(kernel, log, [-4.0, -3.0, -5.0], x, rng.normal(size=(37, 3)), Units(3.0, 0.5))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_compiled_predictions_are_those_of_the_process(residual: bool) -> None:
+    whole, subset = process(residual), np.arange(0, 37, 3)
+    predictor = TorquePredictor(whole, subset)
+    far = drawn(np.random.default_rng(1), 25, [False, True, False])
+    torque, deviation = (
+        np.array([of(*at).copy() for at in zip(far.q, far.qd, far.qdd, strict=True)])
+        for of in (predictor.torque, predictor.deviation)
+    )
+    expected = whole.predict(far)
+    assert np.abs(torque - expected).max() < 1e-12 * np.abs(expected).max()
+    few = TorqueProcess(
+        whole.kernel, whole.log, whole.log_noise, whole.x[subset], whole.torque[subset], whole.units
+    )
+    of_few, of_all = (np.sqrt(np.einsum("rjj->rj", p.covariance(far))) for p in (few, whole))
+    assert np.allclose(deviation, of_few, rtol=1e-9)
+    assert np.all(deviation >= of_all * (1.0 - 1e-9))
+    assert np.any(deviation > 1.05 * of_all)
+
+
+def test_features_of_ones_own_are_not_compiled() -> None:
+    whole = process()
+    kernel = lip_kernel(3, extra=[LinearPart(lambda x: np.ones((3 * len(x), 1)), 1)])
+    own = TorqueProcess(kernel, np.zeros(kernel.count), np.zeros(3), whole.x, whole.torque)
+    with pytest.raises(Exception, match="own features"):
+        TorquePredictor(own, np.arange(3))
+
+
+class Arm:
+    """three_joint with other links and friction than its file says."""
+
+    def __init__(self) -> None:
+        self.model = load_robot("three_joint")
+        rng, layout = np.random.default_rng(4), self.model.layout
+        self.theta = self.model.theta_nominal.copy()
+        for j in range(3):
+            self.theta[layout.link(j)] *= rng.uniform(0.7, 1.4)
+        self.theta[layout.coulomb] = 0.5, 0.3, 0.2
+        self._dynamics = dynamics_of(self.model.kinematics)
+
+    def motion(self, rng: np.random.Generator, t: np.ndarray, grow: float = 0.0) -> Motions:
+        """Sinusoids; with ``grow``, positions leave the range of the others at that rate."""
+        rate, phase = rng.uniform(0.5, 2.5, (3, 4)), rng.uniform(0.0, 6.3, (3, 4))
+        size, t = rng.uniform(0.1, 0.4, (3, 4)) / rate, t[:, None, None]
+        q = (size * np.sin(rate * t + phase)).sum(-1)
+        qd = (size * rate * np.cos(rate * t + phase)).sum(-1)
+        qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(-1)
+        drift = rng.choice([-1.0, 1.0], 3) * rng.uniform(0.0, grow, 3)
+        s = t[:, 0]
+        return Motions(q + drift * s**2, qd + 2.0 * drift * s, qdd + 2.0 * drift, [False] * 3)
+
+    def torque(self, x: Motions) -> np.ndarray:
+        return np.array(self._dynamics.inverse_dynamics(self.theta, x.q, x.qd, x.qdd))
+
+    def rigid(self, x: Motions) -> np.ndarray:
+        return np.array(self._dynamics.inverse_dynamics(self.model.theta_nominal, x.q, x.qd, x.qdd))
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arm, Path]:
+    arm, rng, t = Arm(), np.random.default_rng(0), np.arange(0.0, 60.0, 0.4)
+    x, held_out = arm.motion(rng, t), arm.motion(rng, t)
+    noisy = [arm.torque(part) + 0.02 * rng.normal(size=part.q.shape) for part in (x, held_out)]
+    found = train(lip_kernel(3, friction=True), x, noisy[0], Training(epochs=80, batch=75, rate=0.05))
+    path = tmp_path_factory.mktemp("lip") / "model.npz"
+    trusted = hand_over(found, held_out, noisy[1], most=50)
+    write_model(path, LearnedModel(found, tuple(arm.model.joint_names), {}, trusted))
+    return arm, path
+
+
+def test_within_the_training_distribution_it_is_active_and_better_than_the_rigid_model(
+    learned: tuple[Arm, Path],
+) -> None:
+    arm, path = learned
+    residual, rng = LipResidual.read(arm.model, path), np.random.default_rng(50)
+    trusts, before, after = [], [], []
+    for _ in range(10):
+        x = arm.motion(rng, np.arange(0.0, 10.0, 0.1))
+        missing = arm.torque(x) - arm.rigid(x)
+        for k in range(len(x)):
+            torque, trust = residual.predict(x.q[k], x.qd[k], x.qdd[k])
+            trusts.append(trust)
+            before.append(missing[k].copy())
+            after.append(missing[k] - trust * torque)
+    assert np.mean(np.array(trusts) > 0.0) >= 0.9
+    assert np.mean(np.array(trusts)) > 0.8
+    assert np.all(np.std(after, axis=0) < 0.3 * np.std(before, axis=0))
+
+
+def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    rng, wrong, gone = np.random.default_rng(99), 0, 0
+    residual = LipResidual(arm.model, read_model(path), every=1)
+    for _ in range(200):
+        x = arm.motion(rng, np.arange(0.0, 3.0, 0.05), grow=2.0)
+        missing = arm.torque(x) - arm.rigid(x)
+        left = False
+        for k in range(len(x)):
+            torque, trust = residual.predict(x.q[k], x.qd[k], x.qdd[k])
+            error = np.abs(torque - missing[k])
+            wrong += int(np.any(error > residual.bound))
+            if trust > 0.0:
+                assert np.all(error <= residual.bound), (k, error, residual.bound, trust)
+            left |= trust == 0.0
+        gone += int(left)
+    assert gone > 150  # most of these motions leave what was learned
+    assert wrong > 100  # and the bound would have been broken there
+
+
+def test_trust_is_smooth_between_one_and_zero(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    residual = LipResidual(arm.model, read_model(path), every=1)
+    away = np.linspace(0.0, 3.0, 3001)
+    still = np.zeros(3)
+    trusts = np.array([residual.predict(a * np.array([0.2, 1.0, 0.5]), still, still)[1] for a in away])
+    assert trusts[0] == 1.0
+    assert trusts[-1] == 0.0
+    assert np.abs(np.diff(trusts)).max() < 0.05
+    assert np.any((trusts > 0.2) & (trusts < 0.8))
+
+
+def test_what_is_not_finite_is_not_trusted(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    residual = LipResidual.read(arm.model, path)
+    assert residual.predict(np.array([np.nan, 0.0, 0.0]), np.zeros(3), np.zeros(3))[1] == 0.0
+
+
+def named(path: Path) -> RobotModel:
+    keys = {"name": "residual", "bound": 1.0, "residual": "lip", "file": str(path)}
+    return load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
+
+
+def test_a_controller_takes_it_by_name(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    feed_forward = make_feed_forward(named(path))
+    x = arm.motion(np.random.default_rng(3), np.array([0.7]))
+    torque, trust = feed_forward(np.zeros(3), np.zeros(3), x.q[0], x.qd[0], x.qdd[0], 0.0)
+    assert trust > 0.0
+    assert np.allclose(torque, arm.torque(x)[0] - arm.rigid(x)[0], atol=0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda a: a.update(joint_names=a["joint_names"][::-1]), "joints of the model are"),
+        (lambda a: a.update(subset=np.zeros(0, np.int64), hand_over=np.zeros((3, 0))), "is to be believed"),
+        (lambda a: a.update(subset=np.array([10_000])), "subset of 1 samples"),
+        (lambda a: a.update(hand_over=a["hand_over"][[1, 0, 2]]), "hand_over"),
+        (lambda a: a.update(q=np.full_like(a["q"], np.nan)), "expected a finite number"),
+        (lambda a: a.pop("log"), "no array 'log'"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_with_their_name(
+    change, said: str, learned: tuple[Arm, Path], tmp_path: Path
+) -> None:
+    arm, path = learned
+    with np.load(path) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(ModelFileError, match=said) as error:
+        LipResidual.read(arm.model, tmp_path / "bad.npz")
+    assert "bad.npz" in str(error.value)
+
+
+def test_a_damaged_file_is_refused(learned: tuple[Arm, Path], tmp_path: Path) -> None:
+    arm, path = learned
+    (tmp_path / "bad.npz").write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ModelFileError, match="cannot be read as a learned model"):
+        LipResidual.read(arm.model, tmp_path / "bad.npz")
