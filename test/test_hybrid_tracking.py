@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from safe_sysid.cli import main
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.core.layout import COULOMB
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.identification.arm.base_parameters import random_states
 from safe_sysid.learning.neural.dataset import read_dataset
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid import make_data as data
+from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
 from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
@@ -27,6 +33,16 @@ from safe_sysid.studies.hybrid.tracking_tables import summary, table
 @cache
 def panda() -> RobotModel:
     return data.load_panda()
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of some seconds."""
+    folder = tmp_path_factory.mktemp("data")
+    made: list[str] = []
+    data.make_data(folder, "tiny", 1.0, 1, made.append)
+    assert len(made) == 6
+    return folder
 
 
 def arm(scale: float) -> FlexibleArm:
@@ -91,14 +107,14 @@ def test_acceleration_has_no_phase() -> None:
     assert found == pytest.approx(np.pi * np.cos(2.0 * np.pi * 0.5 * t[1000:3000]), abs=0.02 * np.pi)
 
 
-def test_data_are_made_resumed_and_refused(tmp_path: Path) -> None:
+def test_data_are_made_resumed_and_refused(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)
     made: list[str] = []
-    dataset = data.make_data(tmp_path, "tiny", 1.0, 1, made.append)
-    assert len(made) == 6
-    assert read_dataset(tmp_path).effects == 1.0
+    dataset = read_dataset(tmp_path)
+    assert len(dataset.trajectories) == 6
+    assert dataset.effects == 1.0
     first = {entry.file: dataset.motion(entry) for entry in dataset.trajectories}
     (tmp_path / "01_fast.npz").unlink()
-    made.clear()
     again = data.make_data(tmp_path, "tiny", 1.0, 1, made.append)
     assert [text.split()[0] for text in made] == ["01_fast.npz"]
     for entry in again.trajectories:
@@ -129,6 +145,21 @@ def test_identified_is_the_truth_of_a_rigid_arm() -> None:
     assert all(is_consistent(drawing(model)[model.layout.link(j)]) for j in range(7))
     with pytest.raises(ParameterError, match="expected one of links"):
         identified(model, [(q, qd, qdd, tau)], "rotors")
+
+
+def test_combinations_of_table_5_are_the_arms_base_parameters() -> None:
+    """Every row is determined by torques (it lies in the regressor's row space), and together they are all of it."""
+    dynamics = dynamics_of(panda().kinematics)
+    rows = random_states(7, dynamics.torque_regressor)[:, :70]
+    _, values, space = np.linalg.svd(rows, full_matrices=False)
+    space = space[values > 1e-10 * values[0]]
+    matrix = combinations()
+    assert len(space) == len(matrix) == 43
+    assert matrix - (matrix @ space.T) @ space == pytest.approx(0.0, abs=1e-13)
+    assert np.linalg.matrix_rank(matrix) == 43
+    told = summary_5({"itself": panda().theta_nominal}, panda().theta_nominal)
+    assert all(row["true"] == row["models"]["itself"] for row in told["rows"])
+    assert table_5(told).row_count == 43
 
 
 # ------------------------------------------------------------------------------------------------------ tracking
@@ -164,12 +195,10 @@ def test_a_model_in_the_seam_is_the_feed_forward() -> None:
 
 
 def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
-    names = write_rigid_models(tmp_path, None)
-    assert names == ["drawing"]
-    (tmp_path / "drawing.npz").rename(tmp_path / "RBD 2S.npz")
-    experiment = TrackingExperiment(
-        "tracking", 0, {"models": ["RBD 2S"], "folder": str(tmp_path), "scale": 0.0, "motions": 1}
-    )
+    files = write_rigid_models(tmp_path, None)
+    assert list(files) == ["drawing"]
+    models = {"RBD 2S": files["drawing"]}
+    experiment = TrackingExperiment("tracking", 0, {"models": models, "scale": 0.0, "motions": 1})
     assert experiment.total == 6
     results = [run_trial(0, k, experiment.options) for k in (3, 5)]  # fast, medium and stiff
     assert [r["gains"] for r in results] == ["medium", "stiff"]
@@ -243,3 +272,24 @@ def test_no_feed_forward_breaks_the_guards_bounds_under_impedance(kind: int) -> 
         assert set(added.ticks) <= {"feed-forward not finite"} or any("failed" in why for why in added.ticks)
     if kind == 0:
         assert np.any(largest == bound), "the attack reaches the bound, so the bound is what holds it"
+
+
+# ------------------------------------------------------------------------------------------------------- command
+
+
+def test_command_prints_base_parameters_and_refuses(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = tmp_path / "table.json"
+    arguments = ["experiment", "hybrid", "--data", str(tiny), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert main([*arguments, "--table", "5", "--json", str(told)]) == 0
+    shown = capsys.readouterr().out
+    assert "l7y" in shown
+    rows = json.loads(told.read_text())["rows"]
+    assert len(rows) == 43
+    assert set(rows[0]["models"]) == {"drawing", "RBD 2S", "RBD+Sign 2S", "RBD, all friction"}
+    assert main(arguments) == 2
+    assert "expected --table" in capsys.readouterr().err
+    assert main([*arguments, "--table", "5", "--figure", "4"]) == 2
+    (tmp_path / "odd.npz").write_bytes(b"no model")
+    assert main([*arguments, "--table", "5", "--models", str(tmp_path / "odd.npz")]) == 2

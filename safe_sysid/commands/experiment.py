@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands import constrained, psdm
+from safe_sysid.commands import constrained, hybrid, psdm
 from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
 from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
@@ -66,6 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     constrained.configure(other)
     models = papers.add_parser("psdm", help=psdm.HELP, description=psdm.DESCRIPTION)
     psdm.configure(models)
+    learned = papers.add_parser("hybrid", help=hybrid.HELP, description=hybrid.DESCRIPTION)
+    hybrid.configure(learned)
 
 
 def _names(text: str) -> list[str]:
@@ -81,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
         return constrained.run(options)
     if options.paper == "psdm":
         return psdm.run(options)
+    if options.paper == "hybrid":
+        return hybrid.run(options)
     one_thread()
     from rich.console import Console
 

@@ -107,6 +107,11 @@ ELSEWHERE = (
         "the same command on the small arms; the others are slow",
     ),
     Elsewhere(
+        r"^safe-sysid experiment hybrid ",
+        "test_hybrid_tracking.py::test_command_prints_base_parameters_and_refuses",
+        "the same command on data of some seconds; half an hour of data takes minutes",
+    ),
+    Elsewhere(
         r"^safe-sysid errors ",
         "test_needed_errors.py::test_the_command_writes_what_a_robot_file_takes",
         "the same command on two simulated logs",

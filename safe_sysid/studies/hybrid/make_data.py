@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,15 @@ from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.input_limits import read_arrays
-from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, write_index, write_motion
+from safe_sysid.learning.neural.dataset import (
+    INDEX,
+    Dataset,
+    Entry,
+    Motion,
+    read_dataset,
+    write_index,
+    write_motion,
+)
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -29,7 +37,7 @@ from safe_sysid.studies.hybrid.rigid_models import drawing, identified
 from safe_sysid.trajectories.fourier import FourierTrajectory
 from safe_sysid.whole_files import replacing
 
-__all__ = ["SIZES", "DataSize", "acceleration", "entries", "load_panda", "make_data"]
+__all__ = ["SIZES", "DataSize", "Dataset", "acceleration", "entries", "load_panda", "make_data", "open_data"]
 
 FloatArray = NDArray[np.float64]
 _EFFECTS = "panda_effects"
@@ -46,6 +54,7 @@ class DataSize:
         harmonics: of a series.
         tests: series whose both speeds are for tests.
         validations: series whose both speeds are for validation, and as many of which one speed is.
+        improvements: tries to make a series more exciting.
     """
 
     series: int
@@ -54,11 +63,12 @@ class DataSize:
     harmonics: int
     tests: int = 2
     validations: int = 2
+    improvements: int = 50
 
 
 #: Half an hour and five hours, split as in [Hybrid]: 42, 6 and 4 motions. `tiny` is for tests.
 SIZES = {
-    "tiny": DataSize(3, 0.5, 1, 3, tests=1, validations=1),
+    "tiny": DataSize(3, 0.5, 1, 3, tests=1, validations=1, improvements=2),
     "small": DataSize(26, 13.846, 1, 5),
     "full": DataSize(26, 34.615, 4, 12),
 }
@@ -100,7 +110,7 @@ def acceleration(qd: FloatArray, rate: float = 1000.0, cutoff: float = 5.0) -> F
 
 
 def _series(model: RobotModel, size: DataSize, k: int, speed: str) -> FourierTrajectory:
-    fast = exciting_series(model, k, size.period, size.harmonics)
+    fast = exciting_series(model, k, size.period, size.harmonics, improvements=size.improvements)
     return fast if speed == "fast" else slower(fast, FAST / SLOW)
 
 
@@ -120,7 +130,7 @@ def _parameters(model: RobotModel, size: DataSize, scale: float, path: Path) -> 
     """Of the rigid model that the data are collected with: from one fast series of its own, or the file."""
     if path.is_file():
         return np.asarray(read_arrays(path)["theta"])
-    once = DataSize(1, max(size.period, 2.0), 1, size.harmonics)
+    once = replace(size, period=max(size.period, 2.0), repeats=1)
     motion = _motion(model, once, _series(model, once, 1000, "fast"), scale, drawing(model))
     theta, _ = identified(model, [(motion.q, motion.qd, motion.qdd, motion.tau)], "links")
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -180,3 +190,30 @@ def make_data(
             for k, file in enumerate(pool.imap_unordered(_task, tasks), 1):
                 progress(f"{file} ({k} of {len(tasks)})")
     return write_index(folder, model.name, model.joint_names, 1000.0, scale, wanted)
+
+
+def open_data(
+    named: str,
+    out: Path,
+    scale: float = 1.0,
+    jobs: int = 0,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Dataset:
+    """The data set that is named: a directory's, or one of a size, made below ``out`` if it is not there.
+
+    Args:
+        named: one of :data:`SIZES`, or a directory.
+        out: directory of the experiments.
+        scale: of the effects.
+        jobs: processes.
+        progress: as of :func:`make_data`.
+
+    Raises:
+        SafeSysIdError: as :func:`make_data` and :func:`read_dataset`.
+    """
+    if named not in SIZES:
+        return read_dataset(named)
+    folder = out / f"data_{named}_{scale:g}"
+    if (folder / INDEX).is_file():
+        return read_dataset(folder)
+    return make_data(folder, named, scale, jobs, progress)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.errors import ModelError, ParameterError, SafeSysIdError
-from safe_sysid.input_limits import read_arrays
+from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
 from safe_sysid.learning.neural.dataset import Dataset
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
@@ -29,6 +29,7 @@ __all__ = [
     "averages",
     "check_models",
     "is_sound",
+    "load_model",
     "run_trial",
     "write_rigid_models",
 ]
@@ -53,8 +54,8 @@ _THIN = 20  # rows of data that one is taken of
 
 def write_rigid_models(
     folder: Path, dataset: Dataset | None, terms: Mapping[str, str | None] | None = None
-) -> list[str]:
-    """Identify the rigid models of a data set, unless that was done; returns their names.
+) -> dict[str, str]:
+    """Identify the rigid models of a data set, unless that was done; returns their files by name.
 
     Args:
         folder: of the files, one per model: ``theta``.
@@ -64,34 +65,36 @@ def write_rigid_models(
     Raises:
         SafeSysIdError: data that no real arm fits.
     """
-    model = load_panda()
-    names = []
+    model, files = load_panda(), {}
     for name, kind in (terms or RIGID).items():
         if kind is not None and dataset is None:
             continue
-        names.append(name)
         path = folder / f"{name}.npz"
+        files[name] = str(path.resolve())
         if path.is_file():
             continue
         if kind is None or dataset is None:
             theta = drawing(model)
         else:
             motions = (dataset.motion(entry) for entry in dataset.of("train"))
-            thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in motions]
-            theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
+            thin = [(m.q[::_THIN], m.qd[::_THIN], m.qdd[::_THIN], m.tau[::_THIN]) for m in motions]
+            theta, _ = identified(model, thin, kind)
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, theta=theta)
-    return names
+    return files
 
 
-def _loaded(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
+def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
     """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
 
     Raises:
         SafeSysIdError: the file is neither.
     """
-    arrays = read_arrays(path)
-    if set(arrays) == {"theta"}:
+    try:
+        arrays = read_arrays(path)
+    except ARRAY_ERRORS as error:
+        raise ParameterError(f"{path}: expected a model's file ({error})") from None
+    if set(arrays) == {"theta"} and arrays["theta"].shape == (model.layout.size,):
         return np.asarray(arrays["theta"], float), None
     raise ParameterError(f"{path}: arrays {sorted(arrays)}: expected theta, of a rigid model")
 
@@ -125,18 +128,18 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     Args:
         seed: of the set-points.
         index: of the trial.
-        options: ``models`` (names), ``folder`` (with ``NAME.npz``), ``scale`` of the effects, ``motions``, and
-            ``series``: whether positions are kept, in 50 Hz.
+        options: ``models`` (files by name), ``scale`` of the effects, ``motions``, and ``series``: whether positions
+            are kept, in 50 Hz.
 
     Returns:
         Root mean square of each joint's error along the motions and its size at their ends, in degrees (None: the arm
         failed), and how often the guard did not follow the model.
     """
-    names, kinds = options["models"], list(GAINS)
+    names, kinds = list(options["models"]), list(GAINS)
     which, rest = divmod(index, len(kinds) * len(DURATIONS))
     gains, duration = kinds[rest // len(DURATIONS)], DURATIONS[rest % len(DURATIONS)]
     model = load_panda()
-    theta, predict = _loaded(model, Path(options["folder"]) / f"{names[which]}.npz")
+    theta, predict = load_model(model, Path(options["models"][names[which]]))
     motions = set_points(model, duration, options.get("motions", 5), seed=seed)
     reference = motions.reference()
     arm = FlexibleArm(
@@ -179,18 +182,14 @@ def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], Float
     }
 
 
-def check_models(folder: Path, names: Sequence[str]) -> None:
-    """Refuse names without a file before anything runs.
+def check_models(models: Mapping[str, str]) -> None:
+    """Refuse files that are no models before anything runs.
 
     Args:
-        folder: of the files.
-        names: of models.
+        models: files by name.
 
     Raises:
-        SafeSysIdError: a file is missing.
+        SafeSysIdError: a file is missing or no model's.
     """
-    for name in names:
-        if not (folder / f"{name}.npz").is_file():
-            raise SafeSysIdError(
-                f"model {name!r}: no file {folder / name}.npz: expected a rigid or a learned model"
-            )
+    for path in models.values():
+        load_model(load_panda(), Path(path))

@@ -74,7 +74,7 @@ def table(which: str, told: Result) -> Table:
         which: table.
         told: of :func:`summary`.
     """
-    out = Table(title=_TITLES[which], caption="five motions, of 10 s and of 2 s; -: the paper has none")
+    out = Table(title=_TITLES[which], caption="set-point motions of 10 s and of 2 s; -: the paper has none")
     models = list(dict.fromkeys(row["model"] for row in told["rows"]))
     if which == "3":
         for name in ("what", "gains", *models):

@@ -1,0 +1,151 @@
+"""``safe-sysid experiment hybrid``: tables and figures of [Hybrid] on a simulated flexible arm."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safe_sysid.commands.arguments import at_least, check_directory
+from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
+from safe_sysid.errors import SafeSysIdError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from safe_sysid.studies.hybrid.make_data import Dataset
+
+__all__ = ["DESCRIPTION", "HELP", "configure", "run"]
+
+HELP = "hybrid inverse dynamics models on a flexible arm"
+DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 3: tracking at
+soft, medium and stiff gains; 5: base parameters; 6 and 7: tracking, joint by joint. Rigid models are identified from
+the data; --models names files of learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1 some
+raised an error, 2 wrong arguments, 130 interrupted."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--table", choices=tuple(_TABLES), help="which table")
+    parser.add_argument("--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 4 of table 3")
+    parser.add_argument("--make-data", action="store_true", help="make the data, and nothing else")
+    parser.add_argument(
+        "--data", default="small", metavar="SIZE",
+        help="small (30 minutes), full (five hours), or a directory with a data set (default: small)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--effects", type=float, default=1.0, metavar="S", help="scale of what rigid models miss (default: 1)"
+    )
+    parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="FILE", help="learned models")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, metavar="S", help="of the set-points (default: 0)"
+    )
+    parser.add_argument(
+        "--motions",
+        type=at_least(1),
+        default=5,
+        metavar="N",
+        help="set-point motions (default: 5, as the paper)",
+    )
+    add_places(parser)
+    files = parser.add_argument_group("results")
+    files.add_argument("--json", type=Path, metavar="FILE", help="all rows, at the end")
+    files.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="data, models, results as they come, and pictures (default: experiment_hybrid)",
+    )  # fmt: skip
+    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make data, or run, or go on with, a table; print and draw it."""
+    one_thread()
+    from rich.console import Console
+
+    from safe_sysid.studies.hybrid.make_data import open_data
+
+    which = options.table or _TABLE_OF_FIGURE.get(options.figure or "")
+    if which is None and not options.make_data:
+        raise SafeSysIdError("expected --table, --figure or --make-data")
+    if options.figure and _TABLE_OF_FIGURE[options.figure] != which:
+        raise SafeSysIdError(
+            f"figure {options.figure} shows table {_TABLE_OF_FIGURE[options.figure]}: expected no --table {which}"
+        )
+    out = options.out = options.out or Path("experiment_hybrid")
+    check_directory("--out", out)
+    check_outputs(**{"--json": options.json})
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    dataset = open_data(
+        options.data, out, options.effects, options.jobs, lambda text: console.print(f"data: {text}")
+    )
+    return 0 if which is None else _TABLES[which](which, options, dataset, console)
+
+
+def _models(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
+    """Files of models by name: rigid ones, identified if they are missing, and those that are named."""
+    from safe_sysid.studies.hybrid.tracking import write_rigid_models
+
+    found = write_rigid_models(options.out / f"rigid_{dataset.folder.name}", dataset)
+    for path in options.models:
+        found[path.stem] = str(path.resolve())
+    return found
+
+
+def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    from safe_sysid.studies.campaign.results import write_summary
+    from safe_sysid.studies.hybrid import tracking, tracking_tables
+
+    models = _models(options, dataset)
+    settings: dict[str, Any] = {
+        "models": models, "scale": options.effects, "motions": options.motions, "series": True,
+    }  # fmt: skip
+    campaign = tracking.TrackingExperiment("hybrid_tracking", options.seed, settings)
+    tracking.check_models(models)
+    found, interrupted = collect(
+        campaign, campaign.total, options.out / "tracking.jsonl", tracking.is_sound, options,
+        chunk=1, redo=lambda result: not tracking.is_sound(result),
+    )  # fmt: skip
+    told = tracking_tables.summary(which, campaign.header(), found)
+    if options.json is not None:
+        write_summary(options.json, told)
+    for error in dict.fromkeys(told["errors"]):
+        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
+    for text in told["failed"]:
+        console.print(f"the arm failed: {text}", soft_wrap=True, markup=False)
+    show_table(console, tracking_tables.table(which, told))
+    if interrupted:
+        console.print(
+            f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume", soft_wrap=True
+        )
+        return 130
+    if options.figure and (path := tracking_tables.draw_figure_4(found, list(models), options.out)):
+        console.print(f"wrote {path}", soft_wrap=True)
+    return 1 if told["errors"] else 0
+
+
+def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    from safe_sysid.studies.campaign.results import write_summary
+    from safe_sysid.studies.hybrid.base_parameters import summary_5, table_5
+    from safe_sysid.studies.hybrid.make_data import load_panda
+    from safe_sysid.studies.hybrid.tracking import load_model
+
+    model = load_panda()
+    thetas = {name: load_model(model, Path(path))[0] for name, path in _models(options, dataset).items()}
+    told = summary_5(thetas, model.theta_nominal)
+    if options.json is not None:
+        write_summary(options.json, told)
+    show_table(console, table_5(told))
+    return 0
+
+
+#: What prints a table: another is a line here.
+_TABLES: dict[str, Callable[[str, argparse.Namespace, Dataset, Console], int]] = {
+    "3": _tracking,
+    "5": _base_parameters,
+    "6": _tracking,
+    "7": _tracking,
+}
+#: Which table's trials a figure shows.
+_TABLE_OF_FIGURE = {"4": "3"}
