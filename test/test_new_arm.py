@@ -9,17 +9,23 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identification_plant import exciting_plans, simulate
 
+from safe_sysid.cli import main
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
-from safe_sysid.new_arm import write_configuration
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
+from safe_sysid.new_arm import NewArm, write_configuration
 from safe_sysid.new_arm.arm_facts import look_at
 from safe_sysid.new_arm.home import inertia_matrices
 from safe_sysid.new_arm.hypotheses import eigenvalue_bounds
+from safe_sysid.new_arm.pairs import stated_pairs
 from safe_sysid.new_arm.payload import CENTRED, PayloadGuess, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, rounded_hull
 from safe_sysid.new_arm.text import configuration_text
 from safe_sysid.planning.certification.certificate import start_check
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -42,7 +48,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("arm")
     (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
     out = folder / "my_arm.yaml"
-    return out, write_configuration(folder / "my_arm.urdf", out, payload_kg=2.0)
+    return out, write_configuration(
+        folder / "my_arm.urdf", out, NewArm(payload_kg=2.0, simulated_drives=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +109,7 @@ def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, name: str) -> No
     urdf = tmp_path / "arm.urdf"
     urdf.write_text(tutorial_urdf())
     with pytest.raises(ConfigError, match="--name") as refused:
-        write_configuration(urdf, tmp_path / "in" / "out.yaml", name=name)
+        write_configuration(urdf, tmp_path / "in" / "out.yaml", NewArm(name=name))
     assert refused.value.value == name
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["arm.urdf"]
 
@@ -240,7 +248,7 @@ def test_impossible_payloads_are_refused(tmp_path: Path) -> None:
     urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
     urdf.write_text(tutorial_urdf())
     with pytest.raises(ConfigError, match="payload-kg"):
-        write_configuration(urdf, out, payload_kg=0.0)
+        write_configuration(urdf, out, NewArm(payload_kg=0.0))
     with pytest.raises(ModelError, match=r"no_such\.urdf"):
         write_configuration(tmp_path / "no_such.urdf", out)
 
@@ -256,7 +264,7 @@ def test_an_arm_that_slides_gets_gains_and_a_remark(tmp_path: Path) -> None:
         'lower="0" upper="0.3" velocity="0.5" effort="200"',
     )
     urdf.write_text(slides)
-    remarks = write_configuration(urdf, out, payload_kg=1.0)
+    remarks = write_configuration(urdf, out, NewArm(payload_kg=1.0, simulated_drives=True))
     assert any("sliding joints (elbow)" in remark and "no plan was tried" in remark for remark in remarks)
     design_gains(load_robot(out))
 
@@ -287,7 +295,7 @@ def test_a_link_with_mass_and_no_shape_is_said_to_be_a_guess(tmp_path: Path) -> 
         text.replace("</robot>", f'{extra}<child link="camera"/></joint></robot>'), encoding="utf-8"
     )
     out = tmp_path / "my_arm.yaml"
-    remarks = write_configuration(tmp_path / "my_arm.urdf", out, payload_kg=2.0)
+    remarks = write_configuration(tmp_path / "my_arm.urdf", out, NewArm(payload_kg=2.0))
     assert any(remark.startswith("geometry.camera: [] is a guess") for remark in remarks)
     assert yaml.safe_load(out.read_text(encoding="utf-8"))["geometry"]["camera"] == []
     assert any("camera" in line for line in unchecked(load_robot(out)))
@@ -296,3 +304,126 @@ def test_a_link_with_mass_and_no_shape_is_said_to_be_a_guess(tmp_path: Path) -> 
 def read_chain(folder: Path, urdf: str) -> UrdfChain:
     (folder / "plain.urdf").write_text(urdf, encoding="utf-8")
     return read_urdf(folder / "plain.urdf")
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The same arm, and nobody has said anything about its drives."""
+    folder = tmp_path_factory.mktemp("unknown")
+    (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
+    out = folder / "my_arm.yaml"
+    arm = NewArm(payload_kg=2.0, gear_ratios={"elbow": 50.0}, allowed_pairs=[("base_link", "upper_arm")])
+    return out, write_configuration(folder / "my_arm.urdf", out, arm)
+
+
+def test_drives_are_never_invented(
+    unknown: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, remarks = unknown
+    model = load_robot(out)
+    lower, upper = (
+        side[model.layout.rotor_inertia] for side in (model.arm_prior.lower, model.arm_prior.upper)
+    )
+    assert np.all(lower[:2] <= 0.0003 * model.limits.torque[:2])
+    assert np.all(upper[:2] >= 0.03 * model.limits.torque[:2])
+    assert 0.01 * 30.0 < upper[2] < 0.014 * 30.0  # 50 / 4000: the ratio that was given narrows it
+    assert upper[:3].max() < 0.035 * 60.0  # and no multiple of what the joints move
+    text = out.read_text(encoding="utf-8")
+    assert "IDENTIFY ONLY" in text
+    (need,) = (remark for remark in remarks if "IDENTIFY ONLY" in remark)
+    assert "tracking bound at 1 kHz for 2 kg would need rotor inertia of about waist" in need
+    assert np.max(model.arm_prior.payload_upper[0] - model.hand_prior[1][0]) == pytest.approx(2.0, abs=1e-4)
+    with pytest.raises(ConfigError, match="identification only"):
+        design_gains(model)
+    assert main(["config", "check", str(out)]) == 0
+    assert "identify only: nothing is known of the drives" in capsys.readouterr().out
+    assert main(["demo", "--robot", str(out)]) == 2
+    assert "--simulated-drives" in capsys.readouterr().err
+    assert ("base_link", "upper_arm") in model.settings.allowed_pairs
+
+
+def test_simulated_drives_are_named_in_every_verdict(
+    written: tuple[Path, list[str]], model: RobotModel
+) -> None:
+    assert model.settings.drives == "simulated"
+    assert any("drives of my_arm are simulated" in line for line in unchecked(model))
+    assert any("SIMULATED drives" in remark for remark in written[1])
+
+
+def test_a_log_of_plausible_drives_is_no_contradiction(
+    unknown: tuple[Path, list[str]], model: RobotModel
+) -> None:
+    """Where drives are unknown the bounds hold the truth; drives that were chosen for a simulation contradict it."""
+    simulated, model = model, load_robot(unknown[0])
+    rng, torque, layout = np.random.default_rng(3), model.limits.torque, model.layout
+    held = np.array(model.theta_nominal)
+    held[layout.payload] += payload_theta(model, 1.2)
+    held[layout.rotor_inertia], held[layout.coulomb] = 0.007 * torque, 0.015 * torque
+    held[layout.viscous], held[layout.offset] = 0.03 * torque, 0.005 * torque
+    plans = exciting_plans(np.array([0.0, 0.5, 0.6]), rng, n_plans=1, t_f=2.0, amplitude=1.0)
+    log = simulate(model.kinematics, held, model.friction_transition_velocity, plans)
+    error = 0.5 * per_joint(model.settings.measurement.torque_abs, model.n)
+    effort = log.torque * 1.02 + error * rng.uniform(-1.0, 1.0, log.torque.shape)
+    answers = []
+    for arm in (model, simulated):
+        identifier = Identifier(arm)
+        identifier.add(Measurements(log.stamps, log.q, log.qd, effort))
+        answers.append(identifier.update(final=True))
+    answer, contradiction = answers
+    assert contradiction.status.name == "EMPTY_SET"
+    assert answer.status.name == "OK", answer.message
+    truth = held[layout.payload]
+    assert np.all((answer.box.payload_lower <= truth) & (truth <= answer.box.payload_upper))
+    prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
+    assert np.min(answer.widths / prior) < 0.8
+
+
+def payload_theta(model: RobotModel, mass: float) -> np.ndarray:
+    rotation, translation = model.flange
+    centre = translation + rotation @ np.array([0.0, 0.0, 0.14])
+    return inertia_from_com(mass, centre, 0.002 * mass * np.eye(3))
+
+
+def test_measured_drives_are_taken_from_a_file(
+    written: tuple[Path, list[str]], model: RobotModel, tmp_path: Path
+) -> None:
+    """Drives that a file declares stand in the next one, at least as wide; a payload asked for is never halved."""
+    data = yaml.safe_load(written[0].read_text(encoding="utf-8")) | {"drives": "declared"}
+    measured = tmp_path / "measured.yaml"
+    measured.write_text(
+        yaml.safe_dump(data | {"urdf": str(written[0].with_suffix(".urdf"))}), encoding="utf-8"
+    )
+    arm = NewArm(payload_kg=2.0, drives=measured)
+    write_configuration(written[0].with_suffix(".urdf"), tmp_path / "out.yaml", arm)
+    again = load_robot(tmp_path / "out.yaml")
+    assert again.settings.drives == "declared"
+    assert not any("simulated" in line for line in unchecked(again))
+    drives = slice(10 * model.n, None)
+    assert np.all(again.arm_prior.lower[drives] <= model.arm_prior.lower[drives])
+    assert np.all(again.arm_prior.upper[drives] >= model.arm_prior.upper[drives])
+    rad, wanted = again.arm_prior.rad[drives], model.arm_prior.rad[drives]
+    assert np.all(rad <= 1.02 * wanted)
+
+
+def test_a_grippers_joint_is_none_of_the_arms(tmp_path: Path) -> None:
+    jaw = (
+        '<link name="jaw"/><joint name="gripper" type="revolute"><parent link="tool0"/><child link="jaw"/>'
+        '<axis xyz="0 1 0"/><limit lower="-0.2" upper="1.7" velocity="1" effort="1"/></joint></robot>'
+    )
+    urdf = tmp_path / "arm.urdf"
+    urdf.write_text(tutorial_urdf().replace("</robot>", jaw))
+    facts = look_at(urdf)
+    assert [joint.name for joint in facts.chain.joints] == ["waist", "shoulder", "elbow"]
+    assert facts.locked == {"gripper": 0.0}
+    assert len(look_at(urdf, joints=["waist", "shoulder", "elbow", "gripper"]).chain.joints) == 4
+
+
+def test_disabled_collisions_of_an_srdf_are_allowed_pairs(model: RobotModel, tmp_path: Path) -> None:
+    srdf = tmp_path / "arm.srdf"
+    srdf.write_text(
+        '<robot name="my_arm"><disable_collisions link1="base_link" link2="forearm" reason="Never"/>'
+        '<disable_collisions link1="base_link" link2="a_stranger"/></robot>'
+    )
+    assert stated_pairs(model, [], srdf) == (("base_link", "forearm"),)
+    with pytest.raises(ConfigError, match="--allow-pair"):
+        stated_pairs(model, [("base_link", "a_stranger")], None)

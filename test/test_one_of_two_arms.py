@@ -16,7 +16,7 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration
 from safe_sysid.identification.payload_alone import payload_bounds
-from safe_sysid.new_arm import write_configuration
+from safe_sysid.new_arm import NewArm, write_configuration
 from safe_sysid.robot import Scene, load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
@@ -68,10 +68,13 @@ def two_armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_configuration(
         write_two_armed(folder),
         folder / "right.yaml",
-        payload_kg=2.0,
-        base_link="torso",
-        tip_link="right_tool0",
-        tool_frame="right_tool0",
+        NewArm(
+            payload_kg=2.0,
+            base_link="torso",
+            tip_link="right_tool0",
+            tool_frame="right_tool0",
+            simulated_drives=True,
+        ),
     )
     return folder / "right.yaml"
 
@@ -96,7 +99,7 @@ def test_config_init_takes_the_arm_by_its_tip(two_armed: Path) -> None:
 )
 def test_links_that_make_no_arm_are_refused_by_key(tmp_path: Path, arguments: dict, key: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        write_configuration(write_two_armed(tmp_path), tmp_path / "out.yaml", **arguments)
+        write_configuration(write_two_armed(tmp_path), tmp_path / "out.yaml", NewArm(**arguments))
     assert refused.value.key == key
 
 
@@ -185,7 +188,23 @@ def test_one_arm_of_a_robot_with_two_goes_the_whole_way(
     urdf = TALOS if name == "talos" else str(write_two_armed(tmp_path))
     file, run = str(tmp_path / f"{name}.yaml"), str(tmp_path / "run")
     links = ["--base-link", base, "--tip-link", tip]
-    assert main(["config", "init", "--urdf", urdf, *links, "--payload-kg", mass, "--out", file]) == 0
+    assert (
+        main(
+            [
+                "config",
+                "init",
+                "--urdf",
+                urdf,
+                *links,
+                "--payload-kg",
+                mass,
+                "--simulated-drives",
+                "--out",
+                file,
+            ]
+        )
+        == 0
+    )
     assert main(["config", "check", file]) == 0
     capsys.readouterr()
     assert main(["demo", "--robot", file, "--plans", "2", "--seed", "2", "--out", run, "--quiet"]) == 0

@@ -41,6 +41,14 @@ def _joint_value(text: str) -> tuple[str, float]:
     return name, value
 
 
+def _pair(text: str) -> tuple[str, str]:
+    """``link_a,link_b``."""
+    names = tuple(text.split(","))
+    if len(names) != 2 or not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected two links, as A,B")
+    return names
+
+
 def _check_arguments(actions: Any) -> None:
     check = actions.add_parser(
         "check",
@@ -78,13 +86,17 @@ def _init_arguments(actions: Any) -> None:
         "init",
         help="write a configuration for another arm, from its URDF",
         description="Writes a commented robot file: limits from the URDF, collision geometry fitted by capsules, "
-        "friction and rotor inertia marked as to be measured, hypotheses of the tracking theorem chosen such that "
-        "gains exist. Then: safe-sysid config check FILE.",
+        "friction and rotor inertia unknown within wide intervals. Such a file is for identification only; with "
+        "--drives or --simulated-drives hypotheses of the tracking theorem are chosen such that gains exist. Then: "
+        "safe-sysid config check FILE.",
     )
     init.add_argument("--urdf", required=True, metavar="FILE", help="URDF file, or package://NAME/PATH")
     init.add_argument("--out", type=Path, required=True, metavar="FILE", help="YAML file to write")
     init.add_argument(
-        "--tool-frame", metavar="LINK", help="flange that payloads are gripped at (default: guessed)"
+        "--tool-frame",
+        "--tool-link",
+        metavar="LINK",
+        help="flange that payloads are gripped at (default: guessed)",
     )
     init.add_argument(
         "--base-link", metavar="LINK", help="link that the arm begins at, with --tip-link (default: the root)"
@@ -94,7 +106,10 @@ def _init_arguments(actions: Any) -> None:
         "--tip-link", metavar="LINK", help="link that the arm ends at: of a robot with more than one chain"
     )
     own.add_argument(
-        "--joints", metavar="A,B,...", help="joints of the arm, all others are locked (default: guessed)"
+        "--joints",
+        "--arm-joints",
+        metavar="A,B,...",
+        help="joints of the arm, all others are locked (default: the longest chain, without a gripper's)",
     )
     init.add_argument(
         "--lock",
@@ -114,6 +129,35 @@ def _init_arguments(actions: Any) -> None:
         default=[],
         metavar="DIR",
         help="folder with packages that package:// names; may be repeated",
+    )
+    init.add_argument(
+        "--allow-pair",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="two links that are not checked against each other; may be repeated",
+    )
+    init.add_argument("--srdf", type=Path, metavar="FILE", help="whose disabled collisions are not checked")
+    drives = init.add_mutually_exclusive_group()
+    drives.add_argument(
+        "--gear-ratio",
+        type=_joint_value,
+        action="append",
+        default=[],
+        metavar="JOINT=R",
+        help="narrows the rotor inertia of drives that are unknown; may be repeated",
+    )
+    drives.add_argument(
+        "--drives",
+        type=Path,
+        metavar="FILE",
+        help="robot file whose friction and rotor inertia were measured",
+    )
+    drives.add_argument(
+        "--simulated-drives",
+        action="store_true",
+        help="choose friction and rotor inertia for a simulation, true of no real arm",
     )
     init.add_argument("--name", help="of the robot (default: that of the file)")
     init.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
@@ -182,13 +226,11 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from safe_sysid.new_arm import write_configuration
+    from safe_sysid.new_arm import NewArm, write_configuration
 
     check_output("--out", options.out)
     print(f"reading {options.urdf}", flush=True)
-    remarks = write_configuration(
-        options.urdf,
-        options.out,
+    arm = NewArm(
         tool_frame=options.tool_frame,
         joints=options.joints.split(",") if options.joints else None,
         locked=dict(options.lock),
@@ -197,6 +239,16 @@ def _init(options: argparse.Namespace) -> int:
         name=options.name,
         base_link=options.base_link,
         tip_link=options.tip_link,
+        allowed_pairs=options.allow_pair,
+        srdf=options.srdf,
+        gear_ratios=dict(options.gear_ratio),
+        drives=options.drives,
+        simulated_drives=options.simulated_drives,
+    )
+    remarks = write_configuration(
+        options.urdf,
+        options.out,
+        arm,
         overwrite=options.overwrite,
         say=lambda text: print(text, flush=True),
     )

@@ -59,6 +59,7 @@ def design_gains(
             joint's measured position may be too far beyond its limits.
     """
     model.require_known_reactions("gains")
+    model.require_known_drives("gains")
     s, n, prior = model.settings, model.n, model.arm_prior
     if box is not None and (
         box.size != prior.size or np.any(box.lower < prior.lower) or np.any(box.upper > prior.upper)

@@ -1,5 +1,5 @@
-"""A configuration for a new arm, from its URDF."""
+"""Configuration of a new arm from its URDF: geometry fitted, drives unknown unless somebody says what they are."""
 
-from safe_sysid.new_arm.configuration import write_configuration
+from safe_sysid.new_arm.configuration import NewArm, write_configuration
 
-__all__ = ["write_configuration"]
+__all__ = ["NewArm", "write_configuration"]

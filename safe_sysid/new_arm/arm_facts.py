@@ -12,6 +12,7 @@ from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.files.packages import is_package_uri, package_file
 from safe_sysid.robot.files.urdf import UrdfChain, joints_between, read_tree, read_urdf
 from safe_sysid.robot.files.xml_file import read_xml
+from safe_sysid.robot.suspicious import FINGERS
 
 __all__ = ["ArmFacts", "look_at"]
 
@@ -23,6 +24,7 @@ _FLANGES = (
     r"(.*_)?flange",
     r"(.*_)?tool(_frame|_link)?",
     r"(.*_)?(end_effector|ee)(_link|_frame)?",
+    r"(.*_)?(gripper|grasp|tcp)_frame(_link)?",
 )
 
 
@@ -155,6 +157,11 @@ def _own_joints(
             if name in moving and name not in locked and not _master(moving[name]):
                 chain.append(name)
         chains.append(chain)
+    # A gripper's joint is none of the arm's, whatever hangs on it.
+    chains = [
+        chain[next((k for k, name in enumerate(chain) if not FINGERS.search(name)), len(chain)) :]
+        for chain in chains
+    ]
     # Of two that are as long, the one with more turning joints: a hand's fingers mostly slide.
     best = max(
         chains, key=lambda c: (len(c), -sum(moving[n].get("type") == "prismatic" for n in c)), default=[]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.new_arm.arm_facts import ArmFacts
-from safe_sysid.new_arm.drives import RELATIVE, TRANSITION, DriveGuess, guess_drives
+from safe_sysid.new_arm.drives import RELATIVE, TRANSITION, DriveGuess, simulated_drives
 from safe_sysid.new_arm.hypotheses import Excursion, Hypotheses
 from safe_sysid.new_arm.payload import PayloadGuess
 from safe_sysid.new_arm.shapes import FittedHull
@@ -89,6 +89,11 @@ class Draft:
         return tuple(joint.name for joint in self.facts.chain.joints if joint.kind == "prismatic")
 
     @property
+    def quickest(self) -> FloatArray:
+        """(n,) rad/s^2: the velocity limit reached from rest within a tenth of a second."""
+        return np.array([10.0 * self._limit(j, "velocity") for j in range(self.n)])
+
+    @property
     def torque(self) -> FloatArray:
         """(n,) limits of the URDF, N m."""
         return np.array([self._limit(j, "effort") for j in range(self.n)])
@@ -120,7 +125,8 @@ class Draft:
     def data(self) -> dict[str, Any]:
         """The file's content, as YAML would read it."""
         joints, n = self.facts.chain.joints, self.n
-        drives = guess_drives(self.torque, np.ones(n), 1.0) if self.drives is None else self.drives
+        drives = simulated_drives(self.torque, np.ones(n), 1.0) if self.drives is None else self.drives
+        unknown = drives.origin == "unknown"
         lower, upper = (np.full(10, -1.0), np.full(10, 1.0)) if self.prior is None else self.prior
         prior = [_outwards(lower, -1.0), _outwards(upper, 1.0)]
         prior[0][0] = max(prior[0][0], 0.0)
@@ -130,6 +136,7 @@ class Draft:
             "base_link": self.facts.base_link,
             "tool_frame": self.facts.tool_frame,
             "gravity": [0.0, 0.0, -9.81],
+            "drives": drives.origin,
             "joints": {
                 joint.name: {
                     "position": self._position(j),
@@ -138,7 +145,7 @@ class Draft:
                     "rotor_inertia": float(drives.rotor[j]),
                     "viscous": float(drives.viscous[j]),
                     "coulomb": float(drives.coulomb[j]),
-                    "offset": 0.0,
+                    "offset": float(drives.offset[j]) + 0.0,
                 }
                 for j, joint in enumerate(joints)
             },
@@ -166,10 +173,10 @@ class Draft:
             "measurement": {
                 "torque_source": "motor",
                 "rate_hz": 1000.0,
-                "torque_abs": short(0.0005 * self.torque, 2),
-                "torque_rel": 0.025,
-                "position_error": 0.0,
-                "velocity_error": 0.0,
+                "torque_abs": short((0.005 if unknown else 0.0005) * self.torque, 2),
+                "torque_rel": 0.05 if unknown else 0.025,
+                "position_error": 1e-4 if unknown else 0.0,
+                "velocity_error": 0.002 if unknown else 0.0,
             },
             "actuator": {"torque_abs": short(0.0003 * self.torque, 2), "torque_rel": 0.002},
             "timing": dict(_TIMING),

@@ -69,11 +69,15 @@ def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
     # On a table, if that can be: first those that stay above their base's lowest point.
     cost = cost + 1e3 * (_height_over_base(model, q) < 0.0) + 1e6 * (share > _SHARE)
     order = np.argsort(cost)[: 10 * _FINALISTS]
-    clear = _self_clearance(model, q[order])
+    pairs = PairDistances(model, Scene("nothing around"))
+    each = pairs.at(q[order], want_slopes=False)[0]
+    clear = each.min(axis=1, initial=1e3)
     if not np.any(clear >= _CLEAR):
+        least = int(np.argmin(each.max(axis=0)))
         raise ParameterError(
-            f"home: the arm is {clear.max():.3f} m from itself at best in {len(order)} poses: expected {_CLEAR} m; "
-            "other geometry, or allowed_pairs"
+            f"home: the arm is {clear.max():.3f} m from itself at best in {len(order)} poses, "
+            f"{' / '.join(pairs.names[least])} {each[:, least].max():.3f} m: expected {_CLEAR} m; other geometry, or "
+            "allowed_pairs (--allow-pair A,B)"
         )
     order = order[clear >= _CLEAR][:_FINALISTS]
     near = q[order, None] + rng.uniform(-reach, reach, (len(order), _NEAR, model.n))
@@ -104,26 +108,26 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
     return float(f"{min(max(0.5 * float(np.quantile(most, 0.05)), 0.1), 50.0):.2g}")
 
 
-def never_apart(model: RobotModel, seed: int = 0) -> tuple[tuple[str, str], ...]:
-    """Pairs of links that are close in every pose, and that no proof exempts: to be allowed.
+def never_apart(model: RobotModel, seed: int = 0) -> dict[tuple[str, str], float]:
+    """Pairs of bodies that are close in every pose, and that no proof exempts: to be allowed, or looked at.
 
     The joints between them keep them apart, or nothing would: bodies that cover them may overlap where they do not.
 
     Args:
         model: of the arm.
         seed: of the poses that are looked at.
+
+    Returns:
+        The largest distance of each pair in these poses, m; negative: how deep they overlap at best.
     """
     rng = np.random.default_rng(seed)
     pairs = PairDistances(model, Scene("nothing around"))
-    largest = pairs.at(rng.uniform(*pose_range(model), (400, model.n)), want_slopes=False)[0].max(
-        axis=0, initial=0.0
-    )
-    body = {b.name: b for b in model.bodies}
-    return tuple(
-        (a, b)
-        for (a, b), distance in zip(pairs.names, largest, strict=True)
-        if distance < _NEVER and "payload" not in (body[a].kind, body[b].kind)
-    )
+    largest = pairs.at(rng.uniform(*pose_range(model), (400, model.n)), want_slopes=False)[0].max(axis=0)
+    return {
+        pair: float(distance)
+        for pair, distance in zip(pairs.names, largest, strict=True)
+        if distance < _NEVER
+    }
 
 
 def inertia_matrices(model: RobotModel, q: FloatArray, theta: FloatArray | None = None) -> FloatArray:

@@ -30,12 +30,9 @@ _REMARKS = {
     "gravity": "another way: `mounting`",
     "friction_transition_velocity": _MARK,
     "uncertainty.relative": f"of the URDF's masses and inertias too: {_MARK}",
-    "uncertainty.floor.coulomb": "anything from none to twice the value above",
-    "uncertainty.floor.viscous": "the same",
-    "uncertainty.floor.rotor_inertia": "with `relative`: 15 %; more costs tracking bound",
     "measurement.position_error": f"zero in simulation only: {_MARK}",
     "measurement.velocity_error": f"zero in simulation only: {_MARK}",
-    "identification.acceleration_bound": "a quarter above what the gains allow for",
+    "identification.acceleration_bound": f"of the log's motion: {_MARK}",
     "controller.torque_rate": f"the drives' own limit: {_MARK}",
 }
 
@@ -122,7 +119,7 @@ def configuration_text(
             f"{_MARK}.",
         ),
         ("identification", ""),
-        ("controller", f"Found by computation. {told['gains']} {told['inertia']}"),
+        ("controller", f"{told['gains']} {told['inertia']}"),
         ("planner", ""),
     ):
         t.section(section, *filter(None, [sentence]))
@@ -138,16 +135,16 @@ def _head(t: _Text, told: Mapping[str, str], remarks: Sequence[str]) -> None:
         '"per joint or one for all" is a number, or a list with one entry for each joint, base to tip. Unknown keys '
         "are errors; docs/parameters.md has every key. What is declared here as a bound is assumed by every "
         "guarantee.\n\n"
-        "The URDF says nothing of friction, rotor inertia, measurement errors and timing. Such values are starting "
-        "values, good enough to simulate with, and carry a mark in their comments: `safe-sysid config check` repeats "
-        "it as a warning until it is taken away. docs/tutorial.md says how to measure them."
+        "The URDF says nothing of friction, rotor inertia, measurement errors and timing. Such values carry a mark in "
+        "their comments: `safe-sysid config check` repeats it as a warning until it is taken away. "
+        "docs/tutorial.md says how to measure them."
     )
     if remarks:
         t.say("\nGuessed, please check:")
         for remark in remarks:
             t.say(f"- {remark}")
     t.gap()
-    for key in ("name", "urdf", "base_link", "tip_link", "tool_frame", "gravity"):
+    for key in ("name", "urdf", "base_link", "tip_link", "tool_frame", "gravity", "drives"):
         if key in t.data:
             t.put(key)
     t.gap()
@@ -195,7 +192,7 @@ def _rest(t: _Text, told: Mapping[str, str]) -> None:
         KEYS["allowed_pairs"].sentence,
         "Never checked are pairs that one joint moves, and the two links that a joint joins if they overlap in every "
         "pose. Proposed here are pairs that are less than 2 cm apart in every pose: shapes that contain them may "
-        "overlap where they do not. Check them.",
+        "overlap where they do not. Check them; others by --allow-pair A,B or --srdf FILE.",
     )
     if t.data["allowed_pairs"]:
         t.lines.append("allowed_pairs:")

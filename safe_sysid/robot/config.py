@@ -465,6 +465,13 @@ class Settings(Section):
     joints: dict[Name, JointSettings] = entries(
         "moving joints of the arm, base to tip, by the URDF's names", of="joint", min_length=1
     )
+    drives: str = setting(
+        "where friction and rotor inertia of `joints` come from: declared; unknown: wide intervals that hold most "
+        "drives, for identification alone, gains are refused; simulated: chosen for a simulation, true of no real "
+        "arm, which verdicts name",
+        default="declared",
+        choices=("declared", "unknown", "simulated"),
+    )
     locked: dict[Name, float] = entries(
         "moving joints of the URDF that are held at a value, as those of a hand",
         of="joint",

@@ -110,11 +110,13 @@ _WHATEVER_MOVED = "bounds are of what was measured, whatever moved the arm"
 _ANY_TRUE = "chooses among true equations: whichever are used, what they prove is proved"
 _OPERATION = "when something is done, not what is proved"
 _BESIDE = "what of it a certificate takes, gains, their assumptions and the law, is stated beside the robot"
+_ORIGIN = "says where friction and rotor inertia come from; their bounds, the prior's, are stated"
 _NO_PAYLOAD = "of a payload, which is not there: the prior of the empty hand is stated"
 
 #: Whichever way bounds were found, and whatever was driven to find them.
 _OF_EQUATIONS: Mapping[str, str] = {
     "name": "what the name stands for is compared",
+    "drives": _ORIGIN,
     "measurement.max_age_s": _OPERATION,
     "identification.method": _ANY_TRUE,
     "identification.window_s": _ANY_TRUE,
@@ -179,6 +181,7 @@ SCOPES: Mapping[str, Scope] = {
         ("urdf", "prior", "limits", "bodies", "allowed_pairs"),
         {
             "name": "what the name stands for is compared",
+            "drives": _ORIGIN,
             "home": "a run begins where its scene, its plant or its operator says",
             "tare.file": "what a tare says of the arm only the identifier takes; its certificate names it",
             "planner.plans": "how often plans are made, not what they claim",

@@ -260,6 +260,25 @@ class RobotModel:
             key, value = f"joints.{name}.gear_ratio_range", self.settings.joints[name].gear_ratio_range
             raise ConfigError(self.name, key, value, expected)
 
+    def require_known_drives(self, what: str) -> None:
+        """Refuse an arm that is for identification alone: nothing is known of its drives.
+
+        Args:
+            what: asks for it.
+
+        Raises:
+            ConfigError: the file says so.
+        """
+        if self.settings.drives == "unknown":
+            raise ConfigError(
+                self.name,
+                "drives",
+                "unknown",
+                f"`declared` for {what}: this file is for identification only (identify, tare, verify, reports, "
+                "replay); with measured friction and rotor inertia: safe-sysid config init --drives FILE; for a "
+                "simulation of drives that no arm has: config init --simulated-drives",
+            )
+
     @property
     def undeclared_gears(self) -> tuple[str, ...]:
         """Joints with rotor inertia whose rotor may turn in a moving link, but no gear ratio: taken not to.

@@ -15,10 +15,10 @@ from safe_sysid.robot.files.yaml_file import dotted
 from safe_sysid.robot.loading import find_urdf
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["suspicions"]
+__all__ = ["FINGERS", "suspicions"]
 
 #: Names of links and joints whose motion changes what the hand is.
-_FINGERS = re.compile(r"finger|knuckle|gripper|jaw|thumb", re.IGNORECASE)
+FINGERS = re.compile(r"finger|knuckle|gripper|jaw|thumb", re.IGNORECASE)
 _MARK = re.compile(r"#.*(?<!`)\bto be measured\b(?!`)", re.IGNORECASE)
 
 
@@ -81,9 +81,9 @@ def _hand(model: RobotModel, chain: UrdfChain) -> Iterator[str]:
     if any(model.settings.payload.hand_opening):
         return
     links = [
-        name for name, joint in chain.link_joint.items() if joint == model.n - 1 and _FINGERS.search(name)
+        name for name, joint in chain.link_joint.items() if joint == model.n - 1 and FINGERS.search(name)
     ]
-    fingers = [*links, *(name for name in model.settings.locked if _FINGERS.search(name))]
+    fingers = [*links, *(name for name in model.settings.locked if FINGERS.search(name))]
     if fingers:
         some = ", ".join(fingers[:3]) + (", ..." if len(fingers) > 3 else "")
         yield (

@@ -27,6 +27,12 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     Raises:
         SafeSysIdError: there are no gains for it.
     """
+    if model.settings.drives == "unknown":
+        say(
+            "identify only: nothing is known of the drives, so there are no gains, and no pose was judged; logs, tare, "
+            "verify, reports and replay work (the file says what a tracking bound would need)"
+        )
+        return []
     if unknown := [model.joint_names[j] for j in model.unknowns.motors.joint]:
         say(
             f"warning: {', '.join(unknown)}: with gear_ratio_range identification, tare and verify work; control and "

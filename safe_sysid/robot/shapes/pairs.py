@@ -112,6 +112,11 @@ def unchecked(model: RobotModel, scene: Scene | None = None) -> tuple[str, ...]:
     geometry, payload = model.settings.geometry, model.settings.payload
     bare = [link for link, hulls in geometry.items() if not hulls]
     lines = []
+    if model.settings.drives == "simulated":
+        lines.append(
+            f"drives of {model.name} are simulated: friction and rotor inertia were chosen for a simulation, nothing "
+            "here is proved of a real arm"
+        )
     if joined := moving - stated:
         lines.append(
             "links that a joint joins, whose bodies overlap in every pose, do not hit each other within its position "
