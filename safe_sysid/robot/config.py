@@ -466,9 +466,8 @@ class Settings(Section):
         "moving joints of the arm, base to tip, by the URDF's names", of="joint", min_length=1
     )
     drives: str = setting(
-        "where friction and rotor inertia of `joints` come from: declared; unknown: wide intervals that hold most "
-        "drives, for identification alone, gains are refused; simulated: chosen for a simulation, true of no real "
-        "arm, which verdicts name",
+        "where friction and rotor inertia come from; unknown: wide intervals, for identification alone, gains are "
+        "refused; simulated: chosen for a simulation, true of no real arm, which verdicts name",
         default="declared",
         choices=("declared", "unknown", "simulated"),
     )
