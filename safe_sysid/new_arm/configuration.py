@@ -145,7 +145,7 @@ def write_configuration(
             declared.require_known_drives("--drives")
             if declared.joint_names != model.joint_names:
                 raise ConfigError(
-                    str(arm.drives), "joints", list(declared.joint_names), list(model.joint_names)
+                    str(arm.drives), "joints", list(declared.joint_names), ", ".join(model.joint_names)
                 )
             measured = drives_of(declared, arm.drives.name)
         found, more = _decide(draft, payload_kg, measured, arm.payload_kg is not None, say)
