@@ -226,3 +226,21 @@ def test_exciting_motions_keep_limits_and_beat_the_others(criterion: str) -> Non
     assert best < first or (criterion == "determinant" and best < 1.5 * first)
     with pytest.raises(ParameterError, match="criterion"):
         exciting(m, columns, np.random.default_rng(0), criterion="best")
+
+
+def test_a_reversal_is_a_slope_in_the_torque_and_in_the_direction() -> None:
+    """Coulomb friction went through the filter; its column does too, so that nothing is left where joints turn."""
+    t = np.arange(0.0, 20.0, 2e-3)
+    q = np.stack([np.sin(1.3 * t), np.cos(0.9 * t)], axis=1)
+    qd = np.stack([1.3 * np.cos(1.3 * t), -0.9 * np.sin(0.9 * t)], axis=1)
+    log = Measurements(t, q, qd, np.sign(qd) * [2.0, 0.5])
+    samples = prepare([log], ["a", "b"])
+    assert samples.direction is not None
+    wrong = samples.torque - np.sign(samples.qd) * [2.0, 0.5]
+    left = samples.torque - samples.direction * [2.0, 0.5]
+    assert np.abs(wrong).max() > 0.5
+    assert np.sqrt(np.mean(left**2)) < 0.1 * np.sqrt(np.mean(wrong**2))
+    part = samples.split(0.3)[0]
+    np.testing.assert_array_equal(part.direction, samples.direction[: len(part)])
+    slow = prepare([log], ["a", "b"], Processing(transition=10.0))
+    np.testing.assert_allclose(slow.direction, slow.qd / 10.0, atol=1e-3)

@@ -55,7 +55,7 @@ def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]
 
 
 def split_samples(
-    logs: Sequence[Log], joint_names: Sequence[str], options: ArmLogOptions
+    logs: Sequence[Log], joint_names: Sequence[str], options: ArmLogOptions, transition: float = 0.0
 ) -> tuple[ArmData, ArmData]:
     """Samples to learn from, and samples that are held out.
 
@@ -63,12 +63,13 @@ def split_samples(
         logs: of :func:`read_logs`.
         joint_names: of the joints with motors.
         options: of the command.
+        transition: friction transition velocity, rad/s.
 
     Raises:
         DataError: logs cannot be used, or one of the two would be empty.
     """
     processing = Processing(
-        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort)
+        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort), transition
     )
     data = prepare([log.measurements for log in logs], joint_names, processing)
     held_out = list(range(len(options.logs), len(logs))) or None

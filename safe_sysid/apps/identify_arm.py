@@ -71,7 +71,8 @@ def identify_arm(options: IdentifyArmOptions) -> int:
         task = bar.add_task("reading", total=1.0)
         model, mechanism = _arm(options)
         logs = read_logs(options, mechanism.actuated_names)
-        samples, held_out = split_samples(logs, mechanism.actuated_names, options)
+        transition = 0.0 if model is None else model.friction_transition_velocity
+        samples, held_out = split_samples(logs, mechanism.actuated_names, options, transition)
         findings = check_samples(logs, mechanism, samples)
         for finding in findings:
             print(f"safe-sysid identify-arm: {finding.message}", file=sys.stderr)
@@ -82,7 +83,6 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             )
             return 2
         bar.update(task, description="identifying", completed=0.05)
-        transition = 0.0 if model is None else model.friction_transition_velocity
         choices = Choices(
             options.method, options.regularisation, options.known_links, options.motors_only,
             not options.plain_friction, transition,

@@ -50,12 +50,14 @@ class Processing:
         velocity: "log", "positions", or "auto": those of the log if there are any that are not late.
         torque_per_effort: of a joint, what its effort is multiplied by, N m per unit: gear ratio times torque constant
             where efforts are motor currents. 1 for the others.
+        transition: friction transition velocity, rad/s.
     """
 
     cutoff_hz: float | None = None
     decimation: int | None = None
     velocity: str = "auto"
     torque_per_effort: Mapping[str, float] = field(default_factory=dict)
+    transition: float = 0.0
 
     def __post_init__(self) -> None:
         """Validate.
@@ -123,6 +125,8 @@ class ArmData:
         segments: (S + 1,) bounds: samples ``segments[s]`` to ``segments[s + 1] - 1`` follow each other without a gap.
         logs: (S,) number of the log that a segment is from.
         effects: of each log.
+        direction: (N, n_a) sign of the velocity, through the filter that the torque went through, from -1 to 1: a
+            reversal is a step of Coulomb friction, which the filter makes a slope; None: the sign of ``qd``.
     """
 
     joint_names: tuple[str, ...]
@@ -134,6 +138,7 @@ class ArmData:
     segments: NDArray[np.int64]
     logs: NDArray[np.int64]
     effects: tuple[Effect, ...] = ()
+    direction: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Validate and freeze."""
@@ -141,6 +146,8 @@ class ArmData:
         object.__setattr__(self, "stamps", frozen_array(self.stamps, shape[:1], "ArmData.stamps"))
         for name in ("q", "qd", "qdd", "torque"):
             object.__setattr__(self, name, frozen_array(getattr(self, name), shape, f"ArmData.{name}"))
+        if self.direction is not None:
+            object.__setattr__(self, "direction", frozen_array(self.direction, shape, "ArmData.direction"))
         segments = np.array(self.segments, np.int64)
         logs = np.array(self.logs, np.int64)
         if (
@@ -178,6 +185,7 @@ class ArmData:
             qd=self.qd[index],
             qdd=self.qdd[index],
             torque=self.torque[index],
+            direction=None if self.direction is None else self.direction[index],
             segments=np.concatenate([[0], np.cumsum(sizes)]),
             logs=np.array([log for log, _ in parts]),
         )
@@ -254,7 +262,9 @@ def prepare(
         raise DataError("no logs: expected at least one")
     found = [_one_log(k, log, names, processing) for k, log in enumerate(logs)]
     pieces = [(k, piece) for k, (pieces, _) in enumerate(found) for piece in pieces]
-    stamps, q, qd, qdd, torque = (np.concatenate([piece[i] for _, piece in pieces]) for i in range(5))
+    stamps, q, qd, qdd, torque, direction = (
+        np.concatenate([piece[i] for _, piece in pieces]) for i in range(6)
+    )
     return ArmData(
         names,
         stamps,
@@ -265,13 +275,14 @@ def prepare(
         np.concatenate([[0], np.cumsum([len(piece[0]) for _, piece in pieces])]),
         np.array([k for k, _ in pieces]),
         tuple(effect for _, effect in found),
+        direction,
     )
 
 
 def _one_log(
     number: int, log: Measurements, names: tuple[str, ...], processing: Processing
 ) -> tuple[list[tuple[FloatArray, ...]], Effect]:
-    """Processed segments (stamps, q, qd, qdd, torque), and what was done."""
+    """Processed segments (stamps, q, qd, qdd, torque, direction), and what was done."""
     if log.n != len(names):
         raise DataError(f"log {number}: {log.n} joints: expected {len(names)}: {', '.join(names)}")
     for what, values in (("positions", log.q), ("efforts", log.effort)):
@@ -327,7 +338,8 @@ def _one_log(
         smooth = _differentiated(_filtered(segment, cutoff, rate), period, source)
         before.append(raw)
         after.append(smooth)
-        pieces.append(tuple(signal[::decimation] for signal in smooth))
+        direction = _directions(smooth[2], processing.transition, cutoff, rate)
+        pieces.append(tuple(signal[::decimation] for signal in (*smooth, direction)))
     gone = [
         np.sqrt(
             np.mean(
@@ -420,6 +432,18 @@ def _inner(raw: tuple[FloatArray, ...], smooth: tuple[FloatArray, ...]) -> slice
     """Which of the raw samples the filter kept."""
     edge = (len(raw[0]) - len(smooth[0])) // 2
     return slice(edge, edge + len(smooth[0]))
+
+
+def _directions(qd: FloatArray, transition: float, cutoff: float, rate: float) -> FloatArray:
+    """Signs of filtered velocities (N, n_a), through the filter of the torques."""
+    sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+    if cutoff == 0.0:
+        return sign
+    padding = min(int(3.0 * rate / cutoff), len(qd) - 1)
+    smooth = sosfiltfilt(
+        butter(_ORDER, cutoff, fs=rate, output="sos"), sign, axis=0, padtype="constant", padlen=padding
+    )
+    return np.asarray(smooth)
 
 
 def _filtered(segment: Signals, cutoff: float, rate: float) -> Signals:

@@ -23,7 +23,8 @@ __all__ = ["Column", "candidates", "choose", "columns_of"]
 FloatArray = NDArray[np.float64]
 _SPEEDS = (0.03, 0.1, 0.3)  # rad/s, of Stribeck's term
 #: Share of a joint's squared held-out residual that a column must take away.
-_WORTH = 0.03
+#: Less may be what filters leave of reversals.
+_WORTH = 0.1
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,12 @@ def candidates(mechanism: Mechanism) -> list[Column]:
 
 
 def columns_of(
-    chosen: list[Column], mechanism: Mechanism, motion: MechanismMotion, load: FloatArray, transition: float
+    chosen: list[Column],
+    mechanism: Mechanism,
+    motion: MechanismMotion,
+    load: FloatArray,
+    transition: float,
+    direction: FloatArray | None = None,
 ) -> FloatArray:
     """(N n_a, K) columns at a motion.
 
@@ -88,9 +94,12 @@ def columns_of(
         motion: N states.
         load: (N, n_a) torque without friction and offset, N m.
         transition: friction transition velocity, rad/s.
+        direction: (N, n_a) signs of the velocities, filtered; None: as they are.
     """
     qd = motion.qd[:, mechanism.actuated]
-    sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+    sign = direction
+    if sign is None:
+        sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
     out = np.zeros((*qd.shape, len(chosen)))
     for k, column in enumerate(chosen):
         j = column.row

@@ -129,8 +129,8 @@ def identify_samples(
     choices, told = choices or Choices(), progress or (lambda share: None)
     motions = [part.motion(mechanism) for part in (samples, held_out)]
     regressor, other = (
-        mechanism.regressor(motion, choices.transition).reshape(-1, mechanism.layout.size)
-        for motion in motions
+        _regressor(mechanism, motion, part.direction, choices.transition)
+        for motion, part in zip(motions, (samples, held_out), strict=True)
     )
     torque, measured = samples.torque.ravel(), held_out.torque.ravel()
     if len(torque) < regressor.shape[1]:
@@ -146,7 +146,7 @@ def identify_samples(
     columns: list[Column] = []
     if choices.further:
         columns, extra, extra_other = _further(
-            mechanism, motions, (regressor, other), (torque, measured), first, fixed, choices.transition
+            mechanism, motions, (samples, held_out), (regressor, other), first, fixed, choices.transition
         )
         if columns:
             regressor, other = np.column_stack([regressor, extra]), np.column_stack([other, extra_other])
@@ -228,6 +228,17 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
     return fixed
 
 
+def _regressor(
+    mechanism: Mechanism, motion: MechanismMotion, direction: FloatArray | None, transition: float
+) -> FloatArray:
+    """(N n_a, 14 n), Coulomb friction of the motors through the torque's filter."""
+    rows = mechanism.regressor(motion, transition)
+    if direction is not None:
+        motors = np.arange(len(mechanism.actuated))
+        rows[:, motors, mechanism.layout.coulomb.start + mechanism.actuated] = direction
+    return rows.reshape(-1, mechanism.layout.size)
+
+
 def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> FloatArray:
     """(N, n_a) torque without friction and offset."""
     layout, rigid = mechanism.layout, np.array(theta)
@@ -239,21 +250,25 @@ def _load(mechanism: Mechanism, regressor: FloatArray, theta: FloatArray) -> Flo
 def _further(
     mechanism: Mechanism,
     motions: Sequence[MechanismMotion],
+    data: tuple[ArmData, ArmData],
     regressors: tuple[FloatArray, FloatArray],
-    torques: tuple[FloatArray, FloatArray],
     first: ArmEstimate,
     fixed: NDArray[np.bool_],
     transition: float,
 ) -> tuple[list[Column], FloatArray, FloatArray]:
     """Columns that held-out samples ask for, for samples and held-out ones."""
-    tried, rows = candidates(mechanism), len(mechanism.actuated)
+    tried = candidates(mechanism)
     extra = [
-        columns_of(tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition)
-        for motion, regressor in zip(motions, regressors, strict=True)
+        columns_of(
+            tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition, part.direction
+        )
+        for motion, part, regressor in zip(motions, data, regressors, strict=True)
     ]
     known = np.where(fixed, mechanism.theta_nominal, 0.0)
-    targets = [torque - regressor @ known for torque, regressor in zip(torques, regressors, strict=True)]
-    shares = np.sqrt(first.weights) / np.tile(first.sigma, len(torques[0]) // rows)
+    targets = [
+        part.torque.ravel() - regressor @ known for part, regressor in zip(data, regressors, strict=True)
+    ]
+    shares = np.sqrt(first.weights) / np.tile(first.sigma, len(data[0]))
     independent = first.base.independent
     chosen = choose(
         regressors[0][:, independent], extra[0], targets[0], shares,

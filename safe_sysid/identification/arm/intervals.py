@@ -8,8 +8,13 @@ not they are exactly a combination that torques depend on: what they are not cos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +34,8 @@ from safe_sysid.robot.parameters import ParameterBox
 __all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "empty_handed"]
 
 FloatArray = NDArray[np.float64]
-_PIECE = 2000  # samples turned into rows at once
+_PIECE = 20_000  # samples of one piece of work, about
+_PUSHED = 2000  # samples turned into rows at once
 _MAX_ROWS = 6000
 _MOST = 300_000  # equations of windows of one length, about
 _FULL = 30_000  # rows that wait for programs
@@ -130,22 +136,11 @@ def arm_intervals(
     errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
     found = _Bounds(wide, base)
-    total, done = max(sum(len(log) for log in logs), 1), 0.0
-    lengths = default_windows(model, errors)
-    period = 1.0 / model.settings.measurement.rate_hz
-    for number, log in enumerate(logs):
-        for length in lengths:
-            # Of a long log short windows are taken from its beginning alone: any equations bound the truth.
-            share = min(1.0, _MOST * length / (total * model.n * period))
-            end = int(np.ceil(share * len(log)))
-            # Number 1 is that of a tare, whose last link is another unknown.
-            stream = MomentumStream(model, errors, (length,), log=_number(number))
-            for at in range(0, end, _PIECE):
-                rows = stream.push(log[at : min(at + _PIECE, end)], box)
-                if rows is not None:
-                    found.add(rows)
-                tell(0.7 * (done + (at + _PIECE) / max(end, 1) * len(log) / len(lengths)) / (total + _PIECE))
-            done += len(log) / len(lengths)
+    pieces = _pieces(logs, default_windows(model, errors), model)
+    for done, rows in enumerate(_in_turn(lambda piece: piece.rows(model, errors, box), pieces)):
+        for part in rows:
+            found.add(part)
+        tell(0.7 * (done + 1) / len(pieces))
     if not found.equations:
         raise ArmIntervalsError(
             "no momentum equations: expected logs at the declared rate, without gaps", True
@@ -156,8 +151,60 @@ def arm_intervals(
     return found.result(box, errors)
 
 
-def _number(log: int) -> int:
-    return log if log == 0 else log + 1
+class _Piece(NamedTuple):
+    """Samples ``at`` to ``end`` of a log, and the windows that are cut from them, s."""
+
+    log: Measurements
+    number: int
+    at: int
+    end: int
+    lengths: tuple[float, ...]
+
+    def rows(self, model: RobotModel, errors: MeasurementErrors, box: ParameterBox) -> list[MomentumRows]:
+        """Their equations, by places in the whole log."""
+        # Number 1 is that of a tare, whose last link is another unknown.
+        number = self.number if self.number == 0 else self.number + 1
+        stream, found = MomentumStream(model, errors, self.lengths, log=number), []
+        for at in range(self.at, self.end, _PUSHED):
+            rows = stream.push(self.log[at : min(at + _PUSHED, self.end)], box)
+            if rows is not None:
+                found.append(replace(rows, first=rows.first + self.at, last=rows.last + self.at))
+        return found
+
+
+def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_Piece]:
+    """All logs, cut where windows of a length have given enough equations, and so that processors share the work.
+
+    Of long logs short windows are taken from their beginnings alone: any equations bound the truth.
+    """
+    total = max(sum(len(log) for log in logs), 1)
+    period = 1.0 / model.settings.measurement.rate_hz
+    found = []
+    for number, log in enumerate(logs):
+        ends = [int(np.ceil(min(1.0, _MOST * x / (total * model.n * period)) * len(log))) for x in lengths]
+        edges = sorted({0, *ends, *range(_PIECE, len(log) - _PIECE // 2, _PIECE)})
+        for at, end in pairwise(edges):
+            wanted = tuple(x for x, last in zip(lengths, ends, strict=True) if last >= end)
+            if wanted:
+                found.append(_Piece(log, number, at, end, wanted))
+    return found
+
+
+def _in_turn(
+    make: Callable[[_Piece], list[MomentumRows]], pieces: Sequence[_Piece]
+) -> Iterator[list[MomentumRows]]:
+    """What is made of each piece, in order; some pieces ahead on the other processors, which kernels leave free."""
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        ahead = deque(pool.submit(make, piece) for piece in pieces[: workers + 1])
+        try:
+            for piece in [*pieces[workers + 1 :], *[None] * len(ahead)]:
+                yield ahead.popleft().result()
+                if piece is not None:
+                    ahead.append(pool.submit(make, piece))
+        finally:
+            for waiting in ahead:
+                waiting.cancel()
 
 
 class _Bounds:

@@ -276,7 +276,7 @@ def _stamps(
         out.change[k, i] = abs(value) + spread + (left[i] + left_before[i])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def step_kernel(
     kin: Kinematics,
     size: Magnitudes,

@@ -1,0 +1,238 @@
+"""`identify-arm` beside FIGAROH and plain least squares on the same logs, and on ten minutes at 1 kHz.
+
+Arms are off their drawing by 5 to 30 %; torques are Pinocchio's, with friction, rotors, offsets and noise of which the
+drawing knows nothing. Every method gets the same filtered samples and is judged on the same held-out ones. FIGAROH runs
+in a Python of its own: `python3 -m venv V && V/bin/pip install figaroh==1.0.2`, then `--figaroh V/bin/python`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+
+from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.identification.arm.data import prepare
+from safe_sysid.identification.arm.identify import Choices, identify_samples
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.robot import load_robot
+from safe_sysid.robot.parameters import com_and_inertia, is_consistent
+
+ARMS = ("kinova_gen3", "three_joint", "franka_panda", "ur5e")
+
+
+def true_arm(model, rng):
+    """Pinocchio's model of an arm that is not as drawn, and all its parameters."""
+    layout = model.layout
+    theta = np.array(model.theta_nominal)
+    for j in range(model.n):
+        theta[layout.link(j)] *= 1.0 + rng.choice([-1, 1]) * rng.uniform(0.05, 0.3)
+    theta[layout.coulomb] = rng.uniform(0.5, 2.0, model.n)
+    theta[layout.viscous] = theta[layout.viscous] * rng.uniform(0.7, 1.3, model.n) + rng.uniform(0.0, 1.0)
+    theta[layout.rotor_inertia] *= rng.uniform(0.7, 1.3, model.n)
+    theta[layout.offset] = rng.uniform(-0.5, 0.5, model.n)
+    kin, arm = model.kinematics, pin.Model()
+    for j in range(model.n):
+        kind = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
+        place = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
+        index = arm.addJoint(int(kin.parent[j]) + 1, kind(np.array(kin.axis[j])), place, str(j))
+        mass, com, inertia = com_and_inertia(theta[layout.link(j)])
+        arm.appendBodyToJoint(index, pin.Inertia(mass, com, inertia), pin.SE3.Identity())
+    arm.gravity = pin.Motion(np.concatenate([kin.gravity, np.zeros(3)]))
+    return arm, theta
+
+
+def motion(model, rng, seconds, rate):
+    """q, qd, qdd and stamps of a Fourier motion within half the limits."""
+    n, t = model.n, np.arange(0.0, seconds, 1.0 / rate)[:, None, None]
+    speed, phase = rng.uniform(0.4, 3.0, (n, 5)), rng.uniform(0.0, 6.0, (n, 5))
+    size = rng.uniform(0.1, 0.5, (n, 5)) / speed * np.where(model.kinematics.sliding, 0.2, 1.0)[:, None]
+    x = speed * t + phase
+    return (
+        t[:, 0, 0],
+        (size * np.sin(x)).sum(axis=-1),
+        (size * speed * np.cos(x)).sum(axis=-1),
+        -(size * speed**2 * np.sin(x)).sum(axis=-1),
+    )
+
+
+def record(model, rng, seconds, rate):
+    """A log (Measurements) of an arm that is not as drawn."""
+    arm, theta = true_arm(model, rng)
+    fc, fv, ia, offset = model.layout.by_term(theta)
+    stamps, q, qd, qdd = motion(model, rng, seconds, rate)
+    data = arm.createData()
+    rigid = np.array([pin.rnea(arm, data, *x) for x in zip(q, qd, qdd, strict=True)])
+    torque = rigid + fc * np.sign(qd) + fv * qd + ia * qdd + offset
+    noise = 0.01 * np.sqrt(np.mean(torque**2, axis=0)) + 0.05
+    noisy = [x + s * rng.normal(size=x.shape) for x, s in ((q, 2e-5), (qd, 1e-3), (torque, noise))]
+    return Measurements(stamps, *noisy)
+
+
+def rms(residual, n):
+    """Root mean square by joint."""
+    return np.sqrt(np.mean(residual.reshape(-1, n) ** 2, axis=0))
+
+
+def least_squares(mechanism, samples, held_out):
+    """Plain least squares with friction, in base parameters (those of `numpy.linalg.lstsq`'s rank)."""
+    rows = [
+        mechanism.regressor(x.motion(mechanism)).reshape(-1, mechanism.layout.size)
+        for x in (samples, held_out)
+    ]
+    theta = np.linalg.lstsq(rows[0], samples.torque.ravel(), rcond=1e-10)[0]
+    return theta, rms(held_out.torque.ravel() - rows[1] @ theta, samples.q.shape[1])
+
+
+FIGAROH = """
+import json, sys, time, warnings, types
+warnings.simplefilter("ignore")
+import numpy as np, pinocchio as pin
+from figaroh.tools.regressor import build_regressor_basic, get_index_eliminate, build_regressor_reduced
+from figaroh.tools.qrdecomposition import QRDecomposer
+from figaroh.tools.solver import LinearSolver
+from figaroh.identification.identification_tools import get_standard_parameters
+from figaroh.identification.parameter import add_standard_additional_parameters
+with np.load(sys.argv[1]) as f:
+    d = {k: f[k] for k in f}
+model, n = pin.Model(), d["q"].shape[1]
+for j in range(n):
+    joint = (pin.JointModelPrismaticUnaligned if d["sliding"][j] else pin.JointModelRevoluteUnaligned)(d["axis"][j])
+    index = model.addJoint(int(d["parent"][j]) + 1, joint, pin.SE3(d["rotation"][j], d["translation"][j]), str(j))
+    model.appendBodyToJoint(index, pin.Inertia.FromDynamicParameters(d["drawn"][j]), pin.SE3.Identity())
+model.gravity = pin.Motion(np.concatenate([d["gravity"], np.zeros(3)]))
+robot = types.SimpleNamespace(model=model, data=model.createData())
+config = dict(has_friction=True, has_actuator_inertia=True, has_joint_offset=True, is_joint_torques=True,
+              is_external_wrench=False, act_idxv=list(range(n)))
+begin = time.perf_counter()
+W = build_regressor_basic(robot, d["q"], d["qd"], d["qdd"], config)
+names = {str(k): 0.0 for k in range(W.shape[1])}
+out, kept = get_index_eliminate(W, names)
+We, tau = build_regressor_reduced(W, out), d["torque"].T.ravel()
+found = QRDecomposer()
+Wb, _, _, phi = found.double_decomposition(tau, We, kept)
+base = list(found.base_indices)
+Wb = We[:, base]
+ols = np.linalg.lstsq(Wb, tau, rcond=None)[0]
+sigma = np.sqrt(np.mean((tau - Wb @ ols).reshape(n, -1) ** 2, axis=1))
+weighted = LinearSolver("lstsq").solve(Wb / np.repeat(sigma, len(d["q"]))[:, None], tau / np.repeat(sigma, len(d["q"])))
+seconds = time.perf_counter() - begin
+Wo = build_regressor_reduced(build_regressor_basic(robot, d["q_o"], d["qd_o"], d["qdd_o"], config), out)[:, base]
+told = {k: np.sqrt(np.mean((d["torque_o"].T.ravel() - Wo @ x).reshape(n, -1) ** 2, axis=1)).tolist()
+        for k, x in (("FIGAROH OLS", ols), ("FIGAROH WLS", weighted))}
+print(json.dumps({"rms": told, "seconds": seconds}))
+"""
+
+
+def figaroh(python, model, samples, held_out):
+    """Held-out RMS of FIGAROH's base parameters, plain and weighted by joint, and its time."""
+    kin, layout = model.kinematics, model.layout
+    parts = [com_and_inertia(np.array(model.theta_nominal)[layout.link(j)]) for j in range(model.n)]
+    drawn = np.array([pin.Inertia(*part).toDynamicParameters() for part in parts])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "samples.npz")
+        np.savez(
+            file, q=samples.q, qd=samples.qd, qdd=samples.qdd, torque=samples.torque,
+            q_o=held_out.q, qd_o=held_out.qd, qdd_o=held_out.qdd, torque_o=held_out.torque,
+            parent=kin.parent, sliding=kin.sliding, axis=kin.axis, rotation=kin.rotation,
+            translation=kin.translation, gravity=kin.gravity, drawn=drawn,
+        )  # fmt: skip
+        done = subprocess.run([python, "-c", FIGAROH, str(file)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"FIGAROH: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def one(name, seed, python):
+    """All methods on one log: worst over joints of held-out RMS over the least of them, and seconds."""
+    model = load_robot(name)
+    mechanism = Mechanism.of_robot(model)
+    log = record(model, np.random.default_rng([seed, ARMS.index(name)]), 60.0, 500.0)
+    samples, held_out = prepare([log], mechanism.actuated_names).split(0.3)
+    begin = time.perf_counter()
+    found = identify_samples(mechanism, samples, held_out, Choices())
+    seconds = {"ours": time.perf_counter() - begin}
+    begin = time.perf_counter()
+    theta, plain = least_squares(mechanism, samples, held_out)
+    seconds["least squares"] = time.perf_counter() - begin
+    by_method = {"ours": found.rms, "least squares": plain}
+    if python:
+        peer = figaroh(python, model, samples, held_out)
+        by_method |= {k: np.array(v) for k, v in peer["rms"].items()}
+        seconds["FIGAROH"] = peer["seconds"]
+    best = np.min([v for k, v in by_method.items() if k != "ours"], axis=0)
+    real = {
+        k: all(is_consistent(x[model.layout.link(j)]) for j in range(model.n))
+        for k, x in (("ours", found.theta), ("least squares", theta))
+    }
+    return {
+        "robot": name, "seed": seed, "rms": {k: v.tolist() for k, v in by_method.items()},
+        "ratio": (found.rms / best).tolist(), "seconds": seconds, "consistent": real,
+    }  # fmt: skip
+
+
+def long_log(minutes):
+    """Seconds, processor seconds and memory of the command on a long log, intervals included and not."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, file = load_robot("kinova_gen3"), Path(folder, "long.npz")
+        write_log(file, model.joint_names, record(model, np.random.default_rng(5), 60.0 * minutes, 1000.0), 0)
+        told = {}
+        for words in ((), ("--estimates-only",)):
+            begin = time.perf_counter()
+            command = [
+                sys.executable,
+                "-m",
+                "safe_sysid",
+                "identify-arm",
+                str(file),
+                "--out",
+                f"{folder}/o",
+                *words,
+            ]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            told[" ".join(words) or "with intervals"] = {
+                "status": os.waitstatus_to_exitcode(status),
+                "seconds": time.perf_counter() - begin,
+                "processor_s": usage.ru_utime + usage.ru_stime,
+                "memory_gb": usage.ru_maxrss / 1e6,
+            }
+    return told
+
+
+def main():
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=5, help="of each arm")
+    parser.add_argument("--figaroh", metavar="PYTHON", help="a Python that has FIGAROH")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of the long log; 0: none")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = [one(name, seed, options.figaroh) for name in ARMS for seed in range(options.logs)]
+    for name in ARMS:
+        mine = [row for row in rows if row["robot"] == name]
+        ratio = np.array([row["ratio"] for row in mine])
+        spent = {k: np.median([row["seconds"][k] for row in mine]) for k in mine[0]["seconds"]}
+        print(
+            f"{name}: held-out RMS over the best other, median {np.median(ratio):.4f}, worst {ratio.max():.4f}; "
+            f"consistent {sum(r['consistent']['ours'] for r in mine)} of {len(mine)} (least squares "
+            f"{sum(r['consistent']['least squares'] for r in mine)}); "
+            + ", ".join(f"{k} {v:.2f} s" for k, v in spent.items())
+        )
+    told = {"rows": rows, "long": long_log(options.minutes) if options.minutes else None}
+    print(json.dumps(told["long"], indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
