@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.identify import Choices, identify_samples
@@ -26,7 +27,10 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import com_and_inertia, is_consistent
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import NO_PAYLOAD
 
+PERIOD = 20.0  # s, of the long log
 ARMS = ("kinova_gen3", "three_joint", "franka_panda", "ur5e")
 
 
@@ -180,11 +184,51 @@ def one(name, seed, python):
     }  # fmt: skip
 
 
+def periodic_log(minutes, rate, seed):
+    """A log of a periodic motion with errors inside what is declared; each torque is its mean over a step (Simpson)."""
+    model = load_robot("kinova_gen3")
+    rng = np.random.default_rng(seed)
+    theta = draw_truth(model, NO_PAYLOAD, rng, "uniform")
+    n, count = model.n, round(PERIOD * rate)
+    order = rng.integers(2, 12, (3, n))  # whole cycles per period: the end joins the start
+    amplitude = rng.uniform(0.02, 0.1, (3, n))
+    phase = rng.uniform(0.0, 2.0 * np.pi, (3, n))
+    home = np.array(model.settings.home)
+
+    def state(t):
+        omega = 2.0 * np.pi * order / PERIOD
+        x = omega * t[:, None, None] + phase
+        q = home + np.sum(amplitude * np.sin(x), axis=1)
+        qd = np.sum(amplitude * omega * np.cos(x), axis=1)
+        qdd = np.sum(-amplitude * omega**2 * np.sin(x), axis=1)
+        return q, qd, qdd
+
+    v_c = model.friction_transition_velocity
+
+    def torque(t):
+        out = np.empty((len(t), n))
+        for part in np.array_split(np.arange(len(t)), max(1, len(t) // 4000)):
+            out[part] = dynamics_of(model.kinematics).torque_regressor(*state(t[part]), v_c) @ theta
+        return out
+
+    t = np.arange(count) / rate
+    mean = (torque(t - 1.0 / rate) + 4.0 * torque(t - 0.5 / rate) + torque(t)) / 6.0
+    q, qd, _ = state(t)
+    repeats = max(1, round(60.0 * minutes / PERIOD))
+    effort = np.tile(mean, (repeats, 1))
+    m = model.settings.measurement
+    effort += rng.uniform(-1.0, 1.0, effort.shape) * (m.torque_abs + m.torque_rel * np.abs(effort)) * 0.999
+    stamps = np.arange(len(effort)) / rate
+    data = Measurements(stamps, np.tile(q, (repeats, 1)), np.tile(qd, (repeats, 1)), effort)
+    return model, data
+
+
 def long_log(minutes):
     """Seconds, processor seconds and memory of the command on a long log, intervals included and not."""
     with tempfile.TemporaryDirectory() as folder:
-        model, file = load_robot("kinova_gen3"), Path(folder, "long.npz")
-        write_log(file, model.joint_names, record(model, np.random.default_rng(5), 60.0 * minutes, 1000.0), 0)
+        file = Path(folder, "long.npz")
+        model, log = periodic_log(minutes, 1000.0, 5)  # errors inside what is declared
+        write_log(file, model.joint_names, log, 0)
         told = {}
         for words in ((), ("--estimates-only",)):
             begin = time.perf_counter()
@@ -205,6 +249,7 @@ def long_log(minutes):
                 "seconds": time.perf_counter() - begin,
                 "processor_s": usage.ru_utime + usage.ru_stime,
                 "memory_gb": usage.ru_maxrss / 1e6,
+                "intervals": json.loads(Path(folder, "o", "result.json").read_text())["intervals"],
             }
     return told
 
@@ -212,13 +257,13 @@ def long_log(minutes):
 def main():
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=5, help="of each arm")
+    parser.add_argument("--logs", type=int, default=5, help="of each arm; 0: none")
     parser.add_argument("--figaroh", metavar="PYTHON", help="a Python that has FIGAROH")
     parser.add_argument("--minutes", type=float, default=10.0, help="of the long log; 0: none")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = [one(name, seed, options.figaroh) for name in ARMS for seed in range(options.logs)]
-    for name in ARMS:
+    for name in ARMS if rows else ():
         mine = [row for row in rows if row["robot"] == name]
         ratio = np.array([row["ratio"] for row in mine])
         spent = {k: np.median([row["seconds"][k] for row in mine]) for k in mine[0]["seconds"]}
