@@ -69,6 +69,7 @@ def test_figures_are_drawn(number, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_table_3_reduces_the_time_as_the_paper_does(tmp_path):
     told = tmp_path / "told.json"
     assert main(["experiment", "psdm", "--table", "3", "--json", str(told)]) == 0
