@@ -106,6 +106,7 @@ setup(
             "ros-visualization-msgs==5.3.6",
         ],
         "cluster": ["distributed>=2024.2"],  # safe-sysid campaign --scheduler
+        "learn": ["torch>=2.6,<3"],  # trains hybrid models; what was trained runs without it
         "sim": ["mujoco>=3.2.6,<5"],
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",

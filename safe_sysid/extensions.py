@@ -32,6 +32,7 @@ FEED_FORWARDS: Final[dict[str, str]] = {
 RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",
     "lip": "safe_sysid.learning.lip:LipResidual.read",
+    "hybrid": "safe_sysid.learning.neural.stepping:HybridResidual.read",
 }
 #: Terms of a planning cost (``--cost``, the planner's ``cost``): made from a :class:`.CostContext`.
 COSTS: Final[dict[str, str]] = {

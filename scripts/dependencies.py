@@ -34,6 +34,7 @@ GROUPS = {
     "view": "`safe-sysid view`",
     "ros": "ROS 2 Jazzy as wheels, where no ROS 2 is installed",
     "cluster": "`safe-sysid campaign --scheduler`",
+    "learn": "`safe-sysid learn hybrid`; not in the environment of the tests ([hybrid models](learn_hybrid.md))",
     "docs": "`./safe-sysid docs`",
     "dev": "`./safe-sysid test`",
 }
@@ -86,6 +87,7 @@ USES = {
     "setuptools": "builds the package",
     "sphinx": "docs site",
     "sphinx-copybutton": "a button that copies commands",
+    "torch": "training of hybrid models",
     "trimesh": "simple shapes in the view; its readers beside ours",
     "types-defusedxml": "types of defusedxml",
     "types-pyyaml": "types of PyYAML",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import subprocess
@@ -65,6 +66,9 @@ STATE_MACHINES = {
 SETTINGS = ("control", "identification", "planning", "nodes")
 # What may evaluate what was learned, by path: certificates and verdicts rest on none of it.
 USE_LEARNING = ("learning/", "control/", "apps/learn_", "report/learning.py", "studies/")
+# The only modules that may import torch, an extra; what uses them imports them when it trains.
+TORCH = "learning/neural/training/"
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 NOT_IMPORTED_BY_OTHERS = ("nodes", "__main__")
 ROS_PACKAGES = (
     "action_msgs", "ament_index_python", "builtin_interfaces", "diagnostic_msgs", "geometry_msgs", "launch",
@@ -130,6 +134,8 @@ def violations(path: Path) -> Iterator[str]:
                 yield f"{where} imports safe_sysid.{other}, which has no place in ROOMS"
             elif other in NOT_IMPORTED_BY_OTHERS or ROOMS.index(other) > ROOMS.index(room):
                 yield f"{where}: {room} must not import {other}"
+        elif top == "torch" and not path.relative_to(PACKAGE).as_posix().startswith(TORCH):
+            yield f"{where}: {room} must not import torch; only {TORCH} trains"
         elif top in ROS_PACKAGES and room not in ROS_ROOMS:
             yield f"{where}: {room} must not import {top}; only {' and '.join(ROS_ROOMS)} speak ROS"
 
@@ -159,6 +165,7 @@ def test_imports_flow_one_way() -> None:
         ("from ..simulation import plant", "planning", "planning must not import simulation"),
         ("from safe_sysid.nodes.planner.node import main", "cli", "cli must not import nodes"),
         ("import rclpy.node", "episode", "episode must not import rclpy"),
+        ("def f():\n    import torch", "learning", "learning must not import torch"),
         ("from sensor_msgs.msg import JointState", "cli", "cli must not import sensor_msgs"),
         ("from safe_sysid.learning import x", "identification", "identification must not import learning"),
         ("from safe_sysid.learning import x", "apps", "apps must not import learning"),
@@ -291,6 +298,7 @@ def test_core_imports_where_ros_is_not_installed() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in modules()
         if room_of(path) not in (*ROS_ROOMS, "__main__")
+        and (HAS_TORCH or not path.relative_to(PACKAGE).as_posix().startswith(TORCH))
     ]
     names += [f"safe_sysid.nodes.{node}.{name}" for node, found in STATE_MACHINES.items() for name in found]
     program = f"""

@@ -57,6 +57,7 @@ DISTRIBUTIONS = {
     "std_msgs": ("ros-std-msgs", "std_msgs"),
     "std_srvs": ("ros-std-srvs", "std_srvs"),
     "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
+    "torch": ("torch", None),  # an extra, for training alone
     "trimesh": ("trimesh", None),  # no rosdep key exists
     "viser": ("viser", None),  # no rosdep key exists
     "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
@@ -152,7 +153,7 @@ def test_every_import_is_a_declared_dependency(
     setup_arguments: dict[str, Any], manifest: ElementTree.Element
 ) -> None:
     requirements = list(setup_arguments["install_requires"])
-    for extra in ("ros", "sim", "view", "cluster"):
+    for extra in ("ros", "sim", "view", "cluster", "learn"):
         requirements += setup_arguments["extras_require"][extra]
     for_pip = {requirement_name(requirement) for requirement in requirements}
     for_ros = {element.text for tag in ("depend", "exec_depend") for element in manifest.iter(tag)}

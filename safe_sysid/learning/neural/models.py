@@ -1,0 +1,144 @@
+"""Models that can be learned, by name, and what a learned one is. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MODELS", "OPTIMIZATIONS", "TRANSITION", "Kind", "Learned", "Scaling", "network_shapes"]
+
+FloatArray = NDArray[np.float64]
+#: Velocity below which Coulomb friction rises to its value [Hybrid eq. 13], rad/s or m/s.
+TRANSITION: Final = 0.02
+#: End to end: all at once by gradients. Two steps: the rigid part by a semidefinite program, then the network.
+OPTIMIZATIONS = ("e2e", "2s")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a model consists of.
+
+    Attributes:
+        rigid: "bary" (DiffBary), "nea" (DiffNEA), "delan", or None.
+        friction: whether it has Coulomb friction.
+        network: "lstm", "mlp" or None.
+        words: for people.
+    """
+
+    rigid: str | None
+    friction: bool
+    network: str | None
+    words: str
+
+
+MODELS: Final[dict[str, Kind]] = {
+    "rbd": Kind("bary", False, None, "rigid arm"),
+    "rbd_sign": Kind("bary", True, None, "rigid arm with Coulomb friction"),
+    "rbd_lstm": Kind("bary", False, "lstm", "rigid arm and a network with memory"),
+    "rbd_sign_lstm": Kind("bary", True, "lstm", "rigid arm with friction and a network with memory"),
+    "rbd_sign_mlp": Kind("bary", True, "mlp", "rigid arm with friction and a network without memory"),
+    "lstm": Kind(None, False, "lstm", "a network with memory alone"),
+    "nea": Kind("nea", False, None, "rigid arm by DiffNEA"),
+    "nea_lstm": Kind("nea", False, "lstm", "rigid arm by DiffNEA and a network with memory"),
+    "delan": Kind("delan", False, None, "Deep Lagrangian network"),
+    "delan_lstm": Kind("delan", False, "lstm", "Deep Lagrangian network and one with memory"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Fixed units of a network, from the training data.
+
+    Attributes:
+        mean, deviation: (3 n,) of ``[q, qd, qdd]``; a network sees ``(x - mean) / deviation``.
+        low, high: (3 n,) smallest and largest.
+        torque_low, torque_high: (n,) smallest and largest torque; a network's one is their difference.
+    """
+
+    mean: FloatArray
+    deviation: FloatArray
+    low: FloatArray
+    high: FloatArray
+    torque_low: FloatArray
+    torque_high: FloatArray
+
+    @property
+    def torque_range(self) -> FloatArray:
+        """(n,) N m or N."""
+        return self.torque_high - self.torque_low
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model of an arm's torques that was learned.
+
+    Attributes:
+        name: in :data:`MODELS`.
+        optimization: one of :data:`OPTIMIZATIONS`.
+        seed: of its training.
+        joint_names: (n,) of the arm, in the order of columns.
+        rate_hz: of the data; a network with memory steps at this rate.
+        theta: (14 n,) rigid parameters, friction and rotors included; None without a rigid part.
+        scaling: of the network.
+        weights: of the network by name, as torch calls them; empty without one.
+        provenance: where it is from, in words by key.
+    """
+
+    name: str
+    optimization: str
+    seed: int
+    joint_names: tuple[str, ...]
+    rate_hz: float
+    theta: FloatArray | None
+    scaling: Scaling
+    weights: Mapping[str, FloatArray]
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        """What it consists of."""
+        return MODELS[self.name]
+
+
+def network_shapes(
+    network: str | None, n: int, weights: Mapping[str, FloatArray]
+) -> dict[str, tuple[int, ...]]:
+    """Shapes that the weights of a network of an arm must have.
+
+    Args:
+        network: "lstm", "mlp" or None.
+        n: joints.
+        weights: of it; the first layer's and the memory's width are read from them.
+    """
+    if network is None:
+        return {}
+    width = _rows(weights.get("first.weight"))
+    shapes: dict[str, tuple[int, ...]] = {
+        "first.weight": (width, 3 * n),
+        "first.bias": (width,),
+        "slope.weight": (1,),
+    }
+    if network == "mlp":
+        inner: Sequence[tuple[str, tuple[int, ...]]] = [
+            ("second.weight", (width, width)),
+            ("second.bias", (width,)),
+        ]
+        last = width
+    else:
+        last = _rows(weights.get("memory.weight_hh_l0")) // 4
+        inner = [
+            *((f"{norm}.{part}", (width,)) for norm in ("norm", "norm_after") for part in ("weight", "bias")),
+            ("memory.weight_ih_l0", (4 * last, width)),
+            ("memory.weight_hh_l0", (4 * last, last)),
+            ("memory.bias_ih_l0", (4 * last,)),
+            ("memory.bias_hh_l0", (4 * last,)),
+        ]
+    return {**shapes, **dict(inner), "last.weight": (n, last), "last.bias": (n,)}
+
+
+def _rows(array: FloatArray | None) -> int:
+    return len(array) if array is not None and array.ndim else 0

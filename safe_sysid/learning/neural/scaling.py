@@ -1,0 +1,43 @@
+"""Fixed units of networks, from the training data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.neural.dataset import Dataset
+from safe_sysid.learning.neural.models import Scaling
+
+__all__ = ["scaling_of"]
+
+
+def scaling_of(dataset: Dataset) -> Scaling:
+    """Units of a data set, from its training data.
+
+    Args:
+        dataset: with at least one trajectory for training.
+
+    Raises:
+        ParameterError: nothing to train with, or a joint that does not move.
+    """
+    entries = dataset.of("train")
+    if not entries:
+        raise ParameterError(f"{dataset.folder}: no trajectory for training: expected at least one")
+    count, total, square = 0, 0.0, 0.0
+    lows, highs, torques = [], [], []
+    for entry in entries:
+        motion = dataset.motion(entry)
+        x = np.column_stack([motion.q, motion.qd, motion.qdd])
+        count, total, square = count + len(x), total + x.sum(axis=0), square + (x**2).sum(axis=0)
+        lows.append(x.min(axis=0))
+        highs.append(x.max(axis=0))
+        torques += [motion.tau.min(axis=0), motion.tau.max(axis=0)]
+    mean = np.asarray(total / count)
+    deviation = np.sqrt(np.maximum(square / count - mean**2, 0.0))
+    low, high = np.min(torques, axis=0), np.max(torques, axis=0)
+    still = np.flatnonzero((deviation < 1e-9).reshape(3, -1).any(axis=0) | (high <= low))
+    if len(still):
+        raise ParameterError(
+            f"{dataset.folder}: {dataset.joints[still[0]]} does not move: expected motions of all joints"
+        )
+    return Scaling(mean, deviation, np.min(lows, axis=0), np.max(highs, axis=0), low, high)

@@ -1,0 +1,1 @@
+"""What trains hybrid models: the only modules that import torch (extra ``learn``), and no control process them."""
