@@ -91,12 +91,26 @@ def test_the_command_writes_what_a_robot_file_takes(
 ) -> None:
     model = load_robot("kinova_gen3")
     for k in range(2):
-        write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A), 0)
+        write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A)[:900], 0)
     files = [str(tmp_path / name) for name in ("0.npz", "1.npz", "e.yaml", "e.json")]
-    options = ["--validation", files[1], "--torque-rel", "0", "--out", files[2], "--json", files[3]]
+    options = [
+        "--validation",
+        files[1],
+        "--torque-rel",
+        "0",
+        "--front",
+        "--out",
+        files[2],
+        "--json",
+        files[3],
+    ]
     assert main(["errors", files[0], *options]) == 0
-    assert "guaranteed IF" in capsys.readouterr().out
-    result = json.loads(Path(files[3]).read_text())["results"][0]
+    said = capsys.readouterr().out
+    assert said.count("guaranteed IF") == 1
+    assert "proposed a against b" in said
+    result, *front = json.loads(Path(files[3]).read_text())["results"]
+    needed = np.array([[joint["needed"] for joint in other["joints"].values()] for other in front])
+    assert np.all(np.diff(needed.sum(axis=1)) <= 1e-9), "a larger b needs no larger a"
     section = yaml.safe_load(Path(files[2]).read_text())["measurement"]
     for joint, a in zip(result["joints"].values(), section["torque_abs"], strict=True):
         assert a == joint["torque_abs"] >= 1.2 * max(joint["needed"], joint["needed_by_validation"])

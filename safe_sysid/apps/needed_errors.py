@@ -20,6 +20,8 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["print_needed_errors"]
 
+_FRONT = (0.0, 0.01, 0.02, 0.05, 0.1)  # b that a is told against
+
 
 def print_needed_errors(
     logs: Sequence[Path],
@@ -27,6 +29,7 @@ def print_needed_errors(
     robot: str,
     map_file: Path | None,
     relative: Sequence[float],
+    front: bool,
     margin: float,
     out: Path | None,
     json_file: Path | None,
@@ -39,6 +42,7 @@ def print_needed_errors(
         robot: name or file.
         map_file: columns of tables.
         relative: b to try; none for the robot file's.
+        front: whether a is told against b, too.
         margin: share that is added to a.
         out: YAML file.
         json_file: JSON file.
@@ -57,14 +61,21 @@ def print_needed_errors(
     )
     declared = MeasurementErrors.from_model(model)
     tried = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
+    tried += [np.full(model.n, b) for b in _FRONT if front]
     results: list[dict[str, Any]] = []
-    for b in tried:
+    for k, b in enumerate(tried):
         found = needed_errors(model, replace(declared, torque_rel=b), first, second)
         proposed = [
             _up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)
         ]
         results.append(_result(found, proposed, model.joint_names, logs, validation))
-        _print(found, proposed, declared, model.joint_names)
+        if k < len(tried) - len(_FRONT) * front:
+            _print(found, proposed, declared, model.joint_names)
+    if front:
+        print("proposed a against b:    " + "".join(f"{b:>10g}" for b in _FRONT))
+        for name in model.joint_names:
+            of_b = [result["joints"][name]["torque_abs"] for result in results[-len(_FRONT) :]]
+            print(f"  {name:<22} " + "".join(f"{a:>10.3g}" for a in of_b))
     if out is not None:
         write_text(out, _yaml(results[0], margin))
         print(f"{out}: the first of these, for the section `measurement` of the robot file")

@@ -45,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torque-rel", type=_relative, action="append", default=[], metavar="B",
         help="of the sensor's class; several: a for each of them (default: the robot file's)",
     )  # fmt: skip
+    parser.add_argument("--front", action="store_true", help="also: a of each joint against B, from 0 to 0.1")
     parser.add_argument(
         "--margin",
         type=non_negative,
@@ -65,6 +66,6 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.apps.needed_errors import print_needed_errors
 
     return print_needed_errors(
-        options.logs, options.validation, options.robot, options.map, options.torque_rel, options.margin,
-        options.out, options.json,
+        options.logs, options.validation, options.robot, options.map, options.torque_rel, options.front,
+        options.margin, options.out, options.json,
     )  # fmt: skip
