@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import signal
 import sys
@@ -22,33 +22,15 @@ CI = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 # Done at import: it must precede the first import of rclpy or numba, and children inherit it.
 
 
-def _own_domain() -> tuple[int, int | None]:
-    """A ROS domain that no other test run of this machine uses, and the lock that keeps it so."""
-    first = 1 + os.getpid() % 100
-    for offset in range(100):
-        domain = (
-            1 + (first - 1 + offset) % 100
-        )  # 0 is everyone's; above 101 the ports collide with ephemeral ones
-        path = Path(tempfile.gettempdir()) / f"safe_sysid_domain_{domain}_{os.getuid()}.lock"
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            continue
-        return domain, descriptor
-    return first, None
-
-
-def _isolate() -> tuple[int, int | None, tempfile.TemporaryDirectory[str]]:
-    """Keep the tests away from the user's robots, home directory and screen."""
-    domain, lock = _own_domain()
-    scratch = tempfile.TemporaryDirectory(prefix="safe_sysid_test_")
+def _isolate() -> tuple[int, contextlib.ExitStack]:
+    """Keep the tests away from the user's robots, home directory and screen; the domain is ours as long as we live."""
+    stack = contextlib.ExitStack()
+    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="safe_sysid_test_"))
     # The older ROS_LOCALHOST_ONLY would override the range, and warns on every start.
     for name in ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "ROS_DISCOVERY_SERVER"):
         os.environ.pop(name, None)
-    os.environ["ROS_DOMAIN_ID"] = str(domain)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    os.environ["ROS_LOG_DIR"] = os.path.join(scratch.name, "ros_log")
+    os.environ["ROS_LOG_DIR"] = os.path.join(scratch, "ros_log")
     os.environ["MPLBACKEND"] = "Agg"
     # Two workers and their nodes on two cores: a library's threads would spend most of the time waiting for each other.
     for library in ("OPENBLAS", "OMP", "MKL"):
@@ -60,10 +42,14 @@ def _isolate() -> tuple[int, int | None, tempfile.TemporaryDirectory[str]]:
     if "NUMBA_CACHE_DIR" not in os.environ and not os.access(ROOT / "safe_sysid", os.W_OK):
         writable = sys.prefix if os.access(sys.prefix, os.W_OK) else tempfile.gettempdir()
         os.environ["NUMBA_CACHE_DIR"] = os.path.join(writable, "cache", f"numba_{os.getuid()}")
-    return domain, lock, scratch
+    from safe_sysid.bring_up.domain import own_domain
+
+    domain = stack.enter_context(own_domain())
+    os.environ["ROS_DOMAIN_ID"] = str(domain)
+    return domain, stack
 
 
-_DOMAIN, _LOCK, _SCRATCH = _isolate()
+_DOMAIN, _STACK = _isolate()
 
 # The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
 # New examples: `--hypothesis-profile explore`.

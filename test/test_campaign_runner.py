@@ -52,6 +52,7 @@ def flat(parts):
 # --- where it runs -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_gives_the_same_results():
     campaign = Campaign("identification", 3)
     one = flat(in_processes(campaign, range(6), 1, chunk=4))

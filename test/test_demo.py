@@ -232,8 +232,12 @@ def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     assert evaluate(logs, model, gains, lambda q: (0.2, None)).violations.bounds > 0
 
 
+@pytest.mark.slow
 def test_a_demo_whose_plans_do_not_move_fails_and_says_so(start: object, tmp_path: Path) -> None:
-    """Every plan would be certified, nothing would be violated, and nothing learned: that is no success."""
+    """Every plan would be certified, nothing would be violated, and nothing learned: that is no success.
+
+    The same of the planner and of the judge, without nodes: test_planning_lessons.py, test_report_evaluation.py.
+    """
     text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
     settings = yaml.safe_load(text)
     settings["urdf"] = str(resource_path("urdf/kinova_gen3.urdf"))

@@ -117,6 +117,7 @@ def launched(directory: Path) -> Iterator[Launched]:
 LONGEST = longest_braking(2.0, lockstep=True) + WRITES
 
 
+@pytest.mark.slow  # that the arm is braked without a planner: test_nodes_failures.py
 def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tmp_path: Path) -> None:
     with launched(tmp_path) as launch:
         before = launch.nodes()
@@ -134,7 +135,12 @@ def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tm
 
 
 @pytest.mark.parametrize(
-    ("number", "whom"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGKILL, os.kill)]
+    ("number", "whom"),
+    [
+        (signal.SIGINT, os.killpg),
+        pytest.param(signal.SIGTERM, os.kill, marks=pytest.mark.slow),  # to its nodes the same as the next
+        (signal.SIGKILL, os.kill),
+    ],
 )
 def test_whatever_ends_a_launch_in_motion_the_arm_is_braked_first(
     tmp_path: Path, number: int, whom: Any

@@ -146,6 +146,7 @@ def entries(path: Path, key: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in e.items() if k not in clock} for e in json.loads(path.read_text())[key]]
 
 
+@pytest.mark.slow  # in one process: test_episode.py; an identification from a bag: test_replay.py
 def test_the_same_seed_gives_the_same_run_bit_for_bit(tmp_path: Path) -> None:
     """All four nodes, twice at the same time, in each other's way: the machine is busy in different ways.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +19,8 @@ from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.bags.bag_recovery import recover_bag
-from safe_sysid.logs.bags.replay_bag import ReplayResult, replay_bag
-from safe_sysid.logs.online.replay import ReplayOptions
+from safe_sysid.logs.bags.replay_bag import replay_bag
+from safe_sysid.logs.online.replay import ReplayResult
 
 __all__ = ["recover", "replay"]
 
@@ -29,23 +30,13 @@ _MOST_ROWS, _MOST_LINES = 30, 20
 @contextmanager
 def _progress(console: Console, what: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     """On stderr, where someone looks at it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
 def recover(bag: Path, out: Path, quiet: bool) -> int:
-    """Write what an unfinished recording holds as a new bag.
-
-    Args:
-        bag: unfinished.
-        out: new directory.
-        quiet: no progress.
-
-    Returns:
-        The exit status.
-    """
+    """Write what an unfinished recording holds as a new bag, into a new directory; returns the exit status."""
     with _progress(Console(stderr=True), "reading", quiet) as progress:
         count = recover_bag(bag, out, progress)
     print(f"{out}: {count} messages")
@@ -58,8 +49,7 @@ def replay(
     node: str | None = None,
     robot: str | None = None,
     topic: str | None = None,
-    tare: Path | None = None,
-    bounds: Path | None = None,
+    files: Mapping[str, Path | None] | None = None,
     json_file: Path | None = None,
     quiet: bool = False,
 ) -> int:
@@ -70,8 +60,7 @@ def replay(
         node: one identifier; None for all.
         robot: that stands for the run's.
         topic: of the joint states.
-        tare: that stands for the run's.
-        bounds: that stand for the run's.
+        files: ``tare`` and ``bounds`` that stand for the run's.
         json_file: where the result is written too.
         quiet: only the last line.
 
@@ -83,14 +72,16 @@ def replay(
     """
     console, began = Console(soft_wrap=True), time.monotonic()
     with _progress(Console(stderr=True), "running again", quiet) as progress:
-        results = replay_bag(bag, node, robot, topic, ReplayOptions(tare, bounds), progress)
+        results = replay_bag(bag, node, robot, topic, files, progress)
     for result in results:
         if not quiet:
             _show(console, result)
     seconds = time.monotonic() - began
     if json_file is not None:
         try:
-            json_file.write_text(json.dumps([_as_json(result) for result in results], indent=1))
+            json_file.write_text(
+                json.dumps([{**asdict(result), "parameters": PAYLOAD_NAMES} for result in results], indent=1)
+            )
         except OSError as error:
             raise SafeSysIdError(
                 f"--json {json_file}: {error.strerror}: expected a file that can be written"
@@ -107,7 +98,7 @@ def _show(console: Console, result: ReplayResult) -> None:
     shown = result.updates
     for update in shown[: _MOST_ROWS // 2] + shown[max(_MOST_ROWS // 2, len(shown) - _MOST_ROWS // 2) :]:
         table.add_row(
-            f"{update.time:.3f}", "" if update.batch is None else str(update.batch), update.identity,
+            f"{update.time:.3f}", "" if update.batch is None else str(update.batch), update.box,
             bracketed(update.lower[0], update.upper[0], 3).replace("[", "\\["),
             "bit for bit" if update.identical else Text("DIFFERS", style="bold red"),
         )  # fmt: skip
@@ -126,53 +117,16 @@ def _show(console: Console, result: ReplayResult) -> None:
 
 def _last_line(console: Console, bag: Path, results: Sequence[ReplayResult], seconds: float) -> int:
     updates = sum(len(result.updates) for result in results)
-    different = [result for result in results if result.problems]
-    if different:
-        first = different[0]
-        print(
-            f"safe-sysid replay: DIFFERS: {first.node}: {first.problems[0]}"
-            + (f" (and {first.differences - 1} more)" if first.differences > 1 else ""),
-            file=sys.stderr,
-        )
-        return 1
-    incomplete = [result for result in results if result.gaps]
-    if incomplete:
-        first, count = incomplete[0], sum(len(result.gaps) for result in incomplete)
-        print(
-            f"safe-sysid replay: INCOMPLETE: {first.node}: {first.gaps[0]}"
-            + (f" (and {count - 1} more)" if count > 1 else "")
-            + f"; {updates} update{'s' * (updates != 1)} came out again",
-            file=sys.stderr,
-        )
-        return 1
+    for word, kind in (("DIFFERS", "problems"), ("INCOMPLETE", "gaps")):
+        found = [(result.node, getattr(result, kind)) for result in results if getattr(result, kind)]
+        if found:
+            node, lines = found[0]
+            more = sum(len(others) for _, others in found) - 1
+            text = f"safe-sysid replay: {word}: {node}: {lines[0]}" + (f" (and {more} more)" if more else "")
+            again = f"; {updates} update{'s' * (updates != 1)} came out again" if kind == "gaps" else ""
+            print(text + again, file=sys.stderr)
+            return 1
     words = f"{updates} update{'s' * (updates != 1)} of {len(results)} identifier{'s' * (len(results) != 1)}"
     text = f"{bag}: {words} bit for bit the same"
     console.print(Text(f"{text}, in {seconds:.1f} s", style="bold green"))
     return 0
-
-
-def _as_json(result: ReplayResult) -> dict[str, object]:
-    return {
-        "node": result.node,
-        "robot": result.robot,
-        "lockstep": result.lockstep,
-        "identical": result.identical,
-        "samples": result.samples,
-        "entries": result.entries,
-        "differences": result.differences,
-        "problems": list(result.problems),
-        "gaps": list(result.gaps),
-        "notes": list(result.notes),
-        "parameters": list(PAYLOAD_NAMES),
-        "updates": [
-            {
-                "time": update.time,
-                "batch": update.batch,
-                "box": update.identity,
-                "identical": update.identical,
-                "lower": update.lower.tolist(),
-                "upper": update.upper.tolist(),
-            }
-            for update in result.updates
-        ],
-    }

@@ -70,8 +70,7 @@ def run(options: argparse.Namespace) -> int:
         node=options.node,
         robot=options.robot,
         topic=options.topic,
-        tare=options.tare,
-        bounds=options.bounds,
+        files={"tare": options.tare, "bounds": options.bounds},
         json_file=options.json,
         quiet=options.quiet,
     )

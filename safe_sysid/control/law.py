@@ -42,6 +42,13 @@ class ModelInUse:
     mid: FloatArray
     rad: FloatArray
 
+    def __post_init__(self) -> None:
+        """Arrays that cannot be written, whoever made them: kernels of laws are compiled for one kind of array."""
+        for name in ("nominal", "mid", "rad"):
+            view = getattr(self, name).view()
+            view.setflags(write=False)
+            object.__setattr__(self, name, view)
+
 
 @runtime_checkable
 class ControlLaw(Protocol):

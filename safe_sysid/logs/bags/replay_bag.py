@@ -7,9 +7,8 @@ samples of about a second, the messages on ``bounds`` and one line per update.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,49 +22,15 @@ from safe_sysid.logs.bags.joint_state_messages import JOINT_STATE, JointStateDec
 from safe_sysid.logs.log import LogError
 from safe_sysid.logs.online.configuration import Configuration, read_configuration
 from safe_sysid.logs.online.journal import JournalError, read_entry
-from safe_sysid.logs.online.replay import ReplayedUpdate, Replayer, ReplayOptions
+from safe_sysid.logs.online.replay import Replayer, ReplayResult
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["ReplayResult", "identifiers_of", "replay_bag"]
+__all__ = ["replay_bag"]
 
 _JOURNAL, _CONFIGURATION = "/journal", "/configuration"
 _TEXT, _ARRAY = "std_msgs/msg/String", "std_msgs/msg/Float64MultiArray"
 _BLOCK = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class ReplayResult:
-    """One identifier, run again.
-
-    Attributes:
-        node: full name.
-        robot: name of the arm.
-        lockstep: whether the run was in lock-step; None where the bag does not say.
-        updates: in order.
-        entries: of the journal.
-        samples: used.
-        problems: what is not as it was, one line each, the first thousand; empty: bit for bit the same.
-        differences: how many there were.
-        gaps: what the bag does not hold, one line each: of that nothing is known.
-        notes: what else there is to say.
-    """
-
-    node: str
-    robot: str
-    lockstep: bool | None
-    updates: tuple[ReplayedUpdate, ...]
-    entries: int
-    samples: int
-    problems: tuple[str, ...]
-    differences: int
-    gaps: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def identical(self) -> bool:
-        """Whether everything that the identifier did is in the bag, and came out again bit for bit."""
-        return not self.problems and not self.gaps
 
 
 @contextmanager
@@ -94,19 +59,6 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         raise LogError(f"{path}: not a readable ROS 2 bag: {text}") from None
 
 
-def identifiers_of(path: str | Path) -> tuple[str, ...]:
-    """Full names of the identifiers that left a journal in a bag.
-
-    Args:
-        path: of the bag.
-
-    Raises:
-        LogError: not a bag.
-    """
-    with _opened(Path(path)) as (reader, _):
-        return _identifiers(reader)
-
-
 def _identifiers(reader: Any) -> tuple[str, ...]:
     names = {
         c.topic.removesuffix(_JOURNAL)
@@ -121,7 +73,7 @@ def replay_bag(
     node: str | None = None,
     robot: str | None = None,
     topic: str | None = None,
-    options: ReplayOptions | None = None,
+    files: Mapping[str, Path | None] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[ReplayResult]:
     """Run all identifiers of a bag again, or one.
@@ -131,8 +83,8 @@ def replay_bag(
         node: full name of the identifier; None for all.
         robot: file that stands for the one of the run.
         topic: of the joint states; None for ``joint_states`` in the node's namespace.
-        options: other files.
-        progress: called with the share that is done.
+        files: ``tare`` and ``bounds`` that stand for those of the run.
+        progress: called with the share of an identifier that is done.
 
     Raises:
         LogError: not a bag, or nothing in it to run again.
@@ -149,17 +101,8 @@ def replay_bag(
         if node is not None and node not in known:
             raise LogError(f"{path}: no identifier {node}: expected one of {', '.join(known)}")
         names = known if node is None else (node,)
-        results = []
-        for k, name in enumerate(names):
-
-            def told(share: float, done: int = k) -> None:
-                if progress is not None:
-                    progress((done + share) / len(names))
-
-            results.append(
-                _Bag(path, reader, store, name).replay(robot, topic, options or ReplayOptions(), told)
-            )
-        return results
+        told, files = progress or (lambda _: None), files or {}
+        return [_Bag(path, reader, store, name).replay(robot, topic, files, told) for name in names]
 
 
 class _Bag:
@@ -171,18 +114,21 @@ class _Bag:
         self.notes: list[str] = []
 
     def replay(
-        self, robot: str | None, topic: str | None, options: ReplayOptions, progress: Callable[[float], None]
+        self,
+        robot: str | None,
+        topic: str | None,
+        files: Mapping[str, Path | None],
+        progress: Callable[[float], None],
     ) -> ReplayResult:
         configurations, begins = self._configurations()
         models = self._models(configurations, begins, robot)
         states = self._states(topic)
         wanted = self._connections((self.node + _JOURNAL, _TEXT), (self.namespace + "/bounds", _ARRAY))
-        model = models[0]
-        decoder = JointStateDecoder(str(self.path), states[0].topic, self.store, model.joint_names)
+        decoder = JointStateDecoder(str(self.path), states[0].topic, self.store, models[0].joint_names)
         published: list[PublishedBounds] = []
         total = max(sum(c.msgcount for c in [*states, *wanted]), 1)
         with tempfile.TemporaryDirectory(prefix="safe_sysid_replay_") as scratch:
-            replayer = Replayer(model, options, Path(scratch), models)
+            replayer = Replayer(models, files, Path(scratch), self.node)
             for count, (connection, _, raw) in enumerate(
                 self.reader.messages(connections=[*states, *wanted])
             ):
@@ -206,7 +152,7 @@ class _Bag:
         try:
             entry = read_entry(self._decoded(raw, _TEXT).data)
         except JournalError as error:
-            replayer.tell(str(error))
+            replayer.result.tell(str(error))
             return
         replayer.add_entry(entry)
 
@@ -275,21 +221,15 @@ class _Bag:
     def _result(
         self, replayer: Replayer, configurations: Sequence[tuple[int, Configuration]]
     ) -> ReplayResult:
-        notes = [*self.notes, *replayer.notes]
-        configuration = configurations[-1][1] if configurations else None
-        if configuration is not None and replayer.problems:
-            notes += [f"not as in the run: {line}" for line in configuration.machine_differences()]
+        result = replayer.result
+        result.robot, result.notes = replayer.model.name, [*self.notes, *result.notes]
+        if configurations:
+            configuration = configurations[-1][1]
+            result.lockstep = configuration.lockstep
+            if result.problems:
+                differ = configuration.machine_differences()
+                result.notes += [f"not as in the run: {line}" for line in differ]
         if not replayer.ended:
-            notes.append("the recording ends before the identifier does")
-        return ReplayResult(
-            node=self.node,
-            robot=replayer.model.name,
-            lockstep=None if configuration is None else configuration.lockstep,
-            updates=tuple(replayer.updates),
-            entries=replayer.entries,
-            samples=replayer.samples,
-            problems=tuple(replayer.problems),
-            differences=replayer.differences,
-            gaps=tuple(replayer.gaps),
-            notes=tuple(notes),
-        )
+            result.notes.append("the recording ends before the identifier does")
+        result.identical = not result.problems and not result.gaps
+        return result

@@ -15,10 +15,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
@@ -35,9 +44,10 @@ __all__ = [
     "samples_digest",
 ]
 
-_NS = 1e9
-_JOBS = ("begin", "samples", "update", "reset", "resume", "start", "tare_start", "tare_finish", "end")
-_MOST_TEXT, _MOST_SAMPLES = 4_000_000, 10_000_000
+_MOST_TEXT, _MOST_SAMPLES, _LARGEST = 4_000_000, 10_000_000, 2**62
+Whole = Annotated[int, Field(gt=-_LARGEST, lt=_LARGEST)]
+Count = Annotated[int, Field(ge=0, lt=_LARGEST)]
+Identity = Annotated[str, Field(pattern=r"^[0-9]{1,9}:[0-9]{1,9}$")]
 
 
 class JournalError(SafeSysIdError):
@@ -58,12 +68,7 @@ class Journal:
         self._number, self._last = 0, ""
 
     def order(self, job: str, **content: Any) -> None:
-        """One entry.
-
-        Args:
-            job: what was done.
-            content: with what; values that JSON knows.
-        """
+        """One entry: what was done, and with what; values that JSON knows."""
         if self._tell is None:
             return
         entry = {"number": self._number, "before": self._last, "job": job, "utc": self._clock().isoformat()}
@@ -79,15 +84,7 @@ class Journal:
         read: Path | None,
         bounds: Path | None,
     ) -> None:
-        """How a session begins.
-
-        Args:
-            method: of bounding; None for the configuration's.
-            temperature: degrees Celsius, None if not known.
-            tare_file: where a tare is, or will be, written.
-            read: the same, if a tare was read from it.
-            bounds: file of bounds that were known before.
-        """
+        """How a session begins: the tare's file, the same if it was read, and a file of bounds."""
         if self._tell is not None:
             tare = (
                 None if tare_file is None else {"path": str(tare_file), "sha256": read and file_digest(read)}
@@ -96,26 +93,16 @@ class Journal:
             self.order("begin", method=method, temperature=temperature, tare=tare, bounds=known)
 
     def samples(self, measurements: Measurements, origin_ns: int) -> None:
-        """A piece of samples, in order of arrival.
-
-        Args:
-            measurements: the piece; stamps in s from ``origin_ns``.
-            origin_ns: on the clock of the messages.
-        """
+        """A piece of samples in order of arrival, stamps in s from ``origin_ns`` on the clock of the messages."""
         if self._tell is None or not len(measurements):
             return
-        stamps = origin_ns + np.rint(measurements.stamps * _NS).astype(np.int64)
+        stamps = origin_ns + np.rint(measurements.stamps * 1e9).astype(np.int64)
         self.order(
             "samples", origin_ns=origin_ns, stamps=_packed(stamps), sha256=samples_digest(measurements)
         )
 
     def update(self, batch: int | None, result: UpdateResult) -> None:
-        """An update, and what it published.
-
-        Args:
-            batch: its number.
-            result: as it was published.
-        """
+        """An update by the number of its batch, and what it published."""
         if self._tell is not None:
             self.order(
                 "update", batch=batch, box=result.box.identity, status=result.status.name,
@@ -123,26 +110,13 @@ class Journal:
             )  # fmt: skip
 
     def resume(self, box: ParameterBox) -> None:
-        """Going on from a box of somebody else.
-
-        Args:
-            box: as announced.
-        """
+        """Going on from a box of somebody else, as announced."""
         self.order("resume", box=box.identity, lower=box.lower.tolist(), upper=box.upper.tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class JournalEntry:
-    """One entry that was read.
-
-    Attributes:
-        number: from 0, within one session.
-        before: digest of the entry before it, "" for the first.
-        job: what was done.
-        utc: when.
-        content: everything else, checked as far as its job says what there must be.
-        digest: of this entry.
-    """
+    """One entry that was read, and its digest; ``before`` is that of the entry before it, "" for the first."""
 
     number: int
     before: str
@@ -168,6 +142,71 @@ class JournalEntry:
         return ParameterBox(lower, upper, int(epoch), int(seq))
 
 
+class _File(BaseModel):
+    path: str
+    sha256: str | None
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    number: Count
+    before: str
+    utc: AwareDatetime
+
+
+class _Order(_Entry):
+    job: Literal["start", "tare_start", "tare_finish", "end"]
+
+
+class _Begin(_Entry):
+    job: Literal["begin"]
+    method: str | None
+    temperature: float | None
+    tare: _File | None
+    bounds: _File | None
+
+
+class _Samples(_Entry):
+    job: Literal["samples"]
+    origin_ns: Whole
+    stamps: tuple[Whole, list[tuple[Whole, Annotated[int, Field(gt=0, lt=_MOST_SAMPLES)]]]]
+    sha256: str
+
+    @field_validator("stamps")
+    @classmethod
+    def _few(cls, packed: Any) -> Any:
+        if sum(count for _, count in packed[1]) >= _MOST_SAMPLES:
+            raise ValueError(f"more than {_MOST_SAMPLES} samples")
+        if sum(abs(step) * count for step, count in packed[1]) >= _LARGEST:
+            raise ValueError("a span beyond 64 bits")
+        return packed
+
+
+class _Update(_Entry):
+    job: Literal["update"]
+    batch: Whole | None
+    box: Identity
+    status: str
+    sha256: str
+
+
+class _Reset(_Entry):
+    job: Literal["reset"]
+    epoch: Count
+
+
+class _Resume(_Entry):
+    job: Literal["resume"]
+    box: Identity
+    lower: list[float]
+    upper: list[float]
+
+
+_ENTRY: TypeAdapter[Any] = TypeAdapter(
+    Annotated[_Begin | _Samples | _Update | _Reset | _Resume | _Order, Field(discriminator="job")]
+)
+
+
 def read_entry(text: str) -> JournalEntry:
     """Read one entry, whoever wrote it.
 
@@ -175,98 +214,18 @@ def read_entry(text: str) -> JournalEntry:
         text: of a message.
 
     Raises:
-        JournalError: field, value and what was expected.
+        JournalError: field, and what is wrong with it.
     """
     if len(text) > _MOST_TEXT:
         raise JournalError(f"journal entry of {len(text)} characters: expected at most {_MOST_TEXT}")
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise JournalError(f"journal entry {text[:60]!r}: {error}: expected JSON") from None
-    if not isinstance(content, dict):
-        raise JournalError(f"journal entry {text[:60]!r}: expected a JSON object")
-    for key, good, expected in (
-        ("number", lambda v: _whole(v) and v >= 0, "a whole number"),
-        ("before", lambda v: isinstance(v, str), "a digest"),
-        ("job", lambda v: v in _JOBS, f"one of {', '.join(_JOBS)}"),
-        ("utc", _is_time, "a time with its zone"),
-        *_CONTENT.get(str(content.get("job")), ()),
-    ):
-        if not good(content.get(key)):
-            raise JournalError(
-                f"journal entry {content.get('number')!r}: {key} = {str(content.get(key))[:60]!r}: expected {expected}"
-            )
-    rest = {key: value for key, value in content.items() if key not in ("number", "before", "job", "utc")}
-    utc = datetime.fromisoformat(content["utc"])
-    return JournalEntry(content["number"], content["before"], content["job"], utc, rest, text_digest(text))
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and abs(value) < 2**62
-
-
-def _is_time(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _is_file(value: Any) -> bool:
-    if value is None:
-        return True
-    good = isinstance(value, dict) and isinstance(value.get("path"), str)
-    return good and (value.get("sha256") is None or isinstance(value["sha256"], str))
-
-
-def _is_packed(value: Any) -> bool:
-    if not (isinstance(value, list) and len(value) == 2 and _whole(value[0]) and isinstance(value[1], list)):
-        return False
-    runs = value[1]
-    pairs = all(
-        isinstance(r, list) and len(r) == 2 and _whole(r[0]) and _whole(r[1]) and r[1] > 0 for r in runs
-    )
-    return pairs and sum(r[1] for r in runs) < _MOST_SAMPLES and sum(abs(r[0]) * r[1] for r in runs) < 2**62
-
-
-def _is_identity(value: Any) -> bool:
-    epoch, colon, seq = value.partition(":") if isinstance(value, str) else ("", "", "")
-    return all(part.isascii() and part.isdigit() and len(part) < 10 for part in (epoch, seq)) and bool(colon)
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(type(v) in (int, float) and abs(v) < 1e300 for v in value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-_CONTENT: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
-    "begin": (
-        ("method", lambda v: v is None or isinstance(v, str), "a text or null"),
-        ("temperature", lambda v: v is None or type(v) in (int, float), "a number or null"),
-        ("tare", _is_file, "path and sha256, or null"),
-        ("bounds", _is_file, "path and sha256, or null"),
-    ),
-    "samples": (
-        ("origin_ns", _whole, "ns"),
-        ("stamps", _is_packed, "[first, [[step, count], ...]] in ns"),
-        ("sha256", _is_text, "a digest"),
-    ),
-    "update": (
-        ("batch", lambda v: v is None or _whole(v), "a whole number or null"),
-        ("box", _is_identity, "epoch:seq"),
-        ("status", _is_text, "a text"),
-        ("sha256", _is_text, "a digest"),
-    ),
-    "reset": (("epoch", lambda v: _whole(v) and v >= 0, "a whole number"),),
-    "resume": (
-        ("box", _is_identity, "epoch:seq"),
-        ("lower", _is_numbers, "numbers"),
-        ("upper", _is_numbers, "numbers"),
-    ),
-}
+        content = _ENTRY.validate_json(text.encode("utf-8", "replace")).model_dump()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        raise JournalError(f"journal entry {text[:60]!r}: {place}: {first['msg']}") from None
+    head = [content.pop(key) for key in ("number", "before", "job", "utc")]
+    return JournalEntry(*head, content, text_digest(text))
 
 
 def _packed(stamps: NDArray[np.int64]) -> list[Any]:
@@ -278,50 +237,32 @@ def _packed(stamps: NDArray[np.int64]) -> list[Any]:
 
 
 def text_digest(text: str) -> str:
-    """SHA-256 of a text.
-
-    Args:
-        text: any.
-    """
+    """SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes.
 
-    Args:
-        path: of the file.
-
     Raises:
         OSError: it cannot be read.
     """
-    state = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def samples_digest(measurements: Measurements) -> str:
-    """SHA-256 of the bits of stamps, positions, velocities and efforts, in order of arrival.
-
-    Args:
-        measurements: any number of them.
-    """
-    state = hashlib.sha256()
-    for values in (measurements.stamps, measurements.q, measurements.qd, measurements.effort):
-        state.update(np.ascontiguousarray(values, "<f8").tobytes())
-    return state.hexdigest()
+    """SHA-256 of the bits of stamps, positions, velocities and efforts, in order of arrival."""
+    return _digest("", measurements.stamps, measurements.q, measurements.qd, measurements.effort)
 
 
 def bounds_digest(box: ParameterBox, nominal: NDArray[np.float64]) -> str:
-    """SHA-256 of the bits of a box and its nominal.
+    """SHA-256 of the bits of a box and of its nominal payload, (10,)."""
+    return _digest(box.identity, box.lower, nominal, box.upper)
 
-    Args:
-        box: all parameters.
-        nominal: (10,) of the payload.
-    """
-    state = hashlib.sha256(box.identity.encode())
-    for values in (box.lower, nominal, box.upper):
+
+def _digest(text: str, *arrays: NDArray[np.float64]) -> str:
+    state = hashlib.sha256(text.encode())
+    for values in arrays:
         state.update(np.ascontiguousarray(values, "<f8").tobytes())
     return state.hexdigest()

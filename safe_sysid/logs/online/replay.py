@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ReplayOptions", "ReplayedUpdate", "Replayer"]
+__all__ = ["ReplayResult", "ReplayedUpdate", "Replayer"]
 
 FloatArray = NDArray[np.float64]
 #: A sample that is this much older than the newest one of the bag will not come any more, ns; pieces are of 0.25 s.
@@ -37,79 +38,66 @@ _MOST_KEPT = 200_000
 _MOST_TOLD = 1000
 
 
-@dataclass(frozen=True)
-class ReplayOptions:
-    """Files that stand for those of the run, whose paths may not exist here.
-
-    Attributes:
-        tare: that was read at the start.
-        bounds: that were known at the start.
-    """
-
-    tare: Path | None = None
-    bounds: Path | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class ReplayedUpdate:
     """One update, as it came out again.
 
-    Attributes:
-        entry: number of the journal's entry.
-        time: stamp of the last sample before it, s from the first one of the run.
-        batch: its number.
-        identity: of the box that was published.
-        identical: whether every bit is what the journal says.
-        lower, upper: (10,) of theta_e.
+    Time (s) of its last sample, number of its batch, identity of its box, whether every bit is what the journal says,
+    and the (10,) bounds of theta_e.
     """
 
-    entry: int
     time: float
     batch: int | None
-    identity: str
+    box: str
     identical: bool
-    lower: FloatArray
-    upper: FloatArray
+    lower: list[float]
+    upper: list[float]
 
 
 @dataclass
-class Replayer:
-    """Takes messages in, in the order of the bag, and does what the journal says as soon as its samples are there.
+class ReplayResult:
+    """One identifier, run again: samples and entries used, what differs, what the bag lacks, what else there is to say.
 
-    Attributes:
-        model: the arm of the run.
-        options: files.
-        scratch: directory for a tare that is made again.
-        models: of the sessions that follow, where they may differ; else they go on with the last one.
-        updates: so far.
-        problems: what is not as it was, one line each, in the order of the journal; the first thousand.
-        differences: how many there were.
-        gaps: what is not in the bag, so that nothing can be said of it, one line each.
-        notes: what else there is to say.
-        samples: used so far.
-        missing: of those that the identifier used, not in the bag.
-        published: what a run of this would have published, in order.
-        entries: of the journal, done.
-        ended: whether the journal says that the identifier's last session came to its end.
+    ``identical``: everything that the identifier did is in the bag, and came out again bit for bit. ``problems`` are
+    the first thousand of ``differences``; ``lockstep`` is None where the bag does not say.
     """
 
-    model: RobotModel
-    options: ReplayOptions
-    scratch: Path
-    models: list[RobotModel] = field(default_factory=list)
-    updates: list[ReplayedUpdate] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    node: str
+    robot: str
+    lockstep: bool | None = None
+    identical: bool = False
+    samples: int = 0
+    entries: int = 0
     differences: int = 0
+    problems: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    samples: int = 0
-    missing: int = 0
-    published: list[PublishedBounds] = field(default_factory=list)
-    entries: int = 0
-    ended: bool = False
+    updates: list[ReplayedUpdate] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        """Begin with nothing."""
+    def tell(self, problem: str) -> None:
+        """Something is not as it was; one line."""
+        self.differences += 1
+        if len(self.problems) < _MOST_TOLD:
+            self.problems.append(problem)
+
+
+class Replayer:
+    """Takes messages in, in the order of the bag, and does what the journal says as soon as its samples are there."""
+
+    def __init__(
+        self, models: Sequence[RobotModel], files: Mapping[str, Path | None], scratch: Path, node: str = ""
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            models: of the sessions; those that follow go on with the last one.
+            files: ``tare`` and ``bounds`` that stand for those of the run, whose paths may not exist here.
+            scratch: directory for a tare that is made again.
+            node: full name of the identifier.
+        """
+        self.model, self._models, self._files, self._scratch = models[0], list(models), files, scratch
+        self.result, self.ended = ReplayResult(node, models[0].name), False
+        self._published: list[PublishedBounds] = []  # what a run of this would have published, in order
         self._session: IdentifierSession | None = None
         self._waiting: deque[JournalEntry] = deque()
         self._stamps = np.zeros(0, np.int64)
@@ -137,11 +125,7 @@ class Replayer:
         self._stamps, self._values = self._stamps[-_MOST_KEPT:], self._values[-_MOST_KEPT:]
 
     def add_entry(self, entry: JournalEntry) -> None:
-        """The next entry of the journal.
-
-        Args:
-            entry: in the order of the bag.
-        """
+        """The next entry of the journal, in the order of the bag."""
         self._waiting.append(entry)
         self._work(False)
 
@@ -152,31 +136,21 @@ class Replayer:
             published: on ``bounds``, in the order of the bag.
         """
         self._work(True)
-        expected = self.published
+        expected = self._published
         if not self.ended and expected and expected[-1].name not in {message.name for message in published}:
-            self.notes.append(f"{expected[-1].name} was being published when the recording ended")
+            self.result.notes.append(f"{expected[-1].name} was being published when the recording ended")
             expected = expected[:-1]
         for line in compare_bounds(expected, published):
-            self.tell(line)
-        if not self.updates:
-            self.gaps.append("no update is in the journal: nothing was compared")
+            self.result.tell(line)
+        if not self.result.updates:
+            self.result.gaps.append("no update is in the journal: nothing was compared")
         if not self.ended and self._newest > self._latest_stamp:
             seconds = 1e-9 * (self._newest - self._latest_stamp) if self._latest_stamp else None
-            self.gaps.append(
+            self.result.gaps.append(
                 "the journal has no end and joint_states go on "
                 + ("without an entry" if seconds is None else f"for {seconds:.3f} s after its last samples")
                 + ": what the identifier did with them is not in the bag"
             )
-
-    def tell(self, problem: str) -> None:
-        """Something is not as it was.
-
-        Args:
-            problem: in one line.
-        """
-        self.differences += 1
-        if len(self.problems) < _MOST_TOLD:
-            self.problems.append(problem)
 
     # -- in the order of the journal --------------------------------------------------------------------------------
 
@@ -195,7 +169,7 @@ class Replayer:
         return bool(np.any(self._stamps == stamps[-1])) or int(self._stamps[-1]) > int(stamps[-1]) + _LATE
 
     def _do(self, entry: JournalEntry) -> None:
-        self.entries += 1
+        self.result.entries += 1
         self._follow(entry)
         self._utc = entry.utc
         self._last = entry
@@ -204,6 +178,10 @@ class Replayer:
             self._begin(entry)
         elif self._broken or self._session is None:
             return
+        elif entry.job == "end":
+            self.ended = True
+        elif entry.job in ("start", "tare_start"):
+            {"start": self._session.start, "tare_start": self._session.start_tare}[entry.job]()
         else:
             getattr(self, f"_do_{entry.job}")(entry, self._session)
 
@@ -212,12 +190,12 @@ class Replayer:
         last = self._last
         if entry.job == "begin":
             if last is not None and last.job != "end":
-                self.gaps.append(
+                self.result.gaps.append(
                     f"a session begins after entry {last.number} ({last.job}) of the one before, which has no end: "
                     "what it did after that is not in the bag (it was killed, or entries are missing)"
                 )
             if entry.number:
-                self.tell(f"journal: entry {entry.number} begins a session: expected number 0")
+                self.result.tell(f"journal: entry {entry.number} begins a session: expected number 0")
             return
         if last is None:
             self._stop(f"journal: begins with entry {entry.number}: the bag lacks those before it")
@@ -233,15 +211,15 @@ class Replayer:
             )
 
     def _stop(self, problem: str) -> None:
-        self.tell(f"{problem}; nothing of this session is run again from here on")
+        self.result.tell(f"{problem}; nothing of this session is run again from here on")
         self._broken = True
 
     def _begin(self, entry: JournalEntry) -> None:
         content = entry.content
-        self.model = self.models.pop(0) if self.models else self.model
+        self.model = self._models.pop(0) if self._models else self.model
         try:
             tare = self._tare(content["tare"])
-            bounds = self._known(content["bounds"])
+            bounds = None if content["bounds"] is None else self._file("bounds", content["bounds"])
             self._session = IdentifierSession(
                 self.model, content["method"], tare, temperature=content["temperature"], bounds_file=bounds,
                 clock=lambda: self._utc or entry.utc,
@@ -259,27 +237,22 @@ class Replayer:
         """A path of our own: a tare that is made again must not replace that of the run."""
         if stated is None:
             return None
-        path = self.scratch / "tare.npz"
+        path = self._scratch / "tare.npz"
         path.unlink(missing_ok=True)
         if stated["sha256"] is not None:
-            shutil.copyfile(self._file("tare", self.options.tare, stated), path)
+            shutil.copyfile(self._file("tare", stated), path)
         return path
 
-    def _known(self, stated: dict[str, Any] | None) -> Path | None:
-        return None if stated is None else self._file("bounds", self.options.bounds, stated)
-
-    def _file(self, name: str, given: Path | None, stated: dict[str, Any]) -> Path:
-        path = given or Path(stated["path"])
+    def _file(self, name: str, stated: dict[str, Any]) -> Path:
+        path = self._files.get(name) or Path(stated["path"])
         try:
             found = file_digest(path)
         except OSError as error:
-            raise LogError(
-                f"{path}: {error.strerror}: expected the {name} of the run; say --{name} FILE"
-            ) from None
+            found = str(error.strerror)
         if found != stated["sha256"]:
             raise LogError(
-                f"{path}: digest {found[:16]}...: expected {str(stated['sha256'])[:16]}..., that of the {name} of the "
-                f"run; say --{name} FILE"
+                f"{path}: digest {found[:40]}: expected {str(stated['sha256'])[:40]}, that of the {name} of the run; "
+                f"say --{name} FILE"
             )
         return path
 
@@ -296,18 +269,17 @@ class Replayer:
         self._stamps, self._values = self._stamps[done:], self._values[done:]
         measurements = Measurements((stamps - origin) / 1e9, values[:, 0], values[:, 1], values[:, 2])
         if missing:
-            self.missing += missing
             first = int(wanted[np.flatnonzero(index < 0)[0]])
-            self.tell(
+            self.result.tell(
                 f"entry {entry.number}: {missing} of {len(wanted)} samples that the identifier took in are not in the "
                 f"bag, the first with stamp {first} ns"
             )
         elif samples_digest(measurements) != entry.content["sha256"]:
-            self.tell(
+            self.result.tell(
                 f"entry {entry.number}: samples {wanted[0]} to {wanted[-1]} ns are not the numbers that the identifier "
                 "took in: joint_states or the journal was changed"
             )
-        self.samples += len(found)
+        self.result.samples += len(found)
         if len(measurements):
             session.add(measurements, origin)
 
@@ -320,7 +292,7 @@ class Replayer:
             and bounds_digest(result.box, result.nominal) == content["sha256"]
         )
         if not same:
-            self.tell(
+            self.result.tell(
                 f"entry {entry.number}: update of batch {content['batch']}: box {result.box.identity}, "
                 f"{result.status.name}: expected {content['box']}, {content['status']}, the same bit for bit"
             )
@@ -330,10 +302,10 @@ class Replayer:
         if result.status is not UpdateStatus.NO_DATA and not again:
             self._publish(result, content["batch"])
         time = 1e-9 * (self._latest_stamp - (self._first_stamp or 0))
-        self.updates.append(
+        self.result.updates.append(
             ReplayedUpdate(
-                entry.number, time, content["batch"], result.box.identity, same,
-                result.box.payload_lower, result.box.payload_upper,
+                time, content["batch"], result.box.identity, same,
+                result.box.payload_lower.tolist(), result.box.payload_upper.tolist(),
             )
         )  # fmt: skip
 
@@ -351,35 +323,26 @@ class Replayer:
         if box.size != self.model.arm_prior.size:
             self._stop(f"entry {entry.number}: {box.size} parameters: expected {self.model.arm_prior.size}")
         elif not session.resume(box):
-            self.tell(f"entry {entry.number}: box {box.identity} is not newer: expected it to be")
+            self.result.tell(f"entry {entry.number}: box {box.identity} is not newer: expected it to be")
         else:
             self._expect(box)
-
-    def _do_start(self, entry: JournalEntry, session: IdentifierSession) -> None:
-        session.start()
-
-    def _do_tare_start(self, entry: JournalEntry, session: IdentifierSession) -> None:
-        session.start_tare()
 
     def _do_tare_finish(self, entry: JournalEntry, session: IdentifierSession) -> None:
         try:
             session.finish_tare()
         except SafeSysIdError as error:  # so it was in the run, or the next update will tell
-            self.notes.append(f"entry {entry.number}: no tare: {error}")
-
-    def _do_end(self, entry: JournalEntry, session: IdentifierSession) -> None:
-        self.ended = True
+            self.result.notes.append(f"entry {entry.number}: no tare: {error}")
 
     def _expect(self, box: ParameterBox) -> None:
         """A box that may be told, with its centre, without an update of this session's."""
         values = np.stack([box.lower, box.mid, box.upper])
-        self.published.append(PublishedBounds(box.identity, None, values, sure=False))
+        self._published.append(PublishedBounds(box.identity, None, values, sure=False))
 
     def _publish(self, result: UpdateResult, batch: int | None, sure: bool = True) -> None:
         box = result.box
         nominal = box.mid.copy()
         nominal[box.layout.payload] = result.nominal
-        self.published.append(
+        self._published.append(
             PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure)
         )
 
@@ -391,10 +354,8 @@ def _find(stamps: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     places: dict[int, list[int]] = {}
     for place, stamp in enumerate(stamps.tolist()):
         places.setdefault(stamp, []).append(place)
-    index = np.full(len(wanted), -1)
-    last: int = -1
+    index, last = np.full(len(wanted), -1), -1
     for k, stamp in enumerate(wanted.tolist()):
-        spot = next((p for p in places.get(stamp, ()) if p > last), None)
-        if spot is not None:
-            index[k], last = spot, spot
+        index[k] = next((p for p in places.get(stamp, ()) if p > last), -1)
+        last = max(last, int(index[k]))
     return index
