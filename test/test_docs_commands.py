@@ -18,7 +18,6 @@ from docs_commands.pages import (
     SESSION,
     SHELL,
     Command,
-    PageError,
     commands,
     escaped,
     fences,
@@ -162,40 +161,6 @@ def test_a_command_in_a_block_that_is_no_shell_is_found() -> None:
     assert escaped("p.md", "```text\nsafe-sysid plan: error: what a program says\n```\n") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a b  # c", [("a", "b")]),
-        ("a \\\n  b", [("a", "b")]),
-        ("a 'b\n  c'", [("a", "b\n  c")]),
-        ("A=1 b && c; d &", [("b",), ("c",), ("d",)]),
-        ("verify runs/<that run>/bag", [("verify", "runs/@that_run@/bag")]),
-        ("a > b", [("a",)]),
-        ("# nothing", []),
-        ('a "x # y"', [("a", "x # y")]),
-    ],
-)
-def test_a_block_is_taken_apart_as_a_shell_would(text: str, expected: list[tuple[str, ...]]) -> None:
-    found = commands("p.md", f"```sh\n{text}\n```\n")
-    assert [command.words for command in found] == expected
-
-
-@pytest.mark.parametrize("text", ["a > b > c", "a >> b", "a | b", "a < b", "a $(b)", "a 'b"])
-def test_shell_syntax_that_nothing_here_runs_is_refused(text: str) -> None:
-    with pytest.raises(PageError, match=r"no test runs|do not end"):
-        commands("p.md", f"```sh\n{text}\n```\n")
-
-
-def test_a_session_is_commands_and_what_they_printed() -> None:
-    first, second = commands("p.md", "```console\n$ a \\\n    b\nsaid\n$ c &\n```\n")
-    assert (first.words, first.shown) == (("a", "b"), ("said",))
-    assert (second.words, second.background) == (("c",), True)
-    with pytest.raises(PageError, match="begins with"):
-        commands("p.md", "```console\nls\n```\n")
-    with pytest.raises(PageError, match="does not end"):
-        fences("p.md", "```sh\nls\n")
-
-
 @pytest.mark.parametrize("text", ["make install", "curl example.org", "./other-program"])
 def test_a_command_that_nobody_runs_is_not_covered(text: str) -> None:
     (command,) = commands("p.md", f"```sh\n{text}\n```\n")
@@ -209,7 +174,7 @@ def test_a_command_that_nobody_runs_is_not_covered(text: str) -> None:
         "safe-sysid demo --pace-of-life 3",
         "./safe-sysid plan --trials",
         "--no-such-option",
-        "python benchmarks/startup.py --colour",
+        "python benchmarks/kernels.py --colour",
         "safe-sysid dance",
     ],
 )

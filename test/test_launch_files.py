@@ -19,6 +19,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import yaml
+from docs_commands.launch_files import declared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -465,20 +466,6 @@ def reads(function: ast.AST) -> tuple[set[str], set[str]]:
     return arguments, calls
 
 
-def declares(tree: ast.Module) -> set[str]:
-    """Arguments that a launch file declares."""
-    found = set()
-    for call in ast.walk(tree):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            continue
-        words = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-        if call.func.id == "DeclareLaunchArgument":
-            found.add(words[0])
-        elif call.func.id in ("declare", "of_node"):
-            found |= set(words[call.func.id == "of_node" :]) | {k.arg for k in call.keywords if k.arg}
-    return found
-
-
 @pytest.mark.parametrize("name", LAUNCH_FILES)
 def test_a_launch_file_reads_only_arguments_that_it_declares(name: str) -> None:
     functions = {
@@ -500,10 +487,10 @@ def test_a_launch_file_reads_only_arguments_that_it_declares(name: str) -> None:
         arguments, calls = reads(functions[function])
         read |= arguments
         open_calls |= calls
-    declared = declares(trees()[name])
-    assert read <= declared, f"read, not declared: {sorted(read - declared)}"
+    known = set(declared(name))
+    assert read <= known, f"read, not declared: {sorted(read - known)}"
     unused = (
-        declared - read - {"noise", "arm", "payload", "plans", "then_goal"}
+        known - read - {"noise", "arm", "payload", "plans", "then_goal"}
     )  # read in a loop over their names
     assert not unused, f"declared, never read: {sorted(unused)}"
 
@@ -512,7 +499,6 @@ def test_the_arguments_of_the_docs_are_those_of_the_launch_files() -> None:
     text = (ROOT / "docs" / "launch.md").read_text().partition("## Arguments")[2].partition("\n## ")[0]
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
     short = {name: name.removesuffix(".launch.py") for name in LAUNCH_FILES}
-    for name, tree in trees().items():
-        if name in short:
-            named = {argument for argument, files in table.items() if short[name] in files or "all" in files}
-            assert named == declares(tree), name
+    for name in short:
+        named = {argument for argument, files in table.items() if short[name] in files or "all" in files}
+        assert named == set(declared(name)), name

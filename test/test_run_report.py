@@ -25,9 +25,9 @@ from run_support import FILES, write_logs, write_run
 from safe_sysid.cli import main
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.report.drawing.interval_cards import interval_drawing, narrowing_drawing
+from safe_sysid.report.drawing.chart import thinned
+from safe_sysid.report.drawing.interval_cards import interval_drawing
 from safe_sysid.report.drawing.page import LONGEST, render_page, shortened
-from safe_sysid.report.drawing.svg import nice_ticks, thinned
 from safe_sysid.report.run import robot as run_robot
 from safe_sysid.report.run.curves import CurvesError, JudgedCurves, read_curves, write_curves
 from safe_sysid.report.run.facts import NoRunError, read_facts
@@ -39,14 +39,14 @@ TAGS = set(
     re.findall(
         r"\w+",
         "html head meta title style body header h1 h2 h3 p div span b ul li table tr th td figure figcaption details "
-        "summary pre code footer svg rect line path text",
+        "summary pre code footer img svg rect line path text",
     )
 )
 ATTRIBUTES = set(
     re.findall(
         r"[\w-]+",
         "lang charset http-equiv content name class viewbox role aria-label x y x1 y1 x2 y2 width height rx d "
-        "text-anchor open fill-opacity",
+        "text-anchor open alt src",
     )
 )
 
@@ -65,7 +65,8 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
+        chart = dict(attrs).get("src", "").startswith("data:image/svg+xml;base64,")
+        self.tags.add(tag if tag != "img" or chart else "img from elsewhere")
         self.attributes |= {name: value or "" for name, value in attrs}
         if tag == "tr":
             self.cells.append([])
@@ -132,7 +133,8 @@ def test_the_page_allows_its_own_style_and_nothing_else(run_dir: Path) -> None:
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in policy[1].replace("&#39;", "'")
     assert "default-src 'none'" in policy[1].replace("&#39;", "'")
-    assert not re.search(r"https?://|url\(|@import|<script|<link|\ssrc=|\shref=|\son\w+=", text)
+    charts = re.sub(r'src="data:image/svg\+xml;base64,[\w+/=]+"', "", text)
+    assert not re.search(r"https?://|url\(|@import|<script|<link|\ssrc=|\shref=|\son\w+=", charts)
 
 
 def test_the_page_comes_out_the_same_again_and_says_so_on_the_command_line(copy: Path, capsys) -> None:
@@ -323,7 +325,7 @@ def test_names_from_files_are_shown_as_text(copy: Path) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
     spoil(copy, text.encode("utf-8", "replace").decode())
     page = page_of(copy)
@@ -340,7 +342,7 @@ def test_long_texts_are_cut_and_commands_are_not(copy: Path) -> None:
 
 
 @given(st.sampled_from(FILES), st.integers(0, 2**31), st.sampled_from(("cut", "flip", "noise", "swap")))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_damaged_files_never_take_the_page_away(
     copy: Path, run_dir: Path, name: str, seed: int, how: str
 ) -> None:
@@ -423,15 +425,6 @@ def test_an_interval_is_drawn_inside_its_frame(low, a, b, c, share) -> None:
     assert all(-1.0 <= x <= 341.0 for x in places(text))
 
 
-@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=6))
-def test_widths_are_drawn_inside_their_frame(shares) -> None:
-    text = str(
-        narrowing_drawing(np.arange(1.0, len(shares) + 1.0), np.tile(np.array(shares)[:, None], 10), 9.0)
-    )
-    assert "nan" not in text
-    assert all(-1.0 <= x <= 341.0 for x in places(text))
-
-
 @given(st.integers(1, 3000), st.integers(0, 10_000))
 def test_thinning_keeps_the_extremes(size, seed) -> None:
     values = np.random.default_rng(seed).normal(size=size)
@@ -442,15 +435,6 @@ def test_thinning_keeps_the_extremes(size, seed) -> None:
     if np.any(np.isfinite(values)):
         assert np.nanmin(few) == np.nanmin(values)
         assert np.nanmax(few) == np.nanmax(values)
-
-
-@given(NUMBERS, st.floats(1e-6, 1e9), st.integers(1, 12))
-def test_ticks_are_few_and_inside(low, width, most) -> None:
-    ticks = nice_ticks(low, low + width, most)
-    assert len(ticks) <= most + 1
-    assert all(
-        low - 1e-6 * width - 1e-9 * abs(low) <= t <= low + width * (1 + 1e-6) + 1e-9 * abs(low) for t in ticks
-    )
 
 
 def test_a_name_that_a_template_does_not_get_is_an_error() -> None:
@@ -483,7 +467,7 @@ def test_a_browser_shows_it_on_a_phone_and_a_desk_in_light_and_dark(pages: dict[
             assert not scrolls_sideways(tab), (name, width)
             assert tab.errors == []
             assert tab.requests == [path.as_uri()]
-            assert tab.page.locator("script, img, iframe, object, a").count() == 0
+            assert tab.page.locator("script, iframe, object, a").count() == 0
             cut = (
                 "[...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBBox(), v = "
             )

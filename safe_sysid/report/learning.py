@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safe_sysid.report.arm.html import torques_drawing
+from safe_sysid.report.drawing.chart import two_curves
 from safe_sysid.report.drawing.page import render_page
-from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
 
 __all__ = ["learned_html"]
 
@@ -66,7 +64,7 @@ def learned_html(
     names = list(result["joints"])
     figures = [
         {
-            "drawing": torques_drawing(time, measured[:, j], predicted[:, j], name),
+            "drawing": two_curves(time, measured[:, j], predicted[:, j], f"torques of {name}"),
             "text": f"{name}: measured (violet) and learned torque, N m, over held-out time, s",
         }
         for j, name in enumerate(names)
@@ -84,19 +82,8 @@ def learned_html(
     ]
     mean = np.mean([j["nmse"] for j in result["joints"].values()])
     values = {
-        "r": result, "figures": figures, "friction": friction, "energies": _energies(time, energies),
+        "r": result, "figures": figures, "friction": friction, "energies": two_curves(time, energies[0], energies[1] - energies[1].min(), "energies"),
         "verdict": f"{result['stage']}: {result['samples']} samples of {result['samples_of']}; mean nMSE of "
         f"held-out torques {100 * mean:.3g} %.",
     }  # fmt: skip
     return render_page(f"Learned torques of {result['robot']}", _TEMPLATE, values)
-
-
-def _energies(time: FloatArray, energies: FloatArray) -> Markup:
-    svg = Svg(360.0, 172.0, "energies")
-    shown = energies - np.array([[0.0], [energies[1].min()]])
-    low, high = float(shown.min()), float(shown.max()) or 1.0
-    axes = Axes(svg, (0.0, float(np.nanmax(time)) or 1.0), (low, high), box=(44.0, 8.0, 352.0, 150.0))
-    axes.frame("s", nice_ticks(low, high, 4))
-    for values, style in zip(shown, ("line line-2", "line"), strict=True):
-        axes.line(*thinned(time, values, 600), style)
-    return svg.markup()

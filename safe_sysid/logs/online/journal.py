@@ -224,8 +224,8 @@ def read_entry(text: str) -> JournalEntry:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"][1:])
         raise JournalError(f"journal entry {text[:60]!r}: {place}: {first['msg']}") from None
-    head = [content.pop(key) for key in ("number", "before", "job", "utc")]
-    return JournalEntry(*head, content, text_digest(text))
+    number, before, job, utc = (content.pop(key) for key in ("number", "before", "job", "utc"))
+    return JournalEntry(number, before, job, utc, content, text_digest(text))
 
 
 def _packed(stamps: NDArray[np.int64]) -> list[Any]:

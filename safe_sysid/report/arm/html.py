@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.identify import ArmIdentification
+from safe_sysid.report.drawing.chart import BLUE, chart, markup, two_curves
 from safe_sysid.report.drawing.page import render_page
-from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
 
-__all__ = ["arm_html", "intervals_text", "torques_drawing"]
+__all__ = ["arm_html", "intervals_text"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     time[breaks] = np.nan
     for j, x in enumerate(found.residuals):
         figures.append({
-            "drawing": torques_drawing(time, found.measured[:, j], found.modelled[:, j], x.joint),
+            "drawing": two_curves(time, found.measured[:, j], found.modelled[:, j], f"torques of {x.joint}"),
             "text": f"{x.joint}: measured (violet) and modelled torque, N m, over held-out time, s",
         })  # fmt: skip
         residual = found.measured[:, j] - found.modelled[:, j]
@@ -103,35 +103,8 @@ def intervals_text(result: dict[str, Any]) -> str:
     )
 
 
-def _axes(svg: Svg, x: tuple[float, float], y: FloatArray, label: str) -> Axes:
-    low, high = float(np.nanmin(y)), float(np.nanmax(y))
-    room = 0.05 * (high - low) or 1.0
-    axes = Axes(svg, x, (low - room, high + room), box=(44.0, 8.0, 352.0, 150.0))
-    axes.frame(label, nice_ticks(low - room, high + room, 4))
-    return axes
-
-
-def torques_drawing(time: FloatArray, measured: FloatArray, modelled: FloatArray, joint: str) -> Markup:
-    """Measured and modelled torque over time.
-
-    Args:
-        time: (N,) s; nan breaks the curves.
-        measured: (N,) N m.
-        modelled: (N,) N m.
-        joint: its name.
-    """
-    svg = Svg(360.0, 172.0, f"torques of {joint}")
-    axes = _axes(svg, (0.0, float(np.nanmax(time))), np.concatenate([measured, modelled]), "s")
-    axes.line(*thinned(time, measured, 600), "line line-2")
-    axes.line(*thinned(time, modelled, 600), "line")
-    return svg.markup()
-
-
 def _against(speed: FloatArray, residual: FloatArray, joint: str) -> Markup:
-    svg = Svg(360.0, 172.0, f"residual of {joint} over velocity")
+    axis = chart(172.0, "rad/s", width=360.0)
     keep = np.linspace(0, len(speed) - 1, min(len(speed), 800)).astype(int)
-    axes = _axes(svg, (float(speed.min()), float(speed.max()) + 1e-9), residual[keep], "rad/s")
-    x, y = axes.px(speed[keep]), axes.py(residual[keep])
-    for a, b in zip(x.tolist(), y.tolist(), strict=True):
-        svg.rect(a - 0.6, b - 0.6, 1.2, 1.2, "f-1")
-    return svg.markup()
+    axis.plot(speed[keep], residual[keep], ".", ms=2.0, color=BLUE)
+    return markup(axis, f"residual of {joint} over velocity")

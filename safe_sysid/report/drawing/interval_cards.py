@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.decimals import interval_text, share_at_most
-from safe_sysid.report.drawing.svg import Axes, Svg
+from safe_sysid.report.drawing.chart import AMBER, BLUE, VIOLET, chart, markup
 
 __all__ = ["interval_card", "interval_drawing", "narrowing_drawing", "shares_of"]
 
@@ -30,11 +30,22 @@ _MEANINGS = {
     "Iyz": "product of inertia yz",
     "Izz": "inertia about z",
 }
-_WIDTH, _LEFT, _RIGHT = 340.0, 6.0, 334.0
+_LEFT, _RIGHT = 6.0, 334.0
 _GROUPS = (
-    ("mass", (0,), "f-1"),
-    ("centre of mass", (1, 2, 3), "f-3"),
-    ("inertia", (4, 5, 6, 7, 8, 9), "f-2"),
+    ("mass", (0,), BLUE),
+    ("centre of mass", (1, 2, 3), AMBER),
+    ("inertia", (4, 5, 6, 7, 8, 9), VIOLET),
+)
+#: With the page's own colours: sharp, and dark where the page is.
+_CARD = Markup(
+    '<svg viewBox="0 0 340 74" role="img" aria-label="{label}">'
+    '<rect x="6" y="4" width="328" height="12" rx="3" class="prior"/>'
+    '<path d="M{a:.1f} 16L{b:.1f} 16L306 34L34 34Z" class="zoom"/>'
+    '<rect x="{bar:.1f}" y="4" width="{width:.1f}" height="12" rx="1" class="bound"/>'
+    '<rect x="34" y="34" width="272" height="14" rx="3" class="bound"/>'
+    '<line x1="{nominal:.1f}" y1="30" x2="{nominal:.1f}" y2="52" class="nominal"/>{truth}'
+    '<text x="34" y="65" class="t-strong">{low}</text>'
+    '<text x="306" y="65" class="t-strong" text-anchor="end">{high}</text></svg>'
 )
 
 
@@ -96,32 +107,22 @@ def interval_drawing(
         high = low + 1.0
     texts = interval_text(lower, upper, digits=3)
     before = interval_text(*prior, digits=3)
-    svg = Svg(_WIDTH, 74.0, f"{name}: {texts[0]} to {texts[1]}, prior {before[0]} to {before[1]}")
-
-    def across(value: float) -> float:
-        return _LEFT + (value - low) / (high - low) * (_RIGHT - _LEFT)
-
-    svg.rect(_LEFT, 4.0, _RIGHT - _LEFT, 12.0, "prior", 3.0)
-    a, b = across(lower), across(upper)
-    left, right = 34.0, 306.0
-    svg.path((a, b, right, left), (16.0, 16.0, 34.0, 34.0), "zoom", closed=True)
-    svg.rect(a - 0.6, 4.0, max(b - a, 0.0) + 1.2, 12.0, "bound", 1.0)
-    svg.rect(left, 34.0, right - left, 14.0, "bound", 3.0)
-    width = upper - lower
+    a, b = (_LEFT + (value - low) / (high - low) * (_RIGHT - _LEFT) for value in (lower, upper))
 
     def inside(value: float) -> float:
-        share = (value - lower) / width if width > 0.0 else 0.5
-        return float(np.clip(left + share * (right - left), _LEFT, _RIGHT))
+        share = (value - lower) / (upper - lower) if upper > lower else 0.5
+        return float(np.clip(34.0 + 272.0 * share, _LEFT, _RIGHT))
 
-    x = inside(nominal)
-    svg.line(x, 30.0, x, 52.0, "nominal")
+    diamond = Markup()
     if truth is not None:
+        path = Markup('<path d="M{:.1f} 35.5L{:.1f} 41L{:.1f} 46.5L{:.1f} 41Z" class="truth"/>')
         x = inside(truth)
-        svg.path((x, x + 5.5, x, x - 5.5), (35.5, 41.0, 46.5, 41.0), "truth", closed=True)
-    minus = "\N{MINUS SIGN}"
-    svg.text(left, 65.0, texts[0].replace("-", minus), "t-strong", "start")
-    svg.text(right, 65.0, texts[1].replace("-", minus), "t-strong", "end")
-    return svg.markup()
+        diamond = path.format(x, x + 5.5, x, x - 5.5)
+    low_text, high_text = (text.replace("-", "\N{MINUS SIGN}") for text in texts)
+    return _CARD.format(
+        label=f"{name}: {texts[0]} to {texts[1]}, prior {before[0]} to {before[1]}", a=a, b=b, bar=a - 0.6,
+        width=max(b - a, 0.0) + 1.2, nominal=inside(nominal), truth=diamond, low=low_text, high=high_text,
+    )  # fmt: skip
 
 
 def shares_of(rows: Sequence[Row], widths: ArrayLike) -> FloatArray:
@@ -145,21 +146,19 @@ def narrowing_drawing(times: Sequence[float], shares: FloatArray, end: float, st
         end: s, of the axis.
         start: s, of the axis.
     """
-    svg = Svg(_WIDTH, 210.0, "width of the ten intervals as a share of the prior, over time")
+    axis = chart(210.0, left=40.0, top=22.0)
     percent = 100.0 * np.vstack([np.ones((1, 10)), np.clip(shares, 1e-4, 1.0)])
     stamps = np.array([start, *times])
     last = max(float(end), float(stamps[-1]), start + 1e-3)
     floor = min(float(10.0 ** np.floor(np.log10(max(float(percent.min()), 0.02)))), 10.0)
-    axes = Axes(svg, (start, last), (floor, 100.0), box=(40.0, 24.0, 334.0, 188.0), log=True)
+    axis.set(xlim=(start, last), yscale="log", ylim=(floor, 105.0))
     ticks = [float(10.0**k) for k in range(int(np.log10(floor)), 3)]
-    axes.frame("time, s", ticks, [f"{tick:g} %" for tick in ticks])
-    x = np.repeat(np.append(stamps, last), 2)[1:-1]
-    for _, members, colour in reversed(_GROUPS):
-        for i in members:
-            axes.line(x, np.repeat(percent[:, i], 2), f"line line-{colour[-1]}")
-    place = 40.0
-    for label, _, colour in _GROUPS:
-        svg.rect(place, 6.0, 12.0, 4.0, colour, 1.5)
-        svg.text(place + 16.0, 12.0, label, "t-muted")
-        place += 30.0 + 6.3 * len(label)
-    return svg.markup()
+    axis.set_yticks(ticks, [f"{tick:g} %" for tick in ticks])
+    axis.minorticks_off()
+    for label, members, colour in _GROUPS:
+        lines = percent[:, members]
+        drawn = axis.step(
+            np.append(stamps, last), np.vstack([lines, lines[-1:]]), where="post", color=colour, lw=1.3
+        )
+        drawn[0].set_label(label)
+    return markup(axis, "width of the ten intervals as a share of the prior, over time")

@@ -53,7 +53,7 @@ figure svg { display: block; width: 100%; height: auto; max-width: 34rem; }
 figcaption { font-size: 0.85rem; line-height: 1.35; margin-top: 0.3rem; }
 .head { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 0.6rem; align-items: baseline; }
 .head > * { min-width: 0; } .head .muted { font-size: 0.85rem; }
-.drawing { overflow-x: auto; } .drawing svg { max-width: none; min-width: 34rem; }
+.drawing { overflow-x: auto; } .drawing img.chart { max-width: none; min-width: 34rem; }
 details { margin: 0.7rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem;
@@ -68,21 +68,13 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 0.5
 img { max-width: 100%; height: auto; background: #ffffff; border-radius: 0.4rem; }
 footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 0.7rem; font-size: 0.85rem; }
 svg text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
-svg .t-muted { fill: var(--muted); } svg .t-accent { fill: var(--accent); } svg .t-truth { fill: var(--truth); }
 svg .t-strong { font-weight: 600; }
-svg .grid-line { stroke: var(--line); stroke-width: 1; fill: none; }
-svg .axis { stroke: var(--muted); stroke-width: 1; }
-svg .prior { fill: var(--prior); } svg .bound { fill: var(--accent); } svg .soft { fill: var(--accent-soft); }
+svg .prior { fill: var(--prior); } svg .bound { fill: var(--accent); }
 svg .zoom { fill: var(--accent-soft); opacity: 0.55; }
 svg .truth { fill: var(--truth); stroke: var(--card); stroke-width: 1; }
-svg .nominal { stroke: var(--ink); stroke-width: 1.5; } svg .f-promise { fill: var(--weak); }
-svg .limit { stroke: var(--bad); stroke-width: 1.2; stroke-dasharray: 4 3; fill: none; }
-svg .promise { stroke: var(--weak); stroke-width: 1.4; fill: none; }
-svg .line { stroke: var(--accent); stroke-width: 1.3; fill: none; stroke-linejoin: round; }
-svg .line-2 { stroke: var(--task); } svg .line-3 { stroke: var(--brake); } svg .f-2 { fill: var(--task); }
-svg .f-3 { fill: var(--brake); } svg .f-1 { fill: var(--accent); }
-svg .plan { fill: var(--plan); } svg .task { fill: var(--task); } svg .brake { fill: var(--brake); opacity: 0.45; }
-svg .mark { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 2 3; } svg .bar { fill: var(--plan); }
+svg .nominal { stroke: var(--ink); stroke-width: 1.5; }
+img.chart { display: block; width: 100%; max-width: 34rem; background: none; border-radius: 0; }
+@media screen and (prefers-color-scheme: dark) { img.chart { filter: invert(0.92) hue-rotate(180deg); } }
 @media print { body { max-width: none; font-size: 11pt; padding: 0; } .scroll, pre { overflow: visible; }
   pre code { white-space: pre-wrap; overflow-wrap: anywhere; } h2 { break-after: avoid; } a { color: inherit; }
   .grid { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }

@@ -1,4 +1,4 @@
-"""Drawings of a run: what was planned and done when, torques, clearance, tracking and timing."""
+"""Charts of a run: what was planned and done when, torques, clearance, tracking and timing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safe_sysid.report.drawing.svg import Axes, Svg, nice_ticks, thinned
+from safe_sysid.report.drawing.chart import (
+    AMBER,
+    BLUE,
+    GREY,
+    MUTED,
+    RED,
+    SOFT,
+    VIOLET,
+    chart,
+    markup,
+    thinned,
+)
 from safe_sysid.report.run.logs import PlanEntry
 from safe_sysid.report.run.summary import TimeHistogram
 
@@ -21,8 +32,8 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-_WIDTH, _LEFT, _RIGHT = 340.0, 46.0, 334.0
-_STATES = {"holding": "prior", "tracking": "bound", "braking": "brake", "fault": "truth"}
+_STATES = {"holding": GREY, "tracking": BLUE, "braking": AMBER, "fault": RED}
+_PLAN = "#7aa7d3"
 
 
 def timeline_drawing(
@@ -39,33 +50,25 @@ def timeline_drawing(
         updates: times of the updates, s.
         end: of the axis, s.
     """
-    svg = Svg(680.0, 128.0, "plans, states of the controller and updates of the bounds over time")
-    axes = Axes(svg, (0.0, max(end, 1e-3)), (0.0, 1.0), box=(64.0, 18.0, 658.0, 108.0))
-    for tick in nice_ticks(0.0, max(end, 1e-3), 10):
-        x = float(axes.px(tick))
-        svg.line(x, 6.0, x, 108.0, "grid-line")
-        svg.text(x, 122.0, f"{tick:g} s", "t-muted", "middle")
-    for y, label in ((24.0, "plans"), (64.0, "controller"), (96.0, "bounds")):
-        svg.text(58.0, y, label, "t-muted", "end")
+    axis = chart(128.0, "", width=680.0, left=64.0)
+    axis.set(xlim=(0.0, max(end, 1e-3)), ylim=(0.0, 5.0), yticks=[0.5, 2.0, 4.0])
+    axis.set_yticklabels(["bounds", "controller", "plans"])
+    axis.grid(False, axis="y")
+    axis.grid(True, axis="x", color="#dfe4ea")
+    axis.xaxis.set_major_formatter("{x:g} s")
     for plan in (plan for plan in plans if plan.planned):
-        start, over, stop = (
-            float(axes.px(t)) for t in (plan.start, plan.hand_over or plan.start, plan.end or 0.0)
-        )
-        y = 8.0 if plan.sequence % 2 == 0 else 26.0
-        svg.rect(start, y, stop - start, 14.0, "soft", 3.0)
-        svg.rect(start, y, over - start, 14.0, "task" if plan.purpose == "task" else "plan", 3.0)
-        if over - start > 14.0:
-            svg.text(start + 4.0, y + 11.0, str(plan.sequence))
-        svg.title(start, y, stop - start, 14.0, f"plan {plan.sequence}, {plan.purpose}, {plan.start:.2f} s")
-    for name, begin, stop in states[:500]:
-        a, b = float(axes.px(begin)), float(axes.px(stop))
-        svg.rect(a, 54.0, b - a, 14.0, _STATES.get(name, "prior"), 2.0)
-        svg.title(a, 54.0, b - a, 14.0, f"{name} {begin:.2f} to {stop:.2f} s")
-    for time in list(updates)[:500]:
-        x = float(axes.px(time))
-        svg.path((x, x + 4.5, x, x - 4.5), (86.5, 91.0, 95.5, 91.0), "bound", closed=True)
-        svg.title(x - 4.5, 86.0, 9.0, 10.0, f"update at {time:.2f} s")
-    return svg.markup()
+        start, over = plan.start, plan.hand_over or plan.start
+        row = (4.1 if plan.sequence % 2 == 0 else 3.2, 0.7)
+        axis.broken_barh([(start, max((plan.end or 0.0) - start, 0.0))], row, color=SOFT, lw=0)
+        colour = VIOLET if plan.purpose == "task" else _PLAN
+        axis.broken_barh([(start, max(over - start, 0.0))], row, color=colour, lw=0)
+        if over - start > 0.025 * end:
+            axis.text(start + 0.005 * end, row[0] + 0.35, str(plan.sequence), va="center", fontsize=10.0)
+    for colour in _STATES.values():
+        spans = [(a, max(b - a, 0.0)) for name, a, b in states[:500] if _STATES.get(name, GREY) == colour]
+        axis.broken_barh(spans, (1.65, 0.7), color=colour, lw=0)
+    axis.plot(list(updates)[:500], [0.5] * len(updates[:500]), "D", ms=5.0, color=BLUE, lw=0)
+    return markup(axis, "plans, states of the controller and updates of the bounds over time")
 
 
 def torque_drawing(time: FloatArray, torque: FloatArray, limit: float | None, name: str) -> Markup:
@@ -77,19 +80,18 @@ def torque_drawing(time: FloatArray, torque: FloatArray, limit: float | None, na
         limit: N m or N; None if not known.
         name: of the joint.
     """
-    svg = Svg(_WIDTH, 96.0, f"torque of {name} over time")
+    axis = chart(96.0)
     finite = torque[np.isfinite(torque)]
     most = max(float(np.max(np.abs(finite), initial=0.0)), 1e-6)
     size = 1.12 * (max(limit, most) if limit is not None else most)
-    axes = Axes(svg, _span(time), (-size, size), box=(_LEFT, 4.0, _RIGHT, 78.0))
-    mark = limit if limit is not None else nice_ticks(0.0, size, 2)[-1]
-    axes.frame("s", (-mark, 0.0, mark), [f"{x:.3g}" for x in (-mark, 0.0, mark)])
-    axes.line(*thinned(time, torque))
+    axis.set(xlim=_span(time), ylim=(-size, size))
+    axis.plot(*thinned(time, torque), color=BLUE, lw=1.3)
     if limit is not None:
-        for sign in (-1.0, 1.0):
-            y = float(axes.py(sign * limit))
-            svg.line(_LEFT, y, _RIGHT, y, "limit")
-    return svg.markup()
+        axis.set_yticks([-limit, 0.0, limit])
+        axis.hlines([-limit, limit], *_span(time), color=RED, lw=1.2, ls="dashed")
+    else:
+        axis.locator_params(axis="y", nbins=3)
+    return markup(axis, f"torque of {name} over time")
 
 
 def clearance_drawing(
@@ -103,18 +105,20 @@ def clearance_drawing(
         certified_time: (B,) s.
         certified: (B,) m, nan where nothing is promised.
     """
-    svg = Svg(_WIDTH, 190.0, "smallest clearance over time, measured and certified")
+    axis = chart(190.0, top=22.0)
     known = 1e3 * np.concatenate([clearance[np.isfinite(clearance)], certified[np.isfinite(certified)]])
     top = float(np.clip(1.15 * np.max(known, initial=10.0), 10.0, 250.0))
     low = min(0.0, float(np.min(known, initial=0.0)))
-    axes = Axes(svg, _span(time), (low, top), box=(_LEFT, 22.0, _RIGHT, 168.0))
-    axes.frame("time, s", [t for t in nice_ticks(low, top, 5) if t < 0.97 * top])
-    axes.line(*thinned(certified_time, 1e3 * certified), "promise")
-    axes.line(*thinned(time, 1e3 * clearance))
-    y = float(axes.py(0.0))
-    svg.line(_LEFT, y, _RIGHT, y, "limit")
-    _legend(svg, (("measured", "bound"), ("certified: never below", "f-promise")))
-    return svg.markup()
+    axis.set(xlim=_span(time), ylim=(low, top))
+    axis.plot(*thinned(time, np.minimum(1e3 * clearance, top)), color=BLUE, lw=1.3, label="measured")
+    axis.plot(
+        *thinned(certified_time, np.minimum(1e3 * certified, top)),
+        color="#8a5a00",
+        lw=1.4,
+        label="certified: never below",
+    )
+    axis.axhline(0.0, color=RED, lw=1.2, ls="dashed")
+    return markup(axis, "smallest clearance over time, measured and certified")
 
 
 def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: str) -> Markup:
@@ -124,18 +128,18 @@ def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: s
         curves: at most two: name, time (K,) s, share (K,), 1 is the bound.
         label: of the drawing.
     """
-    svg = Svg(_WIDTH, 190.0, label)
+    axis = chart(190.0, top=22.0)
     known = np.concatenate([share[np.isfinite(share)] for _, _, share in curves])
-    top = 100.0 * max(2.0, 1.5 * float(np.max(known, initial=0.0)))
     times = np.concatenate([time for _, time, _ in curves])
-    axes = Axes(svg, _span(times), (0.01, top), box=(_LEFT, 22.0, _RIGHT, 168.0), log=True)
-    axes.frame("time, s", (0.01, 0.1, 1.0, 10.0, 100.0), ("0.01 %", "0.1 %", "1 %", "10 %", "100 %"))
-    for (_, time, share), style in zip(curves, ("line", "line line-2"), strict=False):
-        axes.line(*thinned(time, 100.0 * np.where(share > 1e-4, share, np.nan)), style)
-    y = float(axes.py(100.0))
-    svg.line(_LEFT, y, _RIGHT, y, "limit")
-    _legend(svg, [(name, style) for (name, _, _), style in zip(curves, ("bound", "f-2"), strict=False)])
-    return svg.markup()
+    axis.set(xlim=_span(times), yscale="log", ylim=(0.01, 100.0 * max(2.0, 1.5 * np.max(known, initial=0.0))))
+    axis.set_yticks([0.01, 0.1, 1.0, 10.0, 100.0], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
+    axis.minorticks_off()
+    for (name, time, share), colour in zip(curves, (BLUE, VIOLET), strict=False):
+        axis.plot(
+            *thinned(time, 100.0 * np.where(share > 1e-4, share, np.nan)), color=colour, lw=1.3, label=name
+        )
+    axis.axhline(100.0, color=RED, lw=1.2, ls="dashed")
+    return markup(axis, label)
 
 
 def histogram_drawing(histogram: TimeHistogram, label: str) -> Markup:
@@ -145,35 +149,17 @@ def histogram_drawing(histogram: TimeHistogram, label: str) -> Markup:
         histogram: of the 1 kHz loop.
         label: of the drawing.
     """
-    svg = Svg(_WIDTH, 130.0, label)
-    counts = np.array(histogram.counts, float)
     texts = [_micro(upper) for upper in histogram.upper_us]
     texts.append(f"> {texts[-1]}" if texts else "all")
-    if counts.size != len(texts) or not counts.size:
-        return svg.markup()
-    step = (_RIGHT - 10.0) / counts.size
-    height = np.log10(counts + 1.0) / max(float(np.log10(counts.max() + 1.0)), 1e-9)
-    for i, (count, share) in enumerate(zip(histogram.counts, height, strict=True)):
-        x, y = 10.0 + i * step, 104.0 - 84.0 * float(share)
-        svg.rect(x + 1.0, y, step - 2.0, 104.0 - y, "bar", 1.5)
-        if count:
-            svg.text(x + 0.5 * step, y - 3.0, _short(count), "t-muted", "middle")
-        if i % 2 == 0:
-            last = i == counts.size - 1
-            svg.text(
-                _RIGHT if last else x + 0.5 * step, 119.0, texts[i], "t-muted", "end" if last else "middle"
-            )
-        svg.title(x, 10.0, step, 100.0, f"{count} times up to {texts[i]}")
-    svg.line(10.0, 104.0, _RIGHT, 104.0, "axis")
-    return svg.markup()
-
-
-def _legend(svg: Svg, entries: Sequence[tuple[str, str]]) -> None:
-    place = _LEFT
-    for name, style in entries:
-        svg.rect(place, 6.0, 12.0, 4.0, style, 1.5)
-        svg.text(place + 16.0, 12.0, name, "t-muted")
-        place += 30.0 + 6.3 * len(name)
+    axis = chart(130.0, "", left=10.0, top=16.0)
+    axis.grid(False)
+    axis.set_yticks([])
+    if len(histogram.counts) == len(texts):
+        places = np.arange(len(texts))
+        bars = axis.bar(places, np.log10(np.array(histogram.counts, float) + 1.0), width=0.9, color=_PLAN)
+        axis.bar_label(bars, [_short(count) for count in histogram.counts], color=MUTED, fontsize=10.0)
+        axis.set_xticks(places[::2], texts[::2])
+    return markup(axis, label)
 
 
 def _span(time: FloatArray) -> tuple[float, float]:
@@ -186,4 +172,4 @@ def _micro(value: float) -> str:
 
 
 def _short(count: int) -> str:
-    return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
+    return "" if not count else str(count) if count < 10_000 else f"{count / 1000:.0f}k"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.input_limits import read_arrays
-from safe_sysid.report.drawing.svg import thinned
+from safe_sysid.report.drawing.chart import thinned
 from safe_sysid.whole_files import replacing
 
 __all__ = ["CurvesError", "JudgedCurves", "read_curves", "write_curves"]
