@@ -82,7 +82,8 @@ def learned_html(
     ]
     mean = np.mean([j["nmse"] for j in result["joints"].values()])
     values = {
-        "r": result, "figures": figures, "friction": friction, "energies": two_curves(time, energies[0], energies[1] - energies[1].min(), "energies"),
+        "r": result, "figures": figures, "friction": friction,
+        "energies": two_curves(time, energies[0], energies[1] - energies[1].min(), "energies"),
         "verdict": f"{result['stage']}: {result['samples']} samples of {result['samples_of']}; mean nMSE of "
         f"held-out torques {100 * mean:.3g} %.",
     }  # fmt: skip

@@ -23,7 +23,7 @@ from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["ArmData", "DataError", "Effect", "Processing", "as_torque", "momentum_equations", "prepare"]
+__all__ = ["ArmData", "DataError", "Effect", "Processing", "as_torque", "prepare"]
 
 FloatArray = NDArray[np.float64]
 #: Stamps, q, qd and torque of a segment.
@@ -461,38 +461,3 @@ def _filtered(segment: Signals, cutoff: float, rate: float) -> Signals:
     padding = min(edge + 1, len(segment[0]) - 1)
     q, qd, torque = (sosfiltfilt(sos, x, axis=0, padlen=padding)[inner] for x in segment[1:])
     return segment[0][inner], q, qd, torque
-
-
-def momentum_equations(
-    mechanism: Mechanism, data: ArmData, window: int = 10, transition: float = 0.0
-) -> tuple[FloatArray, FloatArray]:
-    """Equations without accelerations: the change of momentum over windows of samples.
-
-    ``W_m(end) - W_m(begin) - int W_c dt`` times the parameters is the impulse of the motors. Integrals by the
-    trapezoidal rule.
-
-    Args:
-        mechanism: whose actuated joints these are.
-        data: its ``qdd`` is not used.
-        window: samples between begin and end.
-        transition: friction transition velocity, rad/s.
-
-    Returns:
-        (M n_a, 14 n) rows, N m s per unit, and (M n_a,) impulses, N m s; windows do not overlap but at their ends.
-    """
-    rows, impulses = [], []
-    for part in data.parts():
-        stamps = data.stamps[part]
-        still = np.zeros_like(data.qdd[part])
-        motion = mechanism.motion(data.q[part], data.qd[part], still, stamps)
-        momentum, rate = mechanism.momentum_regressors(motion, transition)
-        for a in range(0, len(stamps) - window, window):
-            b, dt = a + window, np.diff(stamps[a : a + window + 1])
-            weight = np.zeros(window + 1)
-            weight[:-1] += 0.5 * dt
-            weight[1:] += 0.5 * dt
-            rows.append(momentum[b] - momentum[a] - np.tensordot(weight, rate[a : b + 1], 1))
-            impulses.append(weight @ data.torque[part][a : b + 1])
-    if not rows:
-        raise DataError(f"no segment of {window + 1} samples: expected longer segments, or a smaller window")
-    return np.concatenate(rows), np.concatenate(impulses)
