@@ -22,11 +22,18 @@ from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
+from safe_sysid.studies.hybrid.budgets import (
+    normalised_error,
+    run_budget,
+    summary_which,
+    table_which,
+    train_part,
+)
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
 from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.studies.hybrid.tracking import TrackingExperiment, run_trial, write_rigid_models
+from safe_sysid.studies.hybrid.tracking import TrackingExperiment, load_model, run_trial, write_rigid_models
 from safe_sysid.studies.hybrid.tracking_tables import summary, table
 
 
@@ -41,7 +48,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     made: list[str] = []
     data.make_data(folder, "tiny", 1.0, 1, made.append)
-    assert len(made) == 6
+    assert len(made) == 8
     return folder
 
 
@@ -111,7 +118,7 @@ def test_data_are_made_resumed_and_refused(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)
     made: list[str] = []
     dataset = read_dataset(tmp_path)
-    assert len(dataset.trajectories) == 6
+    assert len(dataset.trajectories) == 8
     assert dataset.effects == 1.0
     first = {entry.file: dataset.motion(entry) for entry in dataset.trajectories}
     (tmp_path / "01_fast.npz").unlink()
@@ -272,6 +279,45 @@ def test_no_feed_forward_breaks_the_guards_bounds_under_impedance(kind: int) -> 
         assert set(added.ticks) <= {"feed-forward not finite"} or any("failed" in why for why in added.ticks)
     if kind == 0:
         assert np.any(largest == bound), "the attack reaches the bound, so the bound is what holds it"
+
+
+# ------------------------------------------------------------------------------------------------ which model when
+
+
+def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
+    dataset = read_dataset(tiny)
+    whole = train_part(dataset, 30.0)
+    assert sum(map(len, whole)) == sum(len(dataset.motion(entry)) for entry in dataset.of("train"))
+    some = train_part(dataset, 0.8 / 60.0)
+    assert [len(motion) for motion in some] == [400, 400], "two fast ones"
+    first = next(entry for entry in dataset.of("train") if entry.speed == "fast")
+    assert np.array_equal(some[0].tau, dataset.motion(first).tau[: len(some[0])])
+    span = np.full(7, 2.0)
+    assert normalised_error([whole[0].tau + 1.0], whole[:1], span) == pytest.approx(0.25)
+
+
+@pytest.mark.slow
+def test_a_trial_with_a_budget_has_all_that_the_page_shows(tiny: Path, tmp_path: Path) -> None:
+    settings = {
+        "data": str(tiny),
+        "out": str(tmp_path / "out"),
+        "faster": str(tmp_path),
+        "scale": 1.0,
+        "motions": 1,
+    }
+    drawn, taught = run_budget(0, 0, settings), run_budget(0, 7, settings)
+    assert (drawn["model"], drawn["minutes"]) == ("drawing", 0.0)
+    assert (taught["model"], taught["minutes"]) == ("RBD, all friction", 1.0)
+    assert all(0.0 < row[key] < 1.0 for row in (drawn, taught) for key in ("test", "faster"))
+    train, span = train_part(read_dataset(tiny), 30.0), np.ones(7)
+    errors = [
+        normalised_error([rigid_torque(panda(), theta, m.q, m.qd, m.qdd) for m in train], train, span)
+        for theta in (load_model(panda(), path)[0] for path in sorted((tmp_path / "out").glob("*.npz")))
+    ]
+    assert errors[0] < errors[1], "where it was identified, a model beats the drawing"
+    told = summary_which({}, [drawn, taught, {"index": 8, "error": "no"}])
+    assert told["errors"] == ["no"]
+    assert table_which(told).row_count == 2
 
 
 # ------------------------------------------------------------------------------------------------------- command

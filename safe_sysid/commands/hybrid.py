@@ -21,9 +21,9 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "hybrid inverse dynamics models on a flexible arm"
 DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 3: tracking at
-soft, medium and stiff gains; 5: base parameters; 6 and 7: tracking, joint by joint. Rigid models are identified from
-the data; --models names files of learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1 some
-raised an error, 2 wrong arguments, 130 interrupted."""
+soft, medium and stiff gains; 5: base parameters; 6 and 7: tracking, joint by joint; which: models from 1, 5 and 30
+minutes of data. Rigid models are identified from the data; --models names files of learned ones. Exit status: 0 all
+trials ran to their end (whatever came out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -140,12 +140,40 @@ def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, 
     return 0
 
 
+def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    from safe_sysid.studies.campaign.results import write_summary
+    from safe_sysid.studies.hybrid import budgets, tracking
+
+    settings: dict[str, Any] = {
+        "data": str(dataset.folder.resolve()), "out": str((options.out / "which").resolve()),
+        "faster": str((options.out / "faster").resolve()), "scale": options.effects, "motions": options.motions,
+    }  # fmt: skip
+    campaign = budgets.BudgetExperiment("hybrid_which", options.seed, settings)
+    found, interrupted = collect(
+        campaign, campaign.total, options.out / "which.jsonl", tracking.is_sound, options,
+        chunk=1, redo=lambda result: not tracking.is_sound(result),
+    )  # fmt: skip
+    told = budgets.summary_which(campaign.header(), found)
+    if options.json is not None:
+        write_summary(options.json, told)
+    for error in dict.fromkeys(told["errors"]):
+        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
+    show_table(console, budgets.table_which(told))
+    if interrupted:
+        console.print(
+            f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume", soft_wrap=True
+        )
+        return 130
+    return 1 if told["errors"] else 0
+
+
 #: What prints a table: another is a line here.
 _TABLES: dict[str, Callable[[str, argparse.Namespace, Dataset, Console], int]] = {
     "3": _tracking,
     "5": _base_parameters,
     "6": _tracking,
     "7": _tracking,
+    "which": _budgets,
 }
 #: Which table's trials a figure shows.
 _TABLE_OF_FIGURE = {"4": "3"}

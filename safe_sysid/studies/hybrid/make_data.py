@@ -37,7 +37,17 @@ from safe_sysid.studies.hybrid.rigid_models import drawing, identified
 from safe_sysid.trajectories.fourier import FourierTrajectory
 from safe_sysid.whole_files import replacing
 
-__all__ = ["SIZES", "DataSize", "Dataset", "acceleration", "entries", "load_panda", "make_data", "open_data"]
+__all__ = [
+    "SIZES",
+    "DataSize",
+    "Dataset",
+    "acceleration",
+    "driven_series",
+    "entries",
+    "load_panda",
+    "make_data",
+    "open_data",
+]
 
 FloatArray = NDArray[np.float64]
 _EFFECTS = "panda_effects"
@@ -68,7 +78,7 @@ class DataSize:
 
 #: Half an hour and five hours, split as in [Hybrid]: 42, 6 and 4 motions. `tiny` is for tests.
 SIZES = {
-    "tiny": DataSize(3, 0.5, 1, 3, tests=1, validations=1, improvements=2),
+    "tiny": DataSize(4, 0.4, 1, 3, tests=1, validations=1, improvements=2),
     "small": DataSize(26, 13.846, 1, 5),
     "full": DataSize(26, 34.615, 4, 12),
 }
@@ -114,15 +124,26 @@ def _series(model: RobotModel, size: DataSize, k: int, speed: str) -> FourierTra
     return fast if speed == "fast" else slower(fast, FAST / SLOW)
 
 
-def _motion(
-    model: RobotModel, size: DataSize, series: FourierTrajectory, scale: float, theta: FloatArray
+def driven_series(
+    model: RobotModel, series: FourierTrajectory, scale: float, theta: FloatArray, repeats: int = 1
 ) -> Motion:
-    """Drive a series with the stiff gains."""
+    """Drive a series with the stiff gains, and take down what the sensors and the controller say.
+
+    Args:
+        model: of the arm.
+        series: to follow.
+        scale: of the effects.
+        theta: (14 n,) of the controller's rigid model.
+        repeats: periods.
+
+    Raises:
+        ModelError: the arm ran away.
+    """
     arm = FlexibleArm(model, read_effects(_EFFECTS, model.theta_nominal, scale), series.start)
     count = round(series.period / arm.period)
     # At rest at both ends of a period, so that periods follow each other.
     once = series.states(np.arange(1, count + 1) * arm.period)[:, :3]
-    run = drive(arm, impedance(model, "stiff"), theta, np.tile(once, (size.repeats, 1, 1)), settle=100)
+    run = drive(arm, impedance(model, "stiff"), theta, np.tile(once, (repeats, 1, 1)), settle=100)
     return Motion(run.stamp - run.stamp[0], run.q, run.qd, acceleration(run.qd), run.torque)
 
 
@@ -131,7 +152,7 @@ def _parameters(model: RobotModel, size: DataSize, scale: float, path: Path) -> 
     if path.is_file():
         return np.asarray(read_arrays(path)["theta"])
     once = replace(size, period=max(size.period, 2.0), repeats=1)
-    motion = _motion(model, once, _series(model, once, 1000, "fast"), scale, drawing(model))
+    motion = driven_series(model, _series(model, once, 1000, "fast"), scale, drawing(model))
     theta, _ = identified(model, [(motion.q, motion.qd, motion.qdd, motion.tau)], "links")
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, theta=theta)
@@ -143,7 +164,7 @@ def _task(task: tuple[str, float, str, str]) -> str:
     model, size = load_panda(), SIZES[size_name]
     theta = _parameters(model, size, scale, Path(folder) / "collection.npz")
     index, _, speed = Path(file).stem.partition("_")
-    motion = _motion(model, size, _series(model, size, int(index), speed), scale, theta)
+    motion = driven_series(model, _series(model, size, int(index), speed), scale, theta, size.repeats)
     write_motion(Path(folder) / file, motion)
     return file
 
