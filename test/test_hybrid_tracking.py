@@ -334,6 +334,10 @@ def test_command_prints_base_parameters_and_refuses(
     rows = json.loads(told.read_text())["rows"]
     assert len(rows) == 43
     assert set(rows[0]["models"]) == {"drawing", "RBD 2S", "RBD+Sign 2S", "RBD, all friction"}
+    assert main([*arguments, "--figure", "3", "--json", str(told)]) == 0
+    errors = {row["model"]: row["joints"] for row in json.loads(told.read_text())["rows"]}
+    assert (tmp_path / "out" / "figure_3.png").is_file()
+    assert np.all(np.array(errors["drawing"]) > 0.0)
     assert main(arguments) == 2
     assert "expected --table" in capsys.readouterr().err
     assert main([*arguments, "--table", "5", "--figure", "4"]) == 2
