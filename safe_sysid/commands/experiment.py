@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands import constrained, hybrid, psdm
+from safe_sysid.commands import constrained, hybrid, lip, psdm
 from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
 from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 
@@ -68,6 +68,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     psdm.configure(models)
     learned = papers.add_parser("hybrid", help=hybrid.HELP, description=hybrid.DESCRIPTION)
     hybrid.configure(learned)
+    energies = papers.add_parser("lip", help=lip.HELP, description=lip.DESCRIPTION)
+    lip.configure(energies)
 
 
 def _names(text: str) -> list[str]:
@@ -85,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
         return psdm.run(options)
     if options.paper == "hybrid":
         return hybrid.run(options)
+    if options.paper == "lip":
+        return lip.run(options)
     one_thread()
     from rich.console import Console
 

@@ -68,7 +68,7 @@ SHORTER = (
         r"constrained \1 --seeds 1 --limbs four_joint_arm",
         "one arm of twenty",
     ),
-    Shorter(r"experiment (?!psdm)(?!.* --jobs)", "", "--jobs 1", "one core"),
+    Shorter(r"experiment (?!psdm|lip)(?!.* --jobs)", "", "--jobs 1", "one core"),
     Shorter(r"realtime.py (run|drives)", "", "--seconds 2 --load idle --scheduling normal", "one row of 2 s"),
     Shorter(r"realtime.py drives", "", "--drives thread", "one way to drive the loop of five"),
     Shorter(r"demo .*--view(?! \d)", "--view", "--view 0", "any free port"),
@@ -95,6 +95,16 @@ ELSEWHERE = (
         r"^safe-sysid verify found ",
         "test_arm_bounds_command.py::test_lower_and_upper_hold_the_truth_and_are_verified",
         "the same command on what the same command found",
+    ),
+    Elsewhere(
+        r"^safe-sysid learn lip ",
+        "test_learn_lip.py::test_held_out_torques_and_friction_are_found",
+        "the same command on a log of two joints",
+    ),
+    Elsewhere(
+        r"^safe-sysid experiment lip ",
+        "test_lip_experiment.py::test_the_command_resumes_and_draws",
+        "the same command with two joints and three epochs",
     ),
     Elsewhere(
         r"^safe-sysid dynamics generate ",

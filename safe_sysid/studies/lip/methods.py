@@ -1,0 +1,104 @@
+"""Methods that are compared, behind one interface: from a trajectory to a function of motions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.learning.gaussian_process.kernels import (
+    LinearPart,
+    SquaredExponentialPart,
+    SumKernel,
+    friction_features,
+    lip_kernel,
+)
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.studies.lip.geometric import GeometricPart
+
+__all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn"]
+
+FloatArray = NDArray[np.float64]
+#: Features (N n, P) of a rigid body's parameters.
+Regressor = Callable[[Motions], FloatArray]
+#: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.
+METHODS = ("LIP", "GIP", "SE", "ID")
+_RIDGE = 1e-10  # of the largest singular value: what no sample tells stays zero
+
+
+class Predictor(Protocol):
+    """What was learned."""
+
+    def predict(self, x: Motions) -> FloatArray:
+        """Torque (N, n), N m.
+
+        Args:
+            x: N samples.
+        """
+
+
+class _Identified:
+    """Least squares in the parameters of rigid bodies, those that no torque tells of zero."""
+
+    def __init__(self, regressor: Regressor, friction: bool, x: Motions, torque: FloatArray) -> None:
+        self._features = regressor if not friction else self._with_friction(regressor)
+        theta = np.linalg.lstsq(self._features(x), torque.ravel(), rcond=_RIDGE)[0]
+        self._theta = theta
+
+    @staticmethod
+    def _with_friction(regressor: Regressor) -> Regressor:
+        return lambda x: np.hstack([regressor(x), friction_features(x)])
+
+    def predict(self, x: Motions) -> FloatArray:
+        return np.asarray((self._features(x) @ self._theta).reshape(len(x), x.n))
+
+
+def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
+    """The kernel of a Gaussian process among the methods.
+
+    Args:
+        method: LIP, GIP or SE.
+        n: joints.
+        friction: with it, and (LIP, GIP) a squared exponential, as on real arms, eqs. (34) and (35).
+
+    Raises:
+        SafeSysIdError: another method.
+    """
+    if method == "LIP":
+        return lip_kernel(n, friction=friction, residual=friction)
+    extra = (LinearPart(friction_features, 2 * n),) if friction else ()
+    if method == "SE":
+        return SumKernel((SquaredExponentialPart(n), *extra))
+    if method == "GIP":
+        return SumKernel((GeometricPart(n), *extra, *([SquaredExponentialPart(n)] if friction else [])))
+    raise SafeSysIdError(f"method {method!r}: expected one of {', '.join(METHODS)}")
+
+
+def learn(
+    method: str,
+    x: Motions,
+    torque: FloatArray,
+    how: Training,
+    regressor: Regressor,
+    friction: bool = False,
+) -> Predictor:
+    """Learn.
+
+    Args:
+        method: of METHODS.
+        x: N samples.
+        torque: (N, n) measured.
+        how: training of Gaussian processes.
+        regressor: of the arm's rigid bodies, for ID.
+        friction: the arm has friction.
+
+    Raises:
+        SafeSysIdError: an unknown method, or a covariance without a factor.
+    """
+    if method == "ID":
+        return _Identified(regressor, friction, x, torque)
+    return train(kernel_of(method, x.n, friction), x, torque, how)

@@ -1,0 +1,196 @@
+"""Figures 1 to 4 and 9 and Table III of [LIP] beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from safe_sysid.picture_style import new_figure, save_figure, style_axis
+from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.lip.trial import cases, run_trial
+
+__all__ = ["PAPER", "LipExperiment", "draw", "is_sound", "summary", "table"]
+
+Result = dict[str, Any]
+#: The paper's: Fig. 2, medians by joint of six joints, %; energies of LIP; Table III, mean over joints, %.
+PAPER = {
+    "joints": {
+        "SE": (26.40, 2.19, 5.13, 10.33, 22.80, 23.68),
+        "GIP": (3.58, 0.59, 0.98, 2.40, 9.86, 11.93),
+        "LIP": (0.35, 0.01, 0.04, 0.12, 2.34, 2.02),
+    },
+    "energies": (0.21, 0.00),
+    "tracking": {
+        ("LIP", 0.5): (5.1e-4, 1.0e-3, 3.3e-3, 3.0e-3, 9.4e-3, 5.9e-3, 6.0e-3),
+        ("nominal", 0.5): (6.5e-3, 7.9e-3, 3.0e-2, 7.2e-2, 2.3e-1, 1.6e-1, 9.0e-2),
+        ("LIP", 0.6): (7.1e-4, 1.6e-3, 5.6e-3, 6.3e-3, 1.0e-2, 7.4e-3, 9.7e-3),
+        ("nominal", 0.6): (6.8e-3, 7.9e-3, 3.1e-2, 6.6e-2, 2.4e-1, 1.6e-1, 8.2e-2),
+    },
+}
+
+
+@dataclass(frozen=True)
+class LipExperiment(Campaign):
+    """Trials of a figure or table."""
+
+    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
+        """The trial."""
+        return run_trial
+
+    @property
+    def total(self) -> int:
+        """Number of trials."""
+        return len(cases(self.options))
+
+
+def is_sound(result: Result) -> bool:
+    """Whether a trial ran to its end.
+
+    Args:
+        result: of the trial.
+    """
+    return "error" not in result
+
+
+def _key(row: Result) -> tuple[Any, ...]:
+    return tuple(row.get(key) for key in ("joints", "samples", "amplitude", "method"))
+
+
+def _groups(rows: Sequence[Result]) -> dict[tuple[Any, ...], list[Result]]:
+    found: dict[tuple[Any, ...], list[Result]] = {}
+    for row in rows:
+        found.setdefault(_key(row), []).append(row)
+    return found
+
+
+def summary(header: Result, results: Sequence[Result]) -> Result:
+    """All that came out, for programs.
+
+    Args:
+        header: of the experiment.
+        results: of its trials.
+
+    Returns:
+        ``rows``: one per trial, nMSE by joint as a share; ``errors`` of trials.
+    """
+    return {
+        **header,
+        "rows": [row for result in results for row in result.get("rows", [])],
+        "errors": [result["error"] for result in results if "error" in result],
+    }
+
+
+def table(told: Result) -> Table:
+    """Medians over seeds by joint, and the mean over joints and seeds; in brackets the paper's.
+
+    Args:
+        told: of :func:`summary`.
+    """
+    kind = told["options"]["kind"]
+    out = Table(
+        title="nMSE of "
+        + ("positions" if kind == "tracking" else "torques")
+        + " by joint, %, median over seeds (the paper's)"
+    )
+    first = {"tracking": "amplitude", "samples": "samples"}.get(kind, "joints")
+    n = max((len(row["nmse"]) for row in told["rows"]), default=0)
+    for name in (first, "method", "seeds", *(f"J{j + 1}" for j in range(n)), "mean"):
+        out.add_column(name, justify="right")
+    for (joints, samples, amplitude, method), rows in _groups(told["rows"]).items():
+        value = {"tracking": amplitude, "samples": samples}.get(kind, joints)
+        by_joint = 100.0 * np.array([row["nmse"] for row in rows])
+        paper: Sequence[float] = ()
+        if kind == "tracking":
+            paper = PAPER["tracking"].get((method, amplitude), ())  # type: ignore[attr-defined]
+        elif joints == 6 and kind == "joints":
+            paper = PAPER["joints"].get(method, ())  # type: ignore[attr-defined]
+        cells = [
+            f"{x:.3g}" + (f" ({paper[j]:.3g})" if j < len(paper) else "")
+            for j, x in enumerate(np.median(by_joint, axis=0))
+        ]
+        out.add_row(
+            str(value), method, str(len(rows)), *cells, *[""] * (n - len(cells)), f"{by_joint.mean():.3g}"
+        )
+    return out
+
+
+def energies(told: Result) -> str:
+    """Error of learned energies, for people; empty without.
+
+    Args:
+        told: of :func:`summary`.
+    """
+    rows = [row for row in told["rows"] if "energy_nmse" in row]
+    if not rows:
+        return ""
+    kinetic, potential = 100.0 * np.median([row["energy_nmse"] for row in rows], axis=0)
+    within = 100.0 * np.mean([row["within_95"] for row in rows])
+    return (
+        f"LIP, all trials: median nMSE of kinetic energy {kinetic:.3g} %, of potential energy {potential:.3g} % (the "
+        f"paper, six joints: 0.21 and 0.00 %); 95 % intervals hold {within:.0f} % of the torques"
+    )
+
+
+def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Path:
+    """Draw a figure.
+
+    Args:
+        figure: "1", "2", "3", "4" or "9".
+        told: of :func:`summary`.
+        results: of the trials.
+        out: directory.
+    """
+    path = out / f"figure_{figure}.png"
+    if figure in ("3", "9"):
+        _series(figure, results, path)
+        return path
+    page = new_figure(9.0, 4.0, {"4": "Global MSE over samples"}.get(figure, "nMSE of torques, %"))
+    axis, methods = page.subplots(), told["options"]["methods"]
+    groups = _groups(told["rows"])
+    for k, method in enumerate(methods):
+        own = {key: rows for key, rows in groups.items() if key[3] == method}
+        if figure == "4":
+            points = sorted((key[1], np.mean([row["mse"] for row in rows])) for key, rows in own.items())
+            axis.plot(*zip(*points, strict=True), marker="o", label=method)
+            continue
+        for key, rows in own.items():
+            by_joint = 100.0 * np.array([row["nmse"] for row in rows])
+            boxes = [by_joint.mean(axis=1)] if figure == "1" else list(by_joint.T)
+            first = key[0] if figure == "1" else 1
+            places = [first + m + 0.18 * (k - 0.5 * (len(methods) - 1)) for m in range(len(boxes))]
+            axis.boxplot(boxes, positions=places, widths=0.15, patch_artist=True, manage_ticks=False,
+                         boxprops={"facecolor": f"C{k}"})  # fmt: skip
+        axis.plot([], [], color=f"C{k}", lw=6, label=method)
+    axis.set_yscale("log")
+    axis.set_xlabel({"1": "joints", "2": "joint", "4": "samples"}[figure])
+    axis.legend(fontsize=8)
+    style_axis(axis)
+    save_figure(page, path)
+    return path
+
+
+def _series(figure: str, results: Sequence[Result], path: Path) -> None:
+    """Energies of the first trial, or tracking errors and feedback of all."""
+    shown = [result for result in results if "series" in result]
+    page = new_figure(9.0, 5.0, {"3": "Energies, J", "9": "Tracking error, mrad, and feedback, N m"}[figure])
+    axes = page.subplots(2, 1, sharex=True)
+    for result in shown[:1] if figure == "3" else shown:
+        series = {key: np.array(values) for key, values in result["series"].items()}
+        for k, axis in enumerate(axes):
+            if figure == "3":
+                axis.plot(series["true"][k], color="black", lw=1.2, label="true")
+                axis.plot(series["learned"][k], lw=1.0, label="learned")
+                axis.set_title(("kinetic", "potential")[k], fontsize=9, loc="left")
+            else:
+                row = result["rows"][0]
+                values = 1e3 * np.abs(series["error"]) if k == 0 else np.abs(series["feedback"])
+                axis.plot(values.mean(axis=1), lw=0.9, label=f"{row['method']}, {row['amplitude']:g} rad")
+    for axis in axes:
+        style_axis(axis)
+    axes[0].legend(fontsize=7)
+    save_figure(page, path)

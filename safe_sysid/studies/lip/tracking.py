@@ -1,0 +1,109 @@
+"""Table III and figure 9 of [LIP], simulated: computed torque on a flexible Panda, eqs. (36) and (37).
+
+The arm has flexible joints, friction and gears that ripple; the rigid nominal model is 5 to 30 % off, as a maker's
+drawing may be. Data are one run with the nominal model and amplitude 0.5 rad, one sample of twenty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess
+from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.learning.lip import TorquePredictor
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.hybrid.make_data import acceleration, load_panda
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
+from safe_sysid.studies.lip.methods import learn
+
+__all__ = ["TRACKED", "run_tracking"]
+
+FloatArray = NDArray[np.float64]
+#: In the order of the table.
+TRACKED = ("LIP", "nominal", "identified", "SE", "GIP")
+_SECONDS, _RATE, _THIN, _LEARNED = 10.0, 1000.0, 20, 0.5
+_MIDDLE = np.array([0.0, 0.0, 0.0, -1.5, 0.0, 1.9, 0.0])
+_KP = np.array([600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0])  # N m/rad
+_KD = np.array([30.0, 30.0, 30.0, 30.0, 8.0, 6.0, 3.0])  # N m s/rad
+_LOST = 1.0  # rad
+_Torque = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+
+
+def reference(amplitude: float) -> FloatArray:
+    """(N, 3, 7) position, velocity and acceleration of eq. (37) about a middle position.
+
+    Args:
+        amplitude: rad.
+    """
+    t = np.arange(round(_SECONDS * _RATE)) / _RATE
+    slope, w = amplitude / _SECONDS, np.pi
+    q = slope * t * np.cos(w * t)
+    qd = slope * (np.cos(w * t) - w * t * np.sin(w * t))
+    qdd = slope * (-2.0 * w * np.sin(w * t) - w**2 * t * np.cos(w * t))
+    return np.stack([_MIDDLE + q[:, None], np.tile(qd[:, None], 7), np.tile(qdd[:, None], 7)], axis=1)
+
+
+def _drive(model: RobotModel, seed: int, wanted: FloatArray, feed: _Torque) -> dict[str, FloatArray]:
+    """The closed loop: measured q, qd, torque, and feedback, (N, 7) each; until the arm is lost."""
+    effects = read_effects("panda_effects", model.theta_nominal)
+    arm = FlexibleArm(model, effects, wanted[0, 0])
+    rows = np.zeros((4, len(wanted), 7))
+    for k, (q_d, qd_d, qdd_d) in enumerate(wanted):
+        feedback = _KP * (q_d - arm.q) + _KD * (qd_d - arm.qd)
+        command = np.clip(feed(q_d, qd_d, qdd_d) + feedback, -model.limits.torque, model.limits.torque)
+        rows[:, k] = arm.q, arm.qd, command, feedback
+        if np.max(np.abs(q_d - arm.q)) > _LOST:
+            raise SafeSysIdError(f"the arm was lost after {k / _RATE:.3f} s")
+        arm.step(command)
+    return dict(zip(("q", "qd", "torque", "feedback"), rows, strict=True))
+
+
+def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[str, Any]) -> _Torque:
+    """The feed-forward of a method; what is learned is learned from a run with the nominal model."""
+    nominal = drawing(model)
+
+    def rigid(theta: FloatArray) -> _Torque:
+        return lambda q, qd, qdd: rigid_torque(model, theta, q, qd, qdd)
+
+    if method == "nominal":
+        return rigid(nominal)
+    run = _drive(model, case["seed"], reference(_LEARNED), rigid(nominal))
+    qdd = acceleration(run["qd"])
+    at = slice(200, -200, _THIN)
+    q, qd, qdd, torque = run["q"][at], run["qd"][at], qdd[at], run["torque"][at]
+    if method == "identified":
+        return rigid(identified(model, [(q, qd, qdd, torque)], "all")[0])
+    how = Training(epochs=options["epochs"], batch=options["batch"], seed=case["seed"])
+    x = Motions(q, qd, qdd, [False] * 7)
+    found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
+    if method == "LIP" and isinstance(found, TorqueProcess):
+        return TorquePredictor(found, np.arange(1)).torque
+    return lambda q, qd, qdd: found.predict(Motions(q, qd, qdd, [False] * 7))[0]
+
+
+def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """One method, one amplitude.
+
+    Args:
+        case: ``method``, ``amplitude`` (rad) and ``seed``.
+        options: of the experiment.
+    """
+    model = load_panda()
+    wanted = reference(case["amplitude"])
+    run = _drive(model, case["seed"], wanted, _feed(case["method"], model, case, options))
+    error = wanted[:, 0] - run["q"]
+    row = {
+        **case,
+        "joints": 7,
+        "nmse": (np.mean(error**2, axis=0) / np.var(wanted[:, 0], axis=0)).tolist(),
+        "feedback": np.mean(run["feedback"] ** 2, axis=0).tolist(),
+    }
+    series = {"error": error[::_THIN].tolist(), "feedback": run["feedback"][::_THIN].tolist()}
+    return {"rows": [row], "series": series}

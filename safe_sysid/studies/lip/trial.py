@@ -1,0 +1,87 @@
+"""One trial: a method learns one random trajectory, and predicts another one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess
+from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.studies.lip.methods import learn
+from safe_sysid.studies.lip.panda import SETTINGS, Panda
+from safe_sysid.studies.lip.tracking import run_tracking
+
+__all__ = ["cases", "run_trial"]
+
+FloatArray = NDArray[np.float64]
+Result = dict[str, Any]
+_TEST = 1000  # added to a seed: the trajectory that is predicted
+#: Samples of figure 4.
+_FEWER = (50, 100, 200, 300, 400, 500)
+
+
+def cases(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the trials of an experiment are, in their order: seeds outermost, so that early results compare methods.
+
+    Args:
+        options: of the experiment.
+    """
+    if options["kind"] == "tracking":
+        keys = [("amplitude", options["amplitudes"]), ("method", options["methods"])]
+    elif options["kind"] == "samples":
+        keys = [("joints", options["joints"]), ("samples", _FEWER), ("method", options["methods"])]
+    else:
+        keys = [("joints", options["joints"]), ("method", options["methods"])]
+    found: list[dict[str, Any]] = [{"seed": seed} for seed in range(options["seeds"])]
+    for key, values in keys:
+        found = [{**case, key: value} for case in found for value in values]
+    return found
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
+    """Learn and predict.
+
+    Args:
+        seed: added to that of the case.
+        index: of the case.
+        options: of the experiment.
+    """
+    case = cases(options)[index]
+    case["seed"] += seed
+    if options["kind"] == "tracking":
+        return {"index": index, **run_tracking(case, options)}
+    arm, setting = Panda(case["joints"]), SETTINGS[options["setting"]]
+    given, asked = (arm.data(setting, case["seed"] + more) for more in (0, _TEST))
+    x, noisy = given.x, given.noisy
+    if "samples" in case:
+        x, noisy = x[: case["samples"]], noisy[: case["samples"]]
+    how = Training(epochs=options["epochs"], batch=options["batch"], seed=case["seed"])
+    begin = time.process_time()
+    found = learn(case["method"], x, noisy, how, arm.regressor)
+    seconds = time.process_time() - begin
+    error = found.predict(asked.x) - asked.torque
+    row = {
+        **case,
+        "setting": options["setting"],
+        "nmse": (np.mean(error**2, axis=0) / np.var(asked.torque, axis=0)).tolist(),
+        "mse": float(np.sum(np.mean(error**2, axis=0))),
+        "cpu_seconds": seconds,
+    }
+    result: Result = {"index": index, "rows": [row]}
+    if isinstance(found, TorqueProcess):
+        row["noise"] = found.noise.tolist()
+    if isinstance(found, TorqueProcess) and case["method"] == "LIP":
+        deviation = np.sqrt(np.einsum("rjj->rj", found.covariance(asked.x)))
+        row["within_95"] = float(np.mean(np.abs(error) <= 1.96 * deviation))
+        mean = found.energies(asked.x).mean
+        shift = (mean[1] - asked.energies[1]).mean()  # the potential's origin is arbitrary
+        off = mean - asked.energies - np.array([[0.0], [shift]])
+        row["energy_nmse"] = (np.mean(off**2, axis=1) / np.var(asked.energies, axis=1)).tolist()
+        if options.get("series"):
+            result["series"] = {
+                "learned": (mean - np.array([[0.0], [shift]])).tolist(), "true": asked.energies.tolist(),
+            }  # fmt: skip
+    return result

@@ -1,0 +1,160 @@
+"""The experiments of [LIP]: the arm, its trajectories, the baselines, and a trial of each kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.cli import main
+from safe_sysid.errors import SafeSysIdError
+from safe_sysid.learning.gaussian_process.kernels import SumKernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import likelihood, likelihood_gradient
+from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.studies.lip.geometric import GeometricPart
+from safe_sysid.studies.lip.methods import kernel_of, learn
+from safe_sysid.studies.lip.panda import SETTINGS, Panda
+from safe_sysid.studies.lip.tables import LipExperiment, energies, summary, table
+from safe_sysid.studies.lip.tracking import reference
+from safe_sysid.studies.lip.trial import cases, run_trial
+
+
+@pytest.mark.parametrize("name", ["text", "code"])
+def test_trajectories_stay_within_the_limits_and_are_derivatives_of_each_other(name: str) -> None:
+    setting = SETTINGS[name]
+    x = Panda(7).trajectory(setting, 3)
+    assert len(x) == setting.samples
+    assert np.all((x.q >= setting.low) & (x.q <= setting.high))
+    assert np.all(np.abs(x.qd).max(axis=0) <= [2.175] * 4 + [2.61] * 3)
+    inner = slice(1, -1)
+    steps = np.abs(np.gradient(x.q, 0.1, axis=0) - x.qd)[inner].max()
+    assert steps < 0.2 * np.abs(x.qd).max()  # of a central difference over 0.2 s
+    assert not np.allclose(x.q, Panda(7).trajectory(setting, 4).q)
+
+
+def test_energies_of_the_arm_are_those_of_its_torques() -> None:
+    """Power of the torques is the change of both energies."""
+    arm, t = Panda(3), np.arange(0.0, 1.0, 1e-3)[:, None]
+    rate = np.array([2.0, 3.0, 1.5])
+    x = Motions(np.sin(rate * t), rate * np.cos(rate * t), -(rate**2) * np.sin(rate * t), [False] * 3)
+    total = arm.energies(x[::10]).sum(axis=0)
+    power = np.sum(arm.torque(x) * x.qd, axis=1)
+    work = np.concatenate([[0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))])[::10]
+    assert np.abs(total - total[0] - work).max() < 1e-4 * np.ptp(work)
+
+
+def test_gradients_of_the_geometric_kernel_are_those_of_differences() -> None:
+    rng, n = np.random.default_rng(0), 2
+    kernel = SumKernel((GeometricPart(n),))
+    x = Motions(*rng.uniform(-1.0, 1.0, (3, 5, n)), [False, True])
+    log, noise, y = 0.3 * rng.normal(size=kernel.count), np.full(n, -1.0), rng.normal(size=(5, n))
+    _, by, _ = likelihood_gradient(kernel, log, noise, x, y)
+    for k in range(kernel.count):
+        step = np.zeros(kernel.count)
+        step[k] = 1e-5
+        up, down = (likelihood(kernel, log + s * step, noise, x, y) for s in (1.0, -1.0))
+        assert by[k] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7)
+    c = np.tril(kernel.matrix(log, x))
+    assert np.linalg.eigvalsh(c + np.tril(c, -1).T).min() > -1e-10
+
+
+def test_a_torque_of_rigid_bodies_is_in_the_span_of_the_geometric_kernel() -> None:
+    arm = Panda(2)
+    rng = np.random.default_rng(1)
+    x, far = (Motions(*rng.uniform(-1.0, 1.0, (3, samples, 2)), [False] * 2) for samples in (150, 20))
+    kernel = kernel_of("GIP", 2, False)
+    c = kernel.matrix(kernel.start(x), x)
+    c = np.tril(c) + np.tril(c, -1).T
+    dual = np.linalg.lstsq(c, arm.torque(x).ravel(), rcond=1e-13)[0]
+    found = (kernel.matrix(kernel.start(x), far, x) @ dual).reshape(-1, 2)
+    assert np.abs(found - arm.torque(far)).max() < 1e-4 * np.abs(arm.torque(far)).max()
+
+
+def test_identification_with_the_kinematics_known_is_exact_without_noise() -> None:
+    arm = Panda(4)
+    x = arm.trajectory(SETTINGS["code"], 0)
+    found = learn("ID", x, arm.torque(x), Training(), arm.regressor)
+    far = arm.trajectory(SETTINGS["code"], 1)
+    assert np.abs(found.predict(far) - arm.torque(far)).max() < 1e-6
+
+
+def test_unknown_methods_are_refused() -> None:
+    with pytest.raises(SafeSysIdError, match="expected one of LIP, GIP, SE, ID"):
+        kernel_of("magic", 2, False)
+
+
+OPTIONS = {
+    "kind": "joints", "setting": "code", "methods": ["LIP", "ID"], "seeds": 2, "joints": [2], "epochs": 20, "batch": 50,
+    "amplitudes": [0.5], "series": True,
+}  # fmt: skip
+
+
+def test_trials_are_the_same_again_and_make_a_table() -> None:
+    results = [run_trial(0, k, OPTIONS) for k in range(2)]
+    again = run_trial(0, 0, OPTIONS)
+    assert again["rows"][0]["nmse"] == results[0]["rows"][0]["nmse"]
+    assert [row["method"] for result in results for row in result["rows"]] == ["LIP", "ID"]
+    assert all(len(row["nmse"]) == 2 for result in results for row in result["rows"])
+    assert max(results[0]["rows"][0]["nmse"]) < 0.01
+    told = summary(LipExperiment("lip", 0, OPTIONS).header(), results)
+    assert table(told).row_count == 2
+    assert "kinetic" in energies(told)
+    json.dumps(told)
+
+
+def test_cases_name_every_trial_once() -> None:
+    assert len(cases(OPTIONS)) == 4
+    fewer = cases({**OPTIONS, "kind": "samples"})
+    assert len({tuple(case.items()) for case in fewer}) == len(fewer) == 24
+    assert len(cases({**OPTIONS, "kind": "tracking"})) == 4
+
+
+def test_the_reference_of_figure_9_is_differentiated_rightly() -> None:
+    wanted = reference(0.6)
+    for k in (0, 1):
+        assert np.abs(np.gradient(wanted[:, k], 1e-3, axis=0) - wanted[:, k + 1])[1:-1].max() < 1e-4
+    assert np.ptp(wanted[:, 0, 0]) == pytest.approx(1.2, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_command_resumes_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "experiment",
+        "lip",
+        "--figure",
+        "1",
+        "--joints",
+        "2",
+        "--epochs",
+        "3",
+        "--jobs",
+        "1",
+        "--methods",
+        "LIP,SE",
+    ]
+    words += ["--out", str(tmp_path), "--json", str(tmp_path / "all.json")]
+    assert main(words) == 0
+    rows = json.loads((tmp_path / "all.json").read_text())["rows"]
+    assert {(row["joints"], row["seed"], row["method"]) for row in rows} == {(2, 0, "LIP"), (2, 0, "SE")}
+    assert (tmp_path / "figure_1.png").stat().st_size > 1000
+    assert main(words) == 2  # results are there
+    assert main([*words, "--resume"]) == 0
+    assert "J2" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_learned_feed_forward_tracks_better_than_the_nominal_one() -> None:
+    options = {
+        **OPTIONS,
+        "kind": "tracking",
+        "methods": ["LIP", "nominal"],
+        "amplitudes": [0.5],
+        "epochs": 60,
+        "batch": 100,
+    }
+    learned, nominal = (run_trial(0, k, options)["rows"][0] for k in range(2))
+    assert np.mean(learned["feedback"]) < 0.5 * np.mean(nominal["feedback"])
+    assert np.mean(learned["nmse"]) < 0.5 * np.mean(nominal["nmse"])
