@@ -96,7 +96,7 @@ def features_of(
         row[k + 4], row[k + 5] = qd[b], qdd[b]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def mean_torques(
     row: FloatArray,
     blocks: FloatArray,
