@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hybrid_support import made_up
 
 from safe_sysid.cli import main
 from safe_sysid.control.law import ModelInUse
@@ -17,6 +19,7 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.identification.arm.base_parameters import random_states
 from safe_sysid.learning.neural.dataset import read_dataset
+from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
@@ -30,6 +33,7 @@ from safe_sysid.studies.hybrid.budgets import (
     train_part,
 )
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
+from safe_sysid.studies.hybrid.joint_errors import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
 from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
@@ -217,6 +221,28 @@ def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
     assert stiff["paper"] == pytest.approx(np.mean(JOINTS["rmse", "stiff"]["RBD 2S"]), abs=1e-3)
     assert table("7", told).row_count == 4
     assert table("3", summary("3", experiment.header(), results)).row_count == 6
+
+
+def test_learned_models_are_tracked_with_and_judged(tiny: Path, tmp_path: Path) -> None:
+    """A network that says nothing beside a rigid part is that rigid model, in the loop and in figure 3."""
+    model = panda()
+    learned = made_up(model, "rbd_sign_lstm")
+    silent = {name: 0.0 * array for name, array in learned.weights.items()}
+    theta = drawing(model)
+    theta[model.layout.joint_terms] = 0.0
+    write_hybrid(tmp_path / "silent.npz", replace(learned, theta=theta, weights=silent))
+    np.savez(tmp_path / "rigid.npz", theta=theta)
+    models = {name: str(tmp_path / f"{name}.npz") for name in ("silent", "rigid")}
+    settings = {"models": models, "scale": 1.0, "motions": 1}
+    found = [run_trial(0, index, settings) for index in (3, 9)]
+    assert [row["model"] for row in found] == ["silent", "rigid"]
+    assert found[0]["guarded"] == 0
+    assert found[0]["rmse"] == pytest.approx(found[1]["rmse"], rel=1e-3)
+    rows = summary_joints(models, read_dataset(tiny))["rows"]
+    assert rows[0]["joints"] == pytest.approx(rows[1]["joints"], rel=1e-9)
+    write_hybrid(tmp_path / "loud.npz", replace(learned, theta=theta))
+    loud = summary_joints({"loud": str(tmp_path / "loud.npz")}, read_dataset(tiny))["rows"]
+    assert np.all(np.array(loud[0]["joints"]) != rows[1]["joints"])
 
 
 # ------------------------------------------------------------------------------------------------------- attacks

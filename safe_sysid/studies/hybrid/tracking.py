@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
 from safe_sysid.learning.neural.dataset import Dataset
+from safe_sysid.learning.neural.file import read_hybrid
+from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.campaign.runner import Campaign
@@ -88,7 +90,7 @@ def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | N
     """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
 
     Raises:
-        SafeSysIdError: the file is neither.
+        SafeSysIdError: the file is neither, or another arm's.
     """
     try:
         arrays = read_arrays(path)
@@ -96,7 +98,11 @@ def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | N
         raise ParameterError(f"{path}: expected a model's file ({error})") from None
     if set(arrays) == {"theta"} and arrays["theta"].shape == (model.layout.size,):
         return np.asarray(arrays["theta"], float), None
-    raise ParameterError(f"{path}: arrays {sorted(arrays)}: expected theta, of a rigid model")
+    learned = read_hybrid(path, model.joint_names)
+    # The feedback of a black box takes its inertia from the drawing: the law knows no truth.
+    theta = drawing(model) if learned.theta is None else np.array(learned.theta, float)
+    stepping = SteppingModel(learned, model.kinematics, theta, model.friction_transition_velocity)
+    return theta, stepping.torque
 
 
 @dataclass(frozen=True)
