@@ -1,0 +1,236 @@
+"""Tables I, II and IV of [Hybrid]: torques predicted offline, models trained end to end and in two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from safe_sysid.apps.learn_hybrid import need_torch, train
+from safe_sysid.learning.neural.dataset import SPLITS, Dataset, read_dataset
+from safe_sysid.learning.neural.models import MODELS
+from safe_sysid.learning.neural.scaling import scaling_of
+from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.hybrid.make_data import load_panda
+
+__all__ = [
+    "PAPER",
+    "ModelExperiment",
+    "is_sound",
+    "model_experiment",
+    "run_trial",
+    "summary",
+    "table",
+    "table_4",
+]
+
+Result = dict[str, Any]
+#: What a table trains: models and optimizations. Those without a network in two steps are solved, not trained.
+TRAINED: dict[str, tuple[tuple[str, str], ...]] = {
+    "1": (("rbd", "2s"), ("rbd", "e2e"), ("nea", "e2e"), ("delan", "e2e")),
+    "2": (("rbd_sign_lstm", "e2e"), ("rbd_sign_lstm", "2s"), ("rbd_sign_mlp", "2s"), ("lstm", "e2e")),
+}
+#: Epochs without a better validation loss after which a training of a table ends.
+PATIENCE = {"1": 10, "2": 30}
+#: Of the rows of Table II, those that show the rigid part of the hybrid model.
+PARTS = ("rbd_sign", "rbd")
+#: NMSE of training, validation and test [Hybrid tables I and II].
+PAPER: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {
+    "1": {
+        ("rbd", "2s"): (0.0070, 0.0074, 0.0085),
+        ("rbd", "e2e"): (0.0071, 0.0075, 0.0086),
+        ("nea", "e2e"): (0.0071, 0.0075, 0.0087),
+        ("delan", "e2e"): (0.0081, 0.13066, 0.2718),
+    },
+    "2": {
+        ("rbd_sign_lstm", "e2e"): (0.0021, 0.0025, 0.0033),
+        ("rbd_sign_lstm", "2s"): (0.0013, 0.0022, 0.0035),
+        ("rbd_sign_mlp", "2s"): (0.0004, 0.0030, 0.0065),
+        ("rbd_sign", "e2e"): (0.0038, 0.0036, 0.0037),
+        ("rbd_sign", "2s"): (0.0035, 0.0036, 0.0035),
+        ("rbd", "e2e"): (0.0082, 0.0076, 0.0082),
+        ("rbd", "2s"): (0.0080, 0.0075, 0.0081),
+        ("lstm", "e2e"): (0.0036, 0.0056, 0.0089),
+    },
+}
+
+
+@dataclass(frozen=True)
+class ModelExperiment(Campaign):
+    """Trials: every model of a table with every seed."""
+
+    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
+        """The trial."""
+        return run_trial
+
+    @property
+    def total(self) -> int:
+        """Number of trials."""
+        return len(TRAINED[self.options["table"]]) * int(self.options["seeds"])
+
+
+def model_experiment(
+    which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None
+) -> ModelExperiment:
+    """The trials of a table.
+
+    Args:
+        which: table.
+        seed: first one.
+        seeds: how many.
+        dataset: to learn from.
+        out: directory of checkpoints and models.
+        minutes: that a training may take; None: until it stops.
+
+    Raises:
+        ParameterError: torch is missing.
+    """
+    need_torch()
+    options = {
+        "table": which, "seeds": seeds, "data": str(dataset.folder.resolve()), "out": str(out.resolve()),
+        "minutes": minutes,
+    }  # fmt: skip
+    return ModelExperiment("hybrid_models", seed, options)
+
+
+def is_sound(result: Result) -> bool:
+    """Whether a training ran to its end.
+
+    Args:
+        result: of the trial.
+    """
+    return "error" not in result
+
+
+def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
+    """Train one model with one seed; goes on from its checkpoint where there is one.
+
+    Args:
+        seed: the first one.
+        index: of the trial.
+        options: ``table``, ``seeds``, ``data``, ``out`` and ``minutes``.
+
+    Returns:
+        NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
+    """
+    import torch
+
+    from safe_sysid.learning.neural.training.fit import Schedule
+
+    torch.set_num_threads(1)  # one training per core
+    which = options["table"]
+    later, case = divmod(index, len(TRAINED[which]))
+    name, optimization = TRAINED[which][case]
+    dataset, folder = read_dataset(options["data"]), f"{name}_{optimization}_{seed + later}"
+    found = train(
+        name, dataset, optimization=optimization, seed=seed + later, model=load_panda(),
+        out=Path(options["out"]) / folder, max_minutes=options["minutes"],
+        schedule=Schedule(patience=PATIENCE[which]),
+    )  # fmt: skip
+    return {
+        "index": index, "model": name, "optimization": optimization, "seed": seed + later,
+        "errors": found.errors, "parts": found.parts, "epochs": len(found.history), "seconds": found.seconds,
+        "ended": found.ended,
+    }  # fmt: skip
+
+
+def _rows(which: str, results: Sequence[Result]) -> list[Result]:
+    """One row per model, optimization and seed, the rigid parts of hybrid models included (Table II)."""
+    rows = []
+    for result in results:
+        if not is_sound(result):
+            continue
+        shown = {result["model"]: result["errors"]}
+        if which == "2" and result["model"] == "rbd_sign_lstm":
+            shown |= {part: result["parts"][part] for part in PARTS}
+        for name, errors in shown.items():
+            row = {"model": name, "optimization": result["optimization"], "seed": result["seed"]}
+            row |= {split: errors[split]["nmse"] for split in SPLITS}
+            row["test_per_joint"] = errors["test"]["nmse_per_joint"]
+            if name == result["model"]:
+                row |= {key: result[key] for key in ("epochs", "seconds", "ended")}
+            rows.append(row)
+    return rows
+
+
+def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
+    """All that came out, for programs.
+
+    Args:
+        which: table.
+        header: of the campaign.
+        results: of its trials.
+
+    Returns:
+        ``rows``: model, optimization, seed, and NMSE of training, validation and test; ``errors`` of trials.
+    """
+    errors = [result["error"] for result in results if "error" in result]
+    return {"table": which, **header, "rows": _rows(which, results), "errors": errors}
+
+
+def table(which: str, told: Result) -> Table:
+    """Means and deviations over seeds, the paper's numbers in brackets.
+
+    Args:
+        which: table.
+        told: of :func:`summary`.
+    """
+    out = Table(
+        title=f"Table {'I' * int(which)}: NMSE of torques along whole trajectories, ours (the paper)",
+        caption="Square of the error over that of the torque's range in the training data; deviation over seeds.",
+    )
+    for name in ("model", "", "seeds", *SPLITS):
+        out.add_column(name)
+    for (name, optimization), paper in PAPER[which].items():
+        rows = [r for r in told["rows"] if (r["model"], r["optimization"]) == (name, optimization)]
+        cells = []
+        for split, theirs in zip(SPLITS, paper, strict=True):
+            values = [row[split] for row in rows]
+            ours = f"{np.mean(values):.5f} ± {np.std(values):.5f}" if values else "-"
+            cells.append(f"{ours} ({theirs:g})")
+        words = "Deep Lagrangian network" if name == "delan" else MODELS[name].words
+        words = (
+            "rigid arm, semidefinite program" if (which, name, optimization) == ("1", "rbd", "2s") else words
+        )
+        out.add_row(words, optimization, str(len(rows)), *cells)
+    return out
+
+
+def table_4(dataset: Dataset) -> Result:
+    """Sizes of the networks, of the data and of torques (Table IV).
+
+    Args:
+        dataset: to describe.
+
+    Raises:
+        ParameterError: torch is missing.
+    """
+    need_torch()
+    from safe_sysid.learning.neural.training.delan import DeLaN
+    from safe_sysid.learning.neural.training.fit import Schedule
+    from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent, weights_of
+
+    n, schedule, scaling = len(dataset.joints), Schedule(), scaling_of(dataset)
+    steps = schedule.steps
+    counts = {
+        split: sum(len(dataset.motion(entry)) // steps for entry in dataset.of(split)) for split in SPLITS[:2]
+    }
+    sizes = {"lstm": weights_of(Recurrent(3 * n, n)), "mlp": weights_of(Feedforward(3 * n, n))}
+    sizes["delan"] = weights_of(DeLaN(n))
+    return {
+        "table": "4",
+        "weights": sizes,
+        "paper_weights": {"lstm": 33_358, "mlp": 46_008, "delan": 47_629},
+        "training_samples": [counts["train"], steps, 3 * n],
+        "validation_samples": [counts["validation"], steps, 3 * n],
+        "paper_training_samples": [135_210, 100, 21],
+        "paper_validation_samples": [25_930, 100, 21],
+        "torque_min": scaling.torque_low.tolist(),
+        "torque_max": scaling.torque_high.tolist(),
+        "paper_torque_min": [-10.0, -63.8, -28.24, -24.98, -3.95, -4.21, -1.36],
+        "paper_torque_max": [9.78, 61.37, 27.64, 27.9, 3.94, 3.84, 1.84],
+    }
