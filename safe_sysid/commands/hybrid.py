@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safe_sysid.commands import hybrid_models
 from safe_sysid.commands.arguments import at_least, check_directory, non_negative
 from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
 from safe_sysid.errors import SafeSysIdError
@@ -20,16 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "hybrid inverse dynamics models on a flexible arm"
-DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 3: tracking at
-soft, medium and stiff gains; 5: base parameters; 6 and 7: tracking, joint by joint; joints: torque errors, joint by
-joint; which: models from 1, 5 and 30 minutes of data. Rigid models are identified from the data; --models names files
-of learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1 some raised an error, 2 wrong
-arguments, 130 interrupted."""
 DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 1: rigid models
 and 2: hybrid ones, trained with --seeds seeds (needs torch); 3: tracking at soft, medium and stiff gains; 4: sizes of
-networks and data; 5: base parameters; 6 and 7: tracking, joint by joint. Rigid models of 3, 5, 6 and 7 are identified
-from the data; --models names files of learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1
-some raised an error, 2 wrong arguments, 130 interrupted."""
+networks and data; 5: base parameters; 6 and 7: tracking, joint by joint; joints: torque errors, joint by joint; which:
+models from 1, 5 and 30 minutes of data. Other rigid models are identified from the data; --models names files of
+learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1 some raised an error, 2 wrong
+arguments, 130 interrupted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=3,
         metavar="K",
-        help="trainings of each model of tables 1 and 2 (default: 3)",
+        help="trainings of a model of tables 1, 2 (default: 3)",
     )
     parser.add_argument("--minutes", type=non_negative, metavar="M", help="a training ends after this time")
     add_places(parser)
@@ -191,51 +188,17 @@ def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console:
     if interrupted:
         console.print(
             f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume", soft_wrap=True
-def _trainings(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
-    from safe_sysid.studies.hybrid import model_tables
-
-    folder = options.out / f"models_{which}_{dataset.folder.name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    campaign = model_tables.model_experiment(
-        which, options.seed, options.seeds, dataset, folder, options.minutes
-    )
-    found, interrupted = collect(
-        campaign, campaign.total, options.out / f"models_{which}.jsonl", model_tables.is_sound, options,
-        chunk=1, redo=lambda result: not model_tables.is_sound(result),
-    )  # fmt: skip
-    told = model_tables.summary(which, campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a training raised: {error}", soft_wrap=True, markup=False)
-    show_table(console, model_tables.table(which, told))
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {campaign.total} trainings; go on with --resume",
-            soft_wrap=True,
         )
         return 130
     return 1 if told["errors"] else 0
 
 
-def _sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
-    from safe_sysid.studies.hybrid.model_tables import table_4
-
-    told = table_4(dataset)
-    if options.json is not None:
-        write_summary(options.json, told)
-    console.print_json(data=told)
-    return 0
-
-
 #: What prints a table: another is a line here.
 _TABLES: dict[str, Callable[[str, argparse.Namespace, Dataset, Console], int]] = {
-    "1": _trainings,
-    "2": _trainings,
+    "1": hybrid_models.trainings,
+    "2": hybrid_models.trainings,
     "3": _tracking,
-    "4": _sizes,
+    "4": hybrid_models.sizes,
     "5": _base_parameters,
     "6": _tracking,
     "7": _tracking,
