@@ -101,6 +101,7 @@ def train(
     model: RobotModel | None = None,
     schedule: Schedule | None = None,
     device: str = "cpu",
+    threads: int | None = None,
     splits: Sequence[str] = SPLITS,
 ) -> TrainedModel:
     """Train a model and measure its errors along whole trajectories.
@@ -116,6 +117,7 @@ def train(
         model: of the arm; None: the one that the data set names.
         schedule: of training; None: the paper's.
         device: of torch.
+        threads: of torch on the processor; None: as torch has them.
         splits: whose errors are wanted.
 
     Raises:
@@ -145,7 +147,7 @@ def train(
 
         done = fit(
             name, dataset, model, seed=seed, theta=theta, schedule=schedule, out=out, progress=progress,
-            max_minutes=max_minutes, device=device,
+            max_minutes=max_minutes, device=device, threads=threads,
         )  # fmt: skip
         learned, history, predict, ended = done.learned, done.history, done.predict, done.ended
     seconds = time.perf_counter() - begin

@@ -117,11 +117,8 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     Returns:
         NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
     """
-    import torch
-
     from safe_sysid.learning.neural.training.fit import Schedule
 
-    torch.set_num_threads(1)  # one training per core
     which = options["table"]
     later, case = divmod(index, len(TRAINED[which]))
     name, optimization = TRAINED[which][case]
@@ -129,7 +126,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     found = train(
         name, dataset, optimization=optimization, seed=seed + later, model=load_panda(),
         out=Path(options["out"]) / folder, max_minutes=options["minutes"],
-        schedule=Schedule(patience=PATIENCE[which]),
+        schedule=Schedule(patience=PATIENCE[which]), threads=1,  # one training per core
     )  # fmt: skip
     return {
         "index": index, "model": name, "optimization": optimization, "seed": seed + later,

@@ -213,6 +213,7 @@ def fit(
     progress: Callable[[Epoch], None] | None = None,
     max_minutes: float | None = None,
     device: str = "cpu",
+    threads: int | None = None,
 ) -> Trained:
     """Train a model.
 
@@ -227,11 +228,14 @@ def fit(
         progress: called after each epoch.
         max_minutes: the training ends after this time; None: when validation does not get better any more.
         device: "cpu" or "cuda".
+        threads: of torch on the processor; None: as torch has them.
 
     Raises:
         ParameterError: an unknown model, other joints, a loss that is not finite, or too little data.
         ConfigError: the data cannot be used, or the checkpoint is of another training.
     """
+    if threads is not None:
+        torch.set_num_threads(threads)
     if name not in MODELS:
         raise ParameterError(f"model {name!r}: expected one of {', '.join(MODELS)}")
     if dataset.joints != tuple(model.joint_names):
