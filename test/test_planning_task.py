@@ -190,7 +190,7 @@ def test_a_goal_that_is_walled_in_is_given_up_with_reasons(
     model: RobotModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A narrow corridor with a roof: start and goal are fine, but the arm cannot turn round in it."""
-    monkeypatch.setattr("safe_sysid.planning.task.ways._LOOKS", ((1500, 3, True),))
+    monkeypatch.setattr("safe_sysid.planning.task.ways._LOOKS", ((700, 3, True),))
     start = np.array(model.settings.home)
     goal = start + np.array([np.pi, 0, 0, 0, 0, 0, 0])
     walls = tuple(
@@ -202,7 +202,7 @@ def test_a_goal_that_is_walled_in_is_given_up_with_reasons(
     planner = Planner(model, scene, design_gains(model, lockstep=True))
     assert start_check(model, known(model), scene, planner.gains, start) == []
     assert start_check(model, known(model), scene, planner.gains, goal) == []
-    task = TaskPlanner(planner, goal, patience=2)
+    task = TaskPlanner(planner, goal, patience=1)
     answers = list(follow(task, start, known(model), most=40))
     assert all(answer.certificate.ok for answer in answers if answer.plan is not None)
     assert task.status is TaskStatus.REFUSED
