@@ -1,5 +1,7 @@
 """What the LIP kernel costs on one core: the kernel matrix, a step of training, a prediction, its variance.
 
+Compiled, as in a controller: a prediction, and its deviation from 60 samples.
+
     taskset -c 0 python benchmarks/learned_torque.py --joints 7 --samples 500 --batch 100
 
 Times are of the processor, all threads together, so that what else the machine does counts little; set
@@ -19,6 +21,7 @@ import numpy as np
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, likelihood_gradient
+from safe_sysid.learning.lip import TorquePredictor
 
 
 def seconds(work: Callable[[], object], repeats: int) -> dict[str, float]:
@@ -55,6 +58,10 @@ def main() -> None:
     process, one = TorqueProcess(kernel, log, noise, x, torque), x[:1]
     result["prediction"] = seconds(lambda: process.predict(one), 20 * options.repeats)
     result["prediction_with_variance"] = seconds(lambda: process.covariance(one), options.repeats)
+    motion = (x.q[0], x.qd[0], x.qdd[0])
+    predictor = TorquePredictor(process, np.arange(min(60, options.samples)))
+    result["compiled_prediction"] = seconds(lambda: predictor.torque(*motion), 100 * options.repeats)
+    result["compiled_deviation"] = seconds(lambda: predictor.deviation(*motion), 10 * options.repeats)
     result["peak_memory_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(json.dumps(result))
 
