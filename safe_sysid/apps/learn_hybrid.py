@@ -347,7 +347,8 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
     Raises:
         SafeSysIdError: something cannot be used; one line says what.
     """
-    need_torch()
+    if options.optimization == "e2e" or MODELS[options.model].network is not None:
+        need_torch()
     model = load_robot(options.robot)
     out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-learn-hybrid"
     try:

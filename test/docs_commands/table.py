@@ -102,6 +102,11 @@ ELSEWHERE = (
         "the same command on a log of two joints",
     ),
     Elsewhere(
+        r"^safe-sysid learn hybrid ",
+        "test_learn_hybrid.py::test_from_logs_to_a_network",
+        "the same command on two logs of three joints, for six seconds",
+    ),
+    Elsewhere(
         r"^safe-sysid experiment lip ",
         "test_lip_experiment.py::test_the_command_resumes_and_draws",
         "the same command with two joints and three epochs",
