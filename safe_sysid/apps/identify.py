@@ -34,7 +34,7 @@ from safe_sysid.logs.formats.npz import read_log, write_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.online.certify import CertificateWriter
-from safe_sysid.logs.run import LogRun, run_log
+from safe_sysid.logs.run import LogRun, run_log, with_best_fit
 from safe_sysid.report.identification.output import assemble_result, print_result, write_all
 from safe_sysid.report.identification.result import write_result
 from safe_sysid.robot.files.yaml_file import read_yaml
@@ -218,6 +218,7 @@ def identify(options: IdentifyOptions) -> int:
         if method in PROVED:
             known = {} if tare is None else tare.options()
             done = run_log(log, model, options.update, progress, certificates, method=method, **known)
+            done = with_best_fit(done, log, model, known.get("payload_constraints"))
         else:
             done = run_baseline(log, model, errors, method)
     seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,24 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
+from safe_sysid.identification.diagnosis.width_causes import WidthCauses
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
+from safe_sysid.identification.estimates.best_fit import BestFit, best_fit
 from safe_sysid.identification.identifier import Identifier, UpdateResult, UpdateStatus
 from safe_sysid.logs.checks.effort_checks import sample_windows
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.online.certify import CertificateWriter
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["LogRun", "Residuals", "UpdateRecord", "residuals", "run_log", "update_points"]
+__all__ = ["LogRun", "Residuals", "UpdateRecord", "residuals", "run_log", "update_points", "with_best_fit"]
 
 FloatArray = NDArray[np.float64]
 _BATCH = 2000  # samples taken in at once
+_FIT_WINDOWS = 2000  # that do not overlap, spread over the log
 _UPDATES = 40  # at most, if the user does not say how often
 
 
@@ -62,6 +67,8 @@ class LogRun:
         empty: the data contradict what is declared.
         message: of the identifier.
         identifier: as it is after the last update, for what else it can tell; None for other methods.
+        fit: that the last estimate comes from; None: from the identifier.
+        causes: shares of the width of the mass by cause; empty where nothing was proved.
     """
 
     records: tuple[UpdateRecord, ...]
@@ -73,6 +80,8 @@ class LogRun:
     message: str
     identifier: Identifier | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+    fit: BestFit | None = None
+    causes: Mapping[str, float] = field(default_factory=dict)
 
 
 def update_points(stamps: FloatArray, update_s: float) -> NDArray[np.int64]:
@@ -127,6 +136,7 @@ def run_log(
         update_s = max(model.settings.identification.update_s, duration / _UPDATES)
     records: list[UpdateRecord] = []
     result: UpdateResult | None = None
+    causes, proved = WidthCauses(identifier.box), False
     done = 0
     for point in update_points(m.stamps, update_s):
         start = time.perf_counter()
@@ -143,6 +153,9 @@ def run_log(
         if latest.status is UpdateStatus.NO_DATA and result is not None:
             continue
         result = latest
+        if latest.proof is not None:
+            causes.add(latest.proof)
+            proved = True
         if certificates is not None:
             certificates.write(latest)
         past = m.stamps[:done][np.isfinite(m.stamps[:done])]
@@ -169,7 +182,48 @@ def run_log(
         message=result.message if result is not None else "no update",
         identifier=identifier,
         rejected=dict(result.rejected) if result is not None else {},
+        causes=causes.shares() if proved else {},
     )
+
+
+def with_best_fit(
+    run: LogRun, log: Log, model: RobotModel, payload_constraints: PayloadConstraints | None = None
+) -> LogRun:
+    """The run with the log's best fit as its last estimate; as it was where nothing was proved, or the fit fails.
+
+    Args:
+        run: what the identifier made of the log.
+        log: of the robot's joints.
+        model: the arm.
+        payload_constraints: of hand and payload; None for what the configuration declares.
+    """
+    proved = [k for k, record in enumerate(run.records) if record.status == "OK"]
+    errors = MeasurementErrors.from_model(model)
+    if not proved or run.empty:
+        return run
+    sampled = sample_windows(log, model, errors, _FIT_WINDOWS)
+    rows = None if sampled is None else sampled.rows(model, errors)
+    if rows is None or not len(rows):
+        return run
+    try:
+        fit = best_fit(
+            rows,
+            sensor_prior(model.arm_prior, errors),
+            sensor_prior(run.box, errors),
+            per_joint(model.settings.measurement.torque_rel, model.n),
+            PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints,
+        )
+    except (
+        np.linalg.LinAlgError,
+        ArithmeticError,
+        ValueError,
+    ):  # an estimate is no reason to lose the bounds
+        return run
+    records = [
+        replace(record, nominal=fit.theta) if k >= proved[-1] else record
+        for k, record in enumerate(run.records)
+    ]
+    return replace(run, records=tuple(records), fit=fit)
 
 
 @dataclass(frozen=True, eq=False)

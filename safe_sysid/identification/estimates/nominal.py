@@ -115,8 +115,16 @@ class NominalEstimate:
         return (lower - normal.mid) / normal.scale, (upper - normal.mid) / normal.scale
 
     def _projected(self, box: ParameterBox) -> tuple[FloatArray, bool]:
+        return self.project(self.normal.quadratic(), box)
+
+    def project(self, quadratic: Quadratic, box: ParameterBox) -> tuple[FloatArray, bool]:
+        """Minimum of a function of the scaled unknowns over box and cone: theta_e (10,), and whether it is in both.
+
+        Args:
+            quadratic: over :meth:`NormalEquations.unscaled`'s unknowns (P,).
+            box: of all 14 n parameters, inside the prior.
+        """
         normal, payload = self.normal, box.layout.payload
-        quadratic = normal.quadratic()
         lower, upper = self.sides(box)
         body, offset = self.body()
         cuts = None if normal.payload_constraints is None else normal.payload_constraints.fixed

@@ -17,10 +17,10 @@ from safe_sysid.identification.bounds.payload_constraints import PayloadConstrai
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["NormalEquations", "Quadratic"]
+__all__ = ["PRIOR_WEIGHT", "NormalEquations", "Quadratic"]
 
 FloatArray = NDArray[np.float64]
-_PRIOR_WEIGHT = 3.0  # 1 / variance of uniform on [-1, 1]
+PRIOR_WEIGHT = 3.0  # 1 / variance of uniform on [-1, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class NormalEquations:
             )
         self.mid, self.scale = mid, np.where(rad > 0.0, rad, 1.0)
         self.free = rad > 0.0
-        self._hessian = _PRIOR_WEIGHT * np.eye(mid.size)
+        self._hessian = PRIOR_WEIGHT * np.eye(mid.size)
         self._linear = np.zeros(mid.size)
 
     def columns(self, rows: MomentumRows) -> FloatArray:

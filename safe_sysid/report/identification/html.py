@@ -27,7 +27,8 @@ GUARANTEES = {
         "outward-rounded arithmetic.",
     ),
     "open": (
-        "The nominal values are a plausible point inside the intervals, nothing more.",
+        "The estimates: best fits inside the intervals. Standard errors are statistical: right as far as errors are "
+        "random, no bound.",
         "The residuals belong to one point inside the intervals; pictures prove nothing.",
         "If a declared bound is false, the intervals may be wrong without notice. An empty set is the notice when the "
         "data prove it; it need not come.",
@@ -62,10 +63,14 @@ safe_sysid {{ r.version }}</p>
 <p class="muted">In the frame of {{ r.frame }}, inertia about its origin. Grey: what was known before. Blue: what is
 known now, below it magnified; the thin line is the nominal value.</p>
 {{ interval_grid(cards) }}
-<div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th><th>prior</th>
-<th>of prior</th></tr>
+{% if r.width_causes %}<p>What makes the mass's interval wide:
+{% for cause, share in r.width_causes.items() if share >= 0.01 %}{{ cause }}
+{{ "%.0f"|format(100 * share) }} %{% if not loop.last %}, {% endif %}{% endfor %}.</p>{% endif %}
+<div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>estimate</th><th>upper</th><th>unit</th>
+<th>prior</th><th>of prior</th><th>standard error</th></tr>
 {% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ p.texts|join("</td><td>"|safe) }}</td>
-<td>{{ p.unit|unit }}</td><td>{{ p.prior_text }}</td><td>{{ p.share_text }}</td></tr>{% endfor %}</table></div>
+<td>{{ p.unit|unit }}</td><td>{{ p.prior_text }}</td><td>{{ p.share_text }}</td>
+<td>{{ p.error_text }}</td></tr>{% endfor %}</table></div>
 <h2>Payload alone</h2>
 <p class="muted">In the frame {{ r.payload.frame }}, inertia about its origin: the above minus a hand within its
 uncertainty.{% if not r.payload.possible %} No possible body was found inside these intervals: there is no estimate.

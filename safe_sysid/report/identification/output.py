@@ -117,11 +117,16 @@ def assemble_result(
                 upper=float(upper[i]),
                 prior_lower=float(prior.payload_lower[i]),
                 prior_upper=float(prior.payload_upper[i]),
+                standard_error=None if run.fit is None else float(run.fit.standard_error[i]),
             )
             for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
         ],
-        nominal_consistent=run.result is not None and run.result.nominal_consistent,
+        nominal_consistent=run.fit.consistent
+        if run.fit is not None
+        else run.result is not None and run.result.nominal_consistent,
         errors_used=errors_used,
+        payload_mass_error=None if run.fit is None else run.fit.payload_mass_error,
+        width_causes=dict(run.causes),
         payload=payload_alone(model, lower, nominal, upper),
         updates=[
             UpdateRecord(
@@ -269,13 +274,38 @@ def verdict_line(result: IdentificationResult, report: Path) -> str:
         return f"NOTHING FOUND: {result.message}; see {report}"
     first, word = ("OK", "guaranteed") if result.guaranteed else ("ESTIMATE", "not guaranteed")
     low, nominal, high = alone.texts[0]
-    what = f"payload {nominal} kg, in [{low}, {high}] kg"
+    error = (
+        f" (standard error {result.payload_mass_error:.2g})" if result.payload_mass_error is not None else ""
+    )
+    what = f"payload {nominal} kg{error}, in [{low}, {high}] kg"
     if not alone.possible:
         what = f"payload in [{low}, {high}] kg (no estimate: no possible body found inside all intervals)"
     return (
         f"{first}: {what}, with hand and last link in "
-        f"{bracketed(mass.lower, mass.upper, 3)} kg, {word}{_tested(result)}; see {report}"
+        f"{bracketed(mass.lower, mass.upper, 3)} kg, {word}{_tested(result)}{_wide(result)}; see {report}"
     )
+
+
+def _wide(result: IdentificationResult) -> str:
+    """What makes the mass's interval wide: the largest causes, and what was declared of the first."""
+    if not result.guaranteed or not result.width_causes:
+        return ""
+    declared = result.declared
+    said = {
+        "torque error": f" declared as {declared.get('measurement.torque_abs')} + "
+        f"{declared.get('measurement.torque_rel')} of the torque",
+        "arm parameters": " as `uncertainty` says",
+        "friction": " as `uncertainty.floor` says",
+        "velocity and position errors": f" declared as {declared.get('measurement.velocity_error')}, "
+        f"{declared.get('measurement.position_error')}",
+        "sampling": ": acceleration_bound, rate",
+        "excitation": ": hold more postures, move all joints",
+    }
+    first, *others = [(cause, share) for cause, share in result.width_causes.items() if share >= 0.15] or [
+        next(iter(result.width_causes.items()))
+    ]
+    more = "".join(f", {cause} ({share:.0%})" for cause, share in others)
+    return f"; wide because of {first[0]} ({first[1]:.0%}{said.get(first[0], '')}){more}"
 
 
 def _tested(result: IdentificationResult) -> str:
@@ -300,7 +330,7 @@ def print_result(console: Console, result: IdentificationResult) -> None:
         _print_rest(console, result)
         return
     table = Table(title=f"Last link, hand and payload, in the frame of {result.frame}", title_justify="left")
-    for column in ("parameter", "lower", "nominal", "upper", "unit", "prior", "of prior"):
+    for column in ("parameter", "lower", "estimate", "upper", "unit", "prior", "of prior", "std. error"):
         table.add_column(column, justify="left" if column in ("parameter", "unit") else "right")
     for p in result.parameters:
         table.add_row(
@@ -309,6 +339,7 @@ def print_result(console: Console, result: IdentificationResult) -> None:
             p.unit,
             p.prior_text.replace("[", "\\["),
             p.share_text,
+            p.error_text,
         )
     console.print(table)
     _print_rest(console, result)

@@ -47,6 +47,7 @@ class ParameterEntry(_Model):
     upper: FiniteFloat
     prior_lower: FiniteFloat
     prior_upper: FiniteFloat
+    standard_error: Annotated[FiniteFloat, Field(ge=0.0)] | None = None
 
     @property
     def width_share(self) -> Fraction:
@@ -57,6 +58,11 @@ class ParameterEntry(_Model):
     def texts(self) -> tuple[str, str, str]:
         """Lower end, nominal, upper end for people, rounded outward."""
         return estimate_text(self.lower, self.nominal, self.upper, 3)
+
+    @property
+    def error_text(self) -> str:
+        """Standard error for people; a dash where there is none."""
+        return "-" if self.standard_error is None else f"{self.standard_error:.2g}"
 
     @property
     def prior_text(self) -> str:
@@ -139,7 +145,8 @@ class IdentificationResult(_Model):
 
     ``errors_used``: how much of the declared errors the data use up, the largest ``|residual| / half width`` over the
     equations kept, at the parameters of the prior that make it least; null where nothing was proved. Near 0 the log
-    tests little of what is declared.
+    tests little of what is declared. ``standard_error``, ``payload_mass_error``: statistical, of the nominal; no bound.
+    ``width_causes``: shares of the width of the mass, as the proofs' multipliers have it.
     """
 
     schema_version: int = 1
@@ -157,6 +164,8 @@ class IdentificationResult(_Model):
     parameters: Annotated[list[ParameterEntry], Field(min_length=10, max_length=10)]
     nominal_consistent: bool
     errors_used: Annotated[FiniteFloat, Field(ge=0.0)] | None
+    payload_mass_error: Annotated[FiniteFloat, Field(ge=0.0)] | None = None
+    width_causes: dict[str, FiniteFloat] = Field(default_factory=dict)
     payload: PayloadAlone
     updates: list[UpdateRecord]
     rejected: dict[str, int]

@@ -1,0 +1,131 @@
+r"""The estimate of a whole log: best fit inside the proved set, with a statistical standard error; no guarantee.
+
+Unknowns are all parameters of arm, payload, friction and hand within their intervals, and for each joint a gain of its
+torque sensor: ``a.theta = (1 + g_j) t + e``. Equations are momentum balances of windows that do not overlap. Errors e
+have a scale per joint that is unknown, and outliers: Huber's weights, iterated [Huber1981]; the scale begins at the
+torque's own, so that what priors and gains explain as well is not taken for payload. Priors are those of uniform
+distributions on the declared intervals, the gain's is the declared relative torque error. The minimum is taken over
+boxes and cone: published bounds for theta_e, a payload that is a real body (:mod:`.projected`).
+
+The standard error is that of the same fit without boxes and cone, larger by what neighbouring windows have in common:
+right if errors are random with a memory of a window or two. Torque errors that are constant offsets are the arm's own
+unknown offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.estimates.nominal import NominalEstimate
+from safe_sysid.identification.estimates.quadratic import PRIOR_WEIGHT, Quadratic
+from safe_sysid.robot.parameters import ParameterBox
+
+__all__ = ["BestFit", "best_fit"]
+
+FloatArray = NDArray[np.float64]
+_HUBER = 1.345  # 95 % efficient under normal errors [Huber1981]
+_MAD = 1.482602218505602  # standard deviation over median absolute deviation of a normal distribution
+_ROUNDS = 30
+_MOST_MEMORY = 10.0  # of the variance, by which neighbouring windows may raise it
+
+
+@dataclass(frozen=True, eq=False)
+class BestFit:
+    """An estimate of theta_e.
+
+    Attributes:
+        theta: (10,) inside the bounds.
+        standard_error: (10,) of it, statistical.
+        payload_mass_error: standard error of the payload's mass alone, kg.
+        consistent: whether the payload alone (theta_e where the hand is unknown) is a real body.
+        scale: (n,) standard deviation of a window's mean torque that is left, N m.
+    """
+
+    theta: FloatArray
+    standard_error: FloatArray
+    payload_mass_error: float
+    consistent: bool
+    scale: FloatArray
+
+
+def best_fit(
+    rows: MomentumRows,
+    prior: ParameterBox,
+    box: ParameterBox,
+    gain: FloatArray,
+    payload_constraints: PayloadConstraints | None = None,
+) -> BestFit:
+    """Fit all unknowns to equations of windows that do not overlap, in order of time.
+
+    Args:
+        rows: over all 14 n parameters.
+        prior: of them; a sensor's constant error is part of the joint's offset.
+        box: the same with the bounds that were proved.
+        gain: (n,) largest relative error of each joint's torque.
+        payload_constraints: of hand and payload; None: theta_e as a whole is the body.
+    """
+    estimate = NominalEstimate(prior, payload_constraints, "projected")
+    normal, n = estimate.normal, len(gain)
+    rows = normal.usable(rows)
+    columns = normal.columns(rows)
+    length = np.maximum(rows.end - rows.start, 1e-12)
+    size, joint = columns.shape[1], rows.joint
+    matrix = np.zeros((len(rows), size + n))
+    matrix[:, :size] = columns * (normal.scale / length[:, None])
+    matrix[np.arange(len(rows)), size + joint] = -rows.target / length * gain[joint]
+    target = (rows.target - columns @ normal.mid) / length
+    hessian, linear, scale, residual = _robust(matrix, target, joint, n)
+    kept = Quadratic(hessian, linear).reduced(slice(0, size))
+    theta, consistent = estimate.project(kept, box)
+    covariance = np.linalg.inv(hessian)[:size, :size] * np.outer(normal.scale, normal.scale)
+    covariance = covariance * _memory(residual, joint, n)
+    body, _ = estimate.body()
+    whole = body / normal.scale  # of the parameters themselves
+    payload = box.layout.payload
+    return BestFit(
+        theta,
+        np.sqrt(np.diag(covariance)[payload]),
+        float(np.sqrt(whole[0] @ covariance @ whole[0])),
+        consistent,
+        scale,
+    )
+
+
+def _robust(
+    matrix: FloatArray, target: FloatArray, joint: NDArray[np.int64], n: int
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Normal equations with Huber's weights, the scale (n,) of errors, and residuals in it."""
+    prior = PRIOR_WEIGHT * np.eye(matrix.shape[1])
+    weight = np.ones(len(target))
+    scale = np.array([np.std(target[joint == j]) if np.any(joint == j) else 1.0 for j in range(n)]) + 1e-9
+    for _ in range(_ROUNDS):
+        w = np.sqrt(weight) / scale[joint]
+        scaled = matrix * w[:, None]
+        hessian, linear = prior + scaled.T @ scaled, scaled.T @ (target * w)
+        residual = target - matrix @ np.linalg.solve(hessian, linear)
+        last = scale
+        scale = np.array(
+            [_MAD * np.median(np.abs(residual[joint == j])) if np.any(joint == j) else 1.0 for j in range(n)]
+        )
+        scale = np.maximum(scale, 1e-6 * np.max(scale) + 1e-9)
+        size = np.abs(residual) / scale[joint]
+        weight = _HUBER / np.maximum(size, _HUBER)
+        if np.all(np.abs(scale - last) <= 1e-4 * last):
+            break
+    return hessian, linear, scale, residual / scale[joint]
+
+
+def _memory(residual: FloatArray, joint: NDArray[np.int64], n: int) -> float:
+    """Factor of the variance by which errors of neighbouring windows raise it: (1 + rho) / (1 - rho), at least 1."""
+    most = 1.0
+    for j in range(n):
+        one = np.clip(residual[joint == j], -3.0, 3.0)
+        if len(one) > 4 and np.any(one):
+            rho = float(np.clip(one[1:] @ one[:-1] / (one @ one), 0.0, 0.9))
+            most = max(most, (1.0 + rho) / (1.0 - rho))
+    return min(most, _MOST_MEMORY)

@@ -1,0 +1,99 @@
+"""The estimate of a log: better than the box's centre, inside the bounds, a body; and what makes bounds wide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from identification_plant import exciting_plans, simulate
+
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.estimates import body_margin
+from safe_sysid.logs.log import Log
+from safe_sysid.logs.run import LogRun, run_log, with_best_fit
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import payload_from_spec
+
+GAIN, NOISE = np.array([1.01, 0.99, 1.01]), 0.15
+DECLARED = {"measurement.torque_abs": 0.65, "measurement.torque_rel": 0.045}
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[np.ndarray, Log]:
+    """True parameters, and a log with gains that are off, Gaussian noise and a few spikes."""
+    model, rng = load_robot("three_joint"), np.random.default_rng(4)
+    truth = draw_truth(model, payload_from_spec("4lb"), rng, "uniform")
+    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=3, t_f=2.5, amplitude=0.8)
+    log = simulate(model.kinematics, truth, model.friction_transition_velocity, plans)
+    effort = log.torque * GAIN + np.clip(rng.normal(0.0, NOISE, log.torque.shape), -0.6, 0.6)
+    return truth, Log(model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+
+
+@pytest.fixture(scope="module")
+def fitted(recorded: tuple[np.ndarray, Log]) -> tuple[RobotModel, LogRun, LogRun]:
+    model = load_robot("three_joint", **DECLARED)
+    run = run_log(recorded[1], model)
+    return model, run, with_best_fit(run, recorded[1], model)
+
+
+def test_the_estimate_is_the_best_fit_inside_the_bounds(
+    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
+) -> None:
+    model, before, after = fitted
+    truth = recorded[0][model.layout.payload]
+    last, old = after.records[-1], before.records[-1]
+    assert np.array_equal(last.lower, old.lower)
+    assert np.array_equal(last.upper, old.upper)
+    assert np.all((last.lower <= last.nominal) & (last.nominal <= last.upper))
+    assert after.fit is not None
+    assert after.fit.consistent
+    assert body_margin(last.nominal) >= 0.0
+    off, before = abs(last.nominal[1] - truth[1]), abs(old.nominal[1] - truth[1])
+    assert off < min(0.02 * abs(truth[1]), 0.5 * before)  # what gravity tells: m c along the arm
+
+
+def test_standard_errors_are_those_of_the_errors(
+    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
+) -> None:
+    """Neither beside the truth by many of them, nor as wide as the proved interval."""
+    model, _, after = fitted
+    fit, last = after.fit, after.records[-1]
+    assert fit is not None
+    off = np.abs(last.nominal - recorded[0][model.layout.payload]) / fit.standard_error
+    assert np.mean(off < 1.96) >= 0.9
+    assert fit.standard_error[0] < 0.4 * (last.upper[0] - last.lower[0])
+
+
+def test_spikes_hardly_move_it(
+    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
+) -> None:
+    model, before, after = fitted
+    effort = np.array(recorded[1].measurements.effort)
+    effort[::1100] += 80.0  # one window in eleven has one
+    spiked = replace(recorded[1], measurements=replace(recorded[1].measurements, effort=effort))
+    moved = with_best_fit(before, spiked, model).records[-1].nominal[0] - after.records[-1].nominal[0]
+    assert abs(moved) < 0.15
+
+
+def test_the_cause_that_dominates_is_named(
+    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
+) -> None:
+    """What is declared more widely makes more of the width."""
+    usual, widths = fitted[1].causes, fitted[1].records[-1]
+    assert sum(usual.values()) == pytest.approx(1.0)
+    assert next(iter(usual)) == "torque error"
+    for declared, cause in (
+        ({"uncertainty.relative": 0.3}, "arm parameters"),
+        ({"uncertainty.floor.offset": 3.0}, "friction"),
+    ):
+        wider = run_log(recorded[1], load_robot("three_joint", **{**DECLARED, **declared}))
+        last = wider.records[-1]
+        before = usual[cause] * (widths.upper[0] - widths.lower[0])
+        assert wider.causes[cause] * (last.upper[0] - last.lower[0]) > 1.05 * before, (
+            cause,
+            usual,
+            wider.causes,
+        )
