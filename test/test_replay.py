@@ -468,3 +468,9 @@ def test_a_stopped_identifier_does_not_fill_the_memory(tmp_path, monkeypatch):
         replayer.add_samples(np.arange(40) + 40 * k, np.zeros((40, 3, 3)))
         assert len(replayer._stamps) <= 100
     replayer.finish([])
+
+
+def test_a_run_without_recording_says_how_to_make_one(tmp_path):
+    (tmp_path / "summary.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(SafeSysIdError, match="--record"):
+        replay_bag(tmp_path)

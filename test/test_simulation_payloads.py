@@ -312,3 +312,11 @@ def test_every_dumbbell_fits_the_prior_of_the_gen3(name: str) -> None:
     theta = theta_e_with_payload(model, model.theta_nominal[60:70], payload)
     check_inside_prior(model, theta, payload)
     assert theta[3] < 0.0  # the flange points along -z of joint 7
+
+
+@pytest.mark.parametrize(("text", "mass"), [("2kg", 2.0), ("1.5 kg", 1.5), ("800g", 0.8)])
+def test_a_weight_in_kilograms_is_a_dumbbell(text: str, mass: float) -> None:
+    payload = payload_from_spec(text)
+    assert payload.theta[0] == pytest.approx(mass, rel=1e-12)
+    assert payload.name == text.replace(" ", "")
+    assert len(payload.shapes) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
     """Payload from what a user types.
 
     Args:
-        spec: "none", a weight such as "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF file (one
+        spec: "none", a weight such as "2kg", "800g" or "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF file (one
             link, or several fixed to each other; its root frame is the flange frame), or ten numbers
             ``m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz``: mass, centre in the flange frame, inertia about that centre,
             same axes.
@@ -174,6 +175,9 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
         if text.lower() not in DUMBBELLS:
             raise ParameterError(f"payload {short(text, 120)}: expected one of {', '.join(DUMBBELLS)}")
         return dumbbell(int(text[:-2]), grip)
+    if metric := re.fullmatch(r"([0-9]*\.?[0-9]+) ?(kg|g)", text.lower()):
+        mass = float(metric[1]) * (1.0 if metric[2] == "kg" else 1e-3)
+        return dumbbell(mass / POUND, grip, f"{metric[1]}{metric[2]}")
     if text.lower().endswith(".urdf"):
         try:
             path = Path(text).expanduser()

@@ -38,6 +38,10 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """Reader and types of a bag; whatever the library raises becomes one line."""
     if not path.exists():
         raise LogError(f"{path}: no such file")
+    if path.is_dir() and not any(
+        found for kind in ("metadata.yaml", "*.mcap", "*.db3") for found in path.glob(kind)
+    ):
+        raise LogError(f"{path}: holds no recording: expected a bag; `safe-sysid demo --record` makes one")
     if is_unfinished(path):
         raise LogError(
             f"{path}: the recording was not finished (a recorder that was killed, or a file that is cut off): expected "
