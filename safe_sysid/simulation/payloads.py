@@ -159,8 +159,8 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
     """Payload from what a user types.
 
     Args:
-        spec: "none", a weight such as "2kg", "800g" or "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF file (one
-            link, or several fixed to each other; its root frame is the flange frame), or ten numbers
+        spec: "none", a weight such as "2kg", "800g" or "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF
+            file (one link, or several fixed to each other; its root frame is the flange frame), or ten numbers
             ``m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz``: mass, centre in the flange frame, inertia about that centre,
             same axes.
         grip: (3,) where dumbbells are gripped, in the flange frame, m.
