@@ -68,6 +68,7 @@ def attached(gains: ControllerGains, wicked: Wicked) -> AddedTorque:
     return AddedTorque("hybrid", source, np.full(3, BOUND), np.full(3, RATE), gains.assumptions.hold_max)
 
 
+@pytest.mark.slow  # test_feed_forward attacks the same guard with whatever can be said
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_weights_and_memory_say_every_claim_holds(
     model: RobotModel,  # noqa: F811
