@@ -280,11 +280,11 @@ def test_no_input_is_checked_with_assert() -> None:
 
 
 def test_numba_never_relaxes_arithmetic() -> None:
-    """`fastmath` may reorder sums, which voids outward rounding; nothing proved rests on learning."""
+    """`fastmath` may reorder sums, which voids outward rounding."""
     found = [
         f"{path.relative_to(ROOT)}:{node.value.lineno}"
         for path in modules()
-        if room_of(path) != "learning" and "fastmath" in (text := path.read_text(encoding="utf-8"))
+        if "fastmath" in (text := path.read_text(encoding="utf-8"))
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.keyword)
         and node.arg == "fastmath"
