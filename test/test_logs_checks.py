@@ -16,6 +16,7 @@ from safe_sysid.logs.checks.effort_checks import check_efforts
 from safe_sysid.logs.checks.stamp_checks import check_stamps
 from safe_sysid.logs.checks.state_checks import check_states
 from safe_sysid.logs.filtering import low_pass
+from safe_sysid.robot.loading import load_robot
 
 
 def changed(m, **arrays):
@@ -369,3 +370,13 @@ def test_decimals_of_seconds_since_1970_as_floating_point_ask_for_its_rounding()
     found = check_log(log, robot(), MeasurementErrors.from_model(robot()))
     (advice,) = (f.suggestion for f in found if f.code == "stamp_resolution")
     assert float(advice.rpartition("=")[2]) > 0.5 * np.spacing(1.7e9)
+
+
+def test_a_hypothesis_that_cannot_be_tested_is_skipped():
+    """Windows with a ramp have no equation of a link-side torque: that is tried out, and must not end the run."""
+    model = load_robot("kinova_gen3", **{"measurement.velocity_error": 0.005})
+    log = measured()
+    log = Log(JOINTS, dataclasses.replace(log, effort=log.effort + 60.0))
+    found = check_efforts(log, model, MeasurementErrors.from_model(model))
+    assert {finding.code for finding in found} == {"impossible"}
+    assert len(found) == model.n
