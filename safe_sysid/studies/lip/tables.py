@@ -164,9 +164,14 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
             first = key[0] if figure == "1" else 1
             places = [first + m + 0.18 * (k - 0.5 * (len(methods) - 1)) for m in range(len(boxes))]
             axis.boxplot(boxes, positions=places, widths=0.15, patch_artist=True, manage_ticks=False,
-                         boxprops={"facecolor": f"C{k}"})  # fmt: skip
+                         boxprops={"facecolor": f"C{k}", "alpha": 0.5}, medianprops={"color": f"C{k}"})  # fmt: skip
+            for place, values in zip(places, boxes, strict=True):
+                axis.plot(np.full(len(values), place), values, ".", color=f"C{k}", ms=6)
         axis.plot([], [], color=f"C{k}", lw=6, label=method)
     axis.set_yscale("log")
+    if figure != "4":
+        most = max(key[0] for key in groups)
+        axis.set_xticks(sorted({key[0] for key in groups}) if figure == "1" else range(1, most + 1))
     axis.set_xlabel({"1": "joints", "2": "joint", "4": "samples"}[figure])
     axis.legend(fontsize=8)
     style_axis(axis)
