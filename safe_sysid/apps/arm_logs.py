@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
 from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
 
-__all__ = ["ArmLogOptions", "check_samples", "read_logs", "split_samples"]
+__all__ = [
+    "ArmLogOptions", "check_samples", "make_directory", "output_directory", "progress_bar", "read_logs", "refused",
+    "split_samples",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,3 +100,62 @@ def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -
     thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
     drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
     return check_torques(drawn, thinned.torque, names)
+
+
+def output_directory(options: ArmLogOptions, command: str) -> Path:
+    """Where a command writes: ``--out``, or a new directory in ``runs``.
+
+    Args:
+        options: of the command.
+        command: its name.
+    """
+    return options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{command.replace(' ', '-')}"
+
+
+def make_directory(out: Path) -> None:
+    """Make the directory of :func:`output_directory`.
+
+    Args:
+        out: the directory; may be there.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
+        ) from None
+
+
+def progress_bar(options: ArmLogOptions) -> Progress:
+    """A bar that is shown on a terminal alone.
+
+    Args:
+        options: of the command.
+    """
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
+        transient=True, disable=options.quiet or not sys.stderr.isatty(),
+    )  # fmt: skip
+
+
+def refused(options: ArmLogOptions, command: str, findings: Sequence[str], undone: str) -> bool:
+    """Tell what speaks against logs; True if the command ends there.
+
+    Args:
+        options: of the command.
+        command: its name.
+        findings: a message each.
+        undone: what then is not done, as "learned".
+    """
+    for message in findings:
+        print(f"safe-sysid {command}: {message}", file=sys.stderr)
+    if not findings or options.force:
+        return False
+    print(
+        f"safe-sysid {command}: error: {len(findings)} finding(s), nothing {undone} (--force goes on)",
+        file=sys.stderr,
+    )
+    return True

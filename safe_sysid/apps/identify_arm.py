@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from safe_sysid import __version__
 from safe_sysid.apps.arm_bounds import Bounding
-from safe_sysid.apps.arm_logs import ArmLogOptions, check_samples, read_logs, split_samples
+from safe_sysid.apps.arm_logs import (
+    ArmLogOptions,
+    check_samples,
+    make_directory,
+    output_directory,
+    progress_bar,
+    read_logs,
+    refused,
+    split_samples,
+)
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
-from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
@@ -63,24 +70,14 @@ def identify_arm(options: IdentifyArmOptions) -> int:
     """
     begin = time.perf_counter()
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
-        transient=True, disable=options.quiet or not sys.stderr.isatty(),
-    )  # fmt: skip
-    with bar:
+    with progress_bar(options) as bar:
         task = bar.add_task("reading", total=1.0)
         model, mechanism = _arm(options)
         logs = read_logs(options, mechanism.actuated_names)
         transition = 0.0 if model is None else model.friction_transition_velocity
         samples, held_out = split_samples(logs, mechanism.actuated_names, options, transition)
         findings = check_samples(logs, mechanism, samples)
-        for finding in findings:
-            print(f"safe-sysid identify-arm: {finding.message}", file=sys.stderr)
-        if findings and not options.force:
-            print(
-                f"safe-sysid identify-arm: error: {len(findings)} finding(s), nothing identified (--force goes on)",
-                file=sys.stderr,
-            )
+        if refused(options, "identify-arm", [finding.message for finding in findings], "identified"):
             return 2
         bar.update(task, description="identifying", completed=0.05)
         choices = Choices(
@@ -99,7 +96,7 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             lambda share: bar.update(task, completed=0.05 + 0.35 * share),
             bounding.prove,
         )
-    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-arm"
+    out = output_directory(options, "identify-arm")
     result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin)
     result["intervals"] = bounding.write(out, found)
     result["findings"] = [finding.message for finding in findings]
@@ -189,12 +186,7 @@ def _write(
     model: RobotModel | None,
     options: IdentifyArmOptions,
 ) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
-        ) from None
+    make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
     write_text(out / "report.html", arm_html(found, result))
     write_text(out / "arm_mjcf.xml", mjcf_fragment(found))

@@ -18,9 +18,9 @@ from scipy import linalg
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid import __version__
-from safe_sysid.apps.arm_logs import ArmLogOptions, read_logs
+from safe_sysid.apps.arm_logs import ArmLogOptions, make_directory, output_directory, read_logs, refused
 from safe_sysid.dynamics.recursion import RecursiveDynamics
-from safe_sysid.errors import ConfigError, ParameterError
+from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import base_parameters_of_factor
 from safe_sysid.identification.arm.consistent import Fit, fit_consistent
 from safe_sysid.identification.arm.data import DataError, Processing, prepare
@@ -350,21 +350,10 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
     if options.optimization == "e2e" or MODELS[options.model].network is not None:
         need_torch()
     model = load_robot(options.robot)
-    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-learn-hybrid"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
-        ) from None
+    out = output_directory(options, "learn hybrid")
+    make_directory(out)
     dataset, findings = dataset_from_logs(options, model, out / "data")
-    for message in findings:
-        print(f"safe-sysid learn hybrid: {message}", file=sys.stderr)
-    if findings and not options.force:
-        print(
-            f"safe-sysid learn hybrid: error: {len(findings)} finding(s), nothing learned (--force goes on)",
-            file=sys.stderr,
-        )
+    if refused(options, "learn hybrid", findings, "learned"):
         return 2
     with losses(options.quiet) as told:
         trained = train(

@@ -13,11 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from scipy.stats import norm
 
 from safe_sysid import __version__
-from safe_sysid.apps.arm_logs import ArmLogOptions, read_logs, split_samples
+from safe_sysid.apps.arm_logs import (
+    ArmLogOptions,
+    make_directory,
+    output_directory,
+    progress_bar,
+    read_logs,
+    refused,
+    split_samples,
+)
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.data_checks import check_log
@@ -80,29 +87,19 @@ def learn_lip(options: LearnLipOptions) -> int:
     """
     begin = time.perf_counter()
     robot, names, slides = _arm(options)
-    out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-learn-lip"
+    out = output_directory(options, "learn lip")
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
-        transient=True, disable=options.quiet or not sys.stderr.isatty(),
-    )  # fmt: skip
-    with bar:
+    with progress_bar(options) as bar:
         task = bar.add_task("reading", total=1.0)
         logs = read_logs(options, names)
         findings = [finding.message for log in logs for finding in check_log(log.measurements, names)]
         findings += [text for log in logs for text in _constant(log, names)]
-        for message in findings:
-            print(f"safe-sysid learn lip: {message}", file=sys.stderr)
-        if findings and not options.force:
-            print(
-                f"safe-sysid learn lip: error: {len(findings)} finding(s), nothing learned (--force goes on)",
-                file=sys.stderr,
-            )
+        if refused(options, "learn lip", findings, "learned"):
             return 2
         parts = split_samples(logs, names, options)
         given, held_out = (_samples(part, slides) for part in parts)
         samples, duplicates = _distinct(given[_even(len(given.x), _DISTINCT)])
-        _make(out)
+        make_directory(out)
         dropped = sum(effect.dropped for effect in parts[0].effects)
         common = {
             "schema": "safe_sysid/learned-lip/1", "version": __version__, "robot": robot,
@@ -159,15 +156,6 @@ def _arm(options: LearnLipOptions) -> tuple[str, tuple[str, ...], tuple[bool, ..
         names.append(name)
         slides.append(kind == "slides")
     return f"arm of {len(names)} joints", tuple(names), tuple(slides)
-
-
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
-        ) from None
 
 
 def _samples(data: ArmData, slides: Sequence[bool]) -> _Samples:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
+from safe_sysid.learning.archive import read_archive, write_archive
 from safe_sysid.learning.gaussian_process.kernels import (
     KernelPart,
     LagrangianPart,
@@ -22,7 +22,6 @@ from safe_sysid.learning.gaussian_process.kernels import (
 )
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
-from safe_sysid.whole_files import replacing
 
 __all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model", "write_model"]
 
@@ -169,11 +168,7 @@ def write_model(path: str | Path, model: LearnedModel) -> None:
         **_hand_over_arrays(model.hand_over),
         **{"q": p.x.q, "qd": p.x.qd, "qdd": p.x.qdd, "torque": p.torque},
     }
-    try:
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot be written: {error.strerror or error}") from error
+    write_archive(path, arrays, ModelFileError)
 
 
 def read_model(path: str | Path) -> LearnedModel:
@@ -186,22 +181,7 @@ def read_model(path: str | Path) -> LearnedModel:
         ModelFileError: no such file, no such format, an array missing or of another type or shape, or numbers that make
             no process.
     """
-    try:
-        arrays = read_arrays(path)
-    except FileNotFoundError:
-        raise ModelFileError(f"{path}: no such file") from None
-    except ARRAY_ERRORS as error:
-        raise ModelFileError(f"{path}: cannot be read as a learned model: {error}") from None
-    for name, (kind, dimensions) in _ARRAYS.items():
-        if name not in arrays:
-            raise ModelFileError(f"{path}: no array {name!r}: expected {', '.join(_ARRAYS)}")
-        a = arrays[name]
-        if a.dtype.kind != kind or a.ndim != dimensions:
-            raise ModelFileError(
-                f"{path}: {name} has type {a.dtype} and shape {a.shape}: expected {dimensions} dimensions of {kind!r}"
-            )
-    if str(arrays["schema"]) != SCHEMA:
-        raise ModelFileError(f"{path}: schema = {str(arrays['schema'])[:80]!r}: expected {SCHEMA!r}")
+    arrays = read_archive(path, "a learned model", SCHEMA, _ARRAYS, ModelFileError)
     try:
         return _model(arrays)
     except ModelFileError as error:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
+from safe_sysid.learning.archive import read_archive, write_archive
 from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS, Learned, Scaling, network_shapes
 from safe_sysid.robot.parameters import is_consistent
-from safe_sysid.whole_files import replacing
 
 __all__ = ["SCHEMA", "HybridFileError", "read_hybrid", "write_hybrid"]
 
@@ -81,11 +80,7 @@ def write_hybrid(path: str | Path, learned: Learned) -> None:
         **{_WEIGHT + name: np.asarray(value, np.float64) for name, value in learned.weights.items()},
     }
     arrays["checksum"] = np.array(_checksum(arrays))
-    try:
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise HybridFileError(f"{path}: cannot be written: {error.strerror or error}") from error
+    write_archive(path, arrays, HybridFileError)
 
 
 def read_hybrid(path: str | Path, joint_names: Sequence[str] | None = None) -> Learned:
@@ -99,22 +94,7 @@ def read_hybrid(path: str | Path, joint_names: Sequence[str] | None = None) -> L
         HybridFileError: no such file or format, a checksum that does not fit, an array missing or of another type or
             shape, numbers that are not finite, links that no arm has, or other joints.
     """
-    try:
-        arrays = read_arrays(path)
-    except FileNotFoundError:
-        raise HybridFileError(f"{path}: no such file") from None
-    except ARRAY_ERRORS as error:
-        raise HybridFileError(f"{path}: cannot be read as a hybrid model: {error}") from None
-    for name, (kind, dimensions) in _ARRAYS.items():
-        if name not in arrays:
-            raise HybridFileError(f"{path}: no array {name!r}: expected {', '.join(_ARRAYS)}")
-        a = arrays[name]
-        if a.dtype.kind != kind or a.ndim != dimensions:
-            raise HybridFileError(
-                f"{path}: {name} has type {a.dtype} and shape {a.shape}: expected {dimensions} dimensions of {kind!r}"
-            )
-    if str(arrays["schema"]) != SCHEMA:
-        raise HybridFileError(f"{path}: schema = {str(arrays['schema'])[:80]!r}: expected {SCHEMA!r}")
+    arrays = read_archive(path, "a hybrid model", SCHEMA, _ARRAYS, HybridFileError)
     if str(arrays["checksum"]) != (found := _checksum(arrays)):
         raise HybridFileError(
             f"{path}: checksum {str(arrays['checksum'])[:64]!r}: expected {found!r} of its content"
