@@ -18,7 +18,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
-from safe_sysid.dynamics.protocol import add_further, as_parameters
+from safe_sysid.dynamics.protocol import add_further, as_parameters, coulomb_direction
 from safe_sysid.robot.frames import as_batch
 from safe_sysid.robot.model import Kinematics
 
@@ -75,9 +75,7 @@ class PinocchioDynamics:
 
     def _add_friction(self, out: FloatArray, qd: FloatArray, transition: float, sign: float) -> None:
         n, joints = self._n, np.arange(self._n)
-        out[joints, COULOMB * n + joints] = sign * (
-            np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
-        )
+        out[joints, COULOMB * n + joints] = sign * coulomb_direction(qd, transition)
         out[joints, VISCOUS * n + joints] = sign * qd
         out[joints, OFFSET * n + joints] = sign
         add_further(out, qd, transition, sign)

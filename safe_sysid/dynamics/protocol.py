@@ -27,7 +27,7 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["Dynamics", "as_parameters"]
+__all__ = ["Dynamics", "add_further", "as_parameters", "coulomb_direction"]
 
 FloatArray = NDArray[np.float64]
 
@@ -91,6 +91,16 @@ def as_parameters(kin: Kinematics, theta: FloatArray) -> FloatArray:
     if theta.shape != (size,):
         raise ParameterError(f"theta of shape {theta.shape}: expected ({size},)")
     return theta
+
+
+def coulomb_direction(qd: FloatArray, transition: float) -> FloatArray:
+    """What Coulomb friction is multiplied by: the velocity's sign, or what rises to it linearly, from -1 to 1.
+
+    Args:
+        qd: any shape, rad/s.
+        transition: friction transition velocity, rad/s; 0 for the sign.
+    """
+    return np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
 
 
 def add_further(out: FloatArray, qd: FloatArray, transition: float, sign: float) -> None:

@@ -14,7 +14,7 @@ from safe_sysid.dynamics.generated.chain import chain_of
 from safe_sysid.dynamics.generated.compiled import NoCompilerError, load
 from safe_sysid.dynamics.generated.derive import base_columns, parameter_order
 from safe_sysid.dynamics.generated.recursion import TracedArm, solve
-from safe_sysid.dynamics.protocol import add_further, as_parameters
+from safe_sysid.dynamics.protocol import add_further, as_parameters, coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.frames import as_batch
@@ -135,7 +135,7 @@ class GeneratedDynamics(RecursiveDynamics):
 
     def _friction(self, theta: FloatArray, qd: FloatArray, transition: float) -> FloatArray:
         n = self._n
-        sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+        sign = coulomb_direction(qd, transition)
         fc, fv, beta = (theta[k * n : (k + 1) * n] for k in (COULOMB, VISCOUS, OFFSET))
         out: FloatArray = fc * sign + fv * qd + beta
         for part, term in ParameterLayout(n).further:
@@ -209,7 +209,7 @@ class GeneratedDynamics(RecursiveDynamics):
             self._call("regressor", n * self._l, None, q, qd, qdd).reshape(-1, n, self._l) @ self.base
         )
         joints = np.arange(n)
-        sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+        sign = coulomb_direction(qd, transition)
         out[:, joints, COULOMB * n + joints] = sign
         out[:, joints, VISCOUS * n + joints] = qd
         out[:, joints, OFFSET * n + joints] = 1.0

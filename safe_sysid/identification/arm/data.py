@@ -19,6 +19,7 @@ from scipy.interpolate import CubicSpline
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
+from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
@@ -436,7 +437,7 @@ def _inner(raw: tuple[FloatArray, ...], smooth: tuple[FloatArray, ...]) -> slice
 
 def _directions(qd: FloatArray, transition: float, cutoff: float, rate: float) -> FloatArray:
     """Signs of filtered velocities (N, n_a), through the filter of the torques."""
-    sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+    sign = coulomb_direction(qd, transition)
     if cutoff == 0.0:
         return sign
     padding = min(int(3.0 * rate / cutoff), len(qd) - 1)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
+from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.robot.model import Motors
 
 __all__ = ["Column", "candidates", "choose", "columns_of"]
@@ -97,9 +98,7 @@ def columns_of(
         direction: (N, n_a) signs of the velocities, filtered; None: as they are.
     """
     qd = motion.qd[:, mechanism.actuated]
-    sign = direction
-    if sign is None:
-        sign = np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
+    sign = coulomb_direction(qd, transition) if direction is None else direction
     out = np.zeros((*qd.shape, len(chosen)))
     for k, column in enumerate(chosen):
         j = column.row
