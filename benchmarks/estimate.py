@@ -227,10 +227,11 @@ def main() -> None:
     parser.add_argument("--payload", default="4lb")
     parser.add_argument("--motions", type=int, default=8)
     parser.add_argument("--plans", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0, help="of the first motion")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model, records = load_robot(options.robot), []
-    for seed in range(options.motions):
+    for seed in range(options.seed, options.seed + options.motions):
         true = simulate(model, options.payload, seed, options.plans)
         for way in WAYS:
             records.append(one(model, true, options.payload, way, seed))

@@ -202,7 +202,9 @@ def with_best_fit(
     if not proved or run.empty:
         return run
     sampled = sample_windows(log, model, errors, _FIT_WINDOWS)
-    rows = None if sampled is None else sampled.rows(model, errors)
+    # Proved equations stand about the middle of all torques that a measurement may mean, not about the measured one.
+    measured = replace(errors, torque_rel=np.zeros(model.n))
+    rows = None if sampled is None else sampled.rows(model, measured)
     if rows is None or not len(rows):
         return run
     try:

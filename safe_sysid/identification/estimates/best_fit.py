@@ -1,11 +1,12 @@
 r"""The estimate of a whole log: best fit inside the proved set, with a statistical standard error; no guarantee.
 
 Unknowns are all parameters of arm, payload, friction and hand within their intervals, and for each joint a gain of its
-torque sensor: ``a.theta = (1 + g_j) t + e``. Equations are momentum balances of windows that do not overlap. Errors e
-have a scale per joint that is unknown, and outliers: Huber's weights, iterated [Huber1981]; the scale begins at the
-torque's own, so that what priors and gains explain as well is not taken for payload. Priors are those of uniform
-distributions on the declared intervals, the gain's is the declared relative torque error. The minimum is taken over
-boxes and cone: published bounds for theta_e, a payload that is a real body (:mod:`.projected`).
+torque sensor: ``t = (1 + g_j) a.theta + e``. (As a factor of t, which has the noise, gains and masses would be fitted
+too small.) Equations are momentum balances of windows that do not overlap. Errors e have a scale per joint that is
+unknown, and outliers: Huber's weights, iterated [Huber1981]; the scale begins at the torque's own, so that what priors
+and gains explain as well is not taken for payload. Priors are those of uniform distributions on the declared
+intervals, the gain's is the declared relative torque error. The minimum is taken over boxes and cone: published bounds
+for theta_e, a payload that is a real body (:mod:`.projected`).
 
 The standard error is that of the same fit without boxes and cone, larger by what neighbouring windows have in common:
 right if errors are random with a memory of a window or two. Torque errors that are constant offsets are the arm's own
@@ -72,14 +73,11 @@ def best_fit(
     estimate = NominalEstimate(prior, payload_constraints, "projected")
     normal, n = estimate.normal, len(gain)
     rows = normal.usable(rows)
-    columns = normal.columns(rows)
     length = np.maximum(rows.end - rows.start, 1e-12)
-    size, joint = columns.shape[1], rows.joint
-    matrix = np.zeros((len(rows), size + n))
-    matrix[:, :size] = columns * (normal.scale / length[:, None])
-    matrix[np.arange(len(rows)), size + joint] = -rows.target / length * gain[joint]
-    target = (rows.target - columns @ normal.mid) / length
-    hessian, linear, scale, residual = _robust(matrix, target, joint, n)
+    model = _Model(normal.columns(rows) / length[:, None], rows.joint, gain, normal.mid, normal.scale)
+    size = len(normal.mid)
+    hessian, linear, scale, residual = _robust(model, rows.target / length)
+    joint = rows.joint
     kept = Quadratic(hessian, linear).reduced(slice(0, size))
     theta, consistent = estimate.project(kept, box)
     covariance = np.linalg.inv(hessian)[:size, :size] * np.outer(normal.scale, normal.scale)
@@ -96,19 +94,51 @@ def best_fit(
     )
 
 
-def _robust(
-    matrix: FloatArray, target: FloatArray, joint: NDArray[np.int64], n: int
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Normal equations with Huber's weights, the scale (n,) of errors, and residuals in it."""
-    prior = PRIOR_WEIGHT * np.eye(matrix.shape[1])
-    weight = np.ones(len(target))
-    scale = np.array([np.std(target[joint == j]) if np.any(joint == j) else 1.0 for j in range(n)]) + 1e-9
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Mean torques of windows: ``(1 + gain_j g_j) a.(mid + scale z)``, with scaled unknowns ``x = [z (P,) | g (n,)]``.
+
+    Attributes:
+        columns: (M, P) a.
+        joint: (M,) whose sensor measured it.
+        gain: (n,) largest relative error of its torque.
+        mid, scale: (P,) of the parameters.
+    """
+
+    columns: FloatArray
+    joint: NDArray[np.int64]
+    gain: FloatArray
+    mid: FloatArray
+    scale: FloatArray
+
+    def linear(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(M, P + n), (M,): ``matrix y + offset`` is the model near x."""
+        size, rows = len(self.mid), np.arange(len(self.joint))
+        torque = self.columns @ (self.mid + self.scale * x[:size])
+        gain = (self.gain * x[size:])[self.joint]
+        matrix = np.zeros((len(rows), len(x)))
+        matrix[:, :size] = self.columns * self.scale * (1.0 + gain)[:, None]
+        matrix[rows, size + self.joint] = torque * self.gain[self.joint]
+        return matrix, (1.0 + gain) * (self.columns @ self.mid) - gain * torque
+
+
+def _robust(model: _Model, torque: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Normal equations with Huber's weights, scale (n,) of errors, residuals in it; ``torque`` (M,) as measured."""
+    joint, n = model.joint, len(model.gain)
+    x: FloatArray = np.zeros(len(model.mid) + n)
+    prior = PRIOR_WEIGHT * np.eye(len(x))
+    weight = np.ones(len(torque))
+    matrix, offset = model.linear(x)
+    first = torque - offset
+    scale = np.array([np.std(first[joint == j]) if np.any(joint == j) else 1.0 for j in range(n)]) + 1e-9
     for _ in range(_ROUNDS):
         w = np.sqrt(weight) / scale[joint]
         scaled = matrix * w[:, None]
-        hessian, linear = prior + scaled.T @ scaled, scaled.T @ (target * w)
-        residual = target - matrix @ np.linalg.solve(hessian, linear)
+        hessian, linear = prior + scaled.T @ scaled, scaled.T @ ((torque - offset) * w)
+        x = np.linalg.solve(hessian, linear)
         last = scale
+        matrix, offset = model.linear(x)
+        residual = torque - offset - matrix @ x
         scale = np.array(
             [_MAD * np.median(np.abs(residual[joint == j])) if np.any(joint == j) else 1.0 for j in range(n)]
         )
