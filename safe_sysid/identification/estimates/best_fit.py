@@ -135,7 +135,7 @@ def _robust(model: _Model, torque: FloatArray) -> tuple[FloatArray, FloatArray, 
         w = np.sqrt(weight) / scale[joint]
         scaled = matrix * w[:, None]
         hessian, linear = prior + scaled.T @ scaled, scaled.T @ ((torque - offset) * w)
-        x = np.linalg.solve(hessian, linear)
+        x = np.asarray(np.linalg.solve(hessian, linear), np.float64)
         last = scale
         matrix, offset = model.linear(x)
         residual = torque - offset - matrix @ x
