@@ -1,4 +1,4 @@
-"""Installation for pip and for colcon (`ament_python`); docs/development.md says how they differ."""
+"""Installation for pip and for colcon (`ament_python`); docs/refer/development.md says how they differ."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""Every fault in every state, over real topics: what happened, in a table. Writes docs/faults.md.
+"""Every fault in every state, over real topics: what happened, in a table. Writes docs/understand/faults.md.
 
-    python benchmarks/faults.py [--states tracking,holding] [--out docs/faults.md]
+    python benchmarks/faults.py [--states tracking,holding] [--out docs/understand/faults.md]
 
 The faults and their judgement are the tests' (test/fault_list.py, test/test_nodes_faults.py).
 """
@@ -58,7 +58,7 @@ def main() -> None:
     """Run and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", default=",".join(STATES))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "faults.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "understand" / "faults.md")
     options = parser.parse_args()
     states = options.states.split(",")
     model = load_robot("kinova_gen3", **OVERRIDES)

@@ -1,4 +1,4 @@
-"""What floods of messages and requests do to the 1 kHz loop: docs/security.md has the table.
+"""What floods of messages and requests do to the 1 kHz loop: docs/use/security.md has the table.
 
     python benchmarks/flood.py [--seconds 10] [--case NAME ...] [--tree DIR]
 

@@ -1,4 +1,4 @@
-"""Broken messages and requests for every node, for as long as one likes: docs/security.md has the figures.
+"""Broken messages and requests for every node, for as long as one likes: docs/use/security.md has the figures.
 
     python benchmarks/fuzz_messages.py --seconds 600              fields and bytes of sound messages, broken at random
     python benchmarks/fuzz_messages.py --seconds 600 --coverage   bytes, led by coverage (pip install atheris)

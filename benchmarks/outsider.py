@@ -1,4 +1,4 @@
-"""What another machine on the network can do to the nodes of an arm, tried: docs/security.md has the table.
+"""What another machine on the network can do to the nodes of an arm, tried: docs/use/security.md has the table.
 
     sudo python benchmarks/outsider.py [--config localhost ...]
 

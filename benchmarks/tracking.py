@@ -4,7 +4,7 @@ Each run draws, from its number: lock-step or real-time gains, with or without m
 that holds it, or parameters that jump to the worst corner of the box at every command, which no arm does but the proof
 allows for; the fastest motion that the theorem's hypotheses allow, or a pose to hold; a start at rest or on
 ``V = V_start``; measurement and actuator errors (pushing the error outward, flipping with it, or random) and delays and
-holds (longest, random, or both in turn). Pinocchio integrates; checked is every claim of docs/guarantees.md:
+holds (longest, random, or both in turn). Pinocchio integrates; checked is every claim of docs/understand/guarantees.md:
 
 - V, e, de, r and qdd in their bounds, at every instant looked at;
 - per tick, U <= Z and the lemma ``r_hat^T u <= c h (S Z - Z^2)``, u found from the command and the true parameters;

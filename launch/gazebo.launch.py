@@ -1,4 +1,4 @@
-"""An arm in Gazebo Sim (gz_ros2_control) with planner, identifier and controller. Not run by us: docs/launch.md.
+"""An arm in Gazebo Sim (gz_ros2_control) with planner, identifier and controller. Not run by us: docs/use/launch.md.
 
 ros2 launch safe_sysid gazebo.launch.py robot:=my_arm.yaml
 """

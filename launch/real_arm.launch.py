@@ -5,7 +5,7 @@
 Nothing is commanded before ``ros2 lifecycle set /controller activate``, which is refused, with reasons, until
 measurements, limits and start pose check out, and until you say that the arm stops when commands do: ros2_control's
 forward_command_controller keeps the last torque for ever. Then the arm is held, and moves from ``/planner/start`` on.
-Not run by us on a real arm: docs/launch.md.
+Not run by us on a real arm: docs/use/launch.md.
 """
 
 import sys

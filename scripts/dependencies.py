@@ -1,4 +1,4 @@
-"""Writes docs/dependencies.md: every library, its versions, its licence and what it is for.
+"""Writes docs/refer/dependencies.md: every library, its versions, its licence and what it is for.
 
     .venv/bin/python scripts/dependencies.py
 
@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "scripts")]
 from licences import WEAK, licence_of  # noqa: E402
 from requirements import name_of, normal, requirements, setup_arguments  # noqa: E402
 
-PAGE = ROOT / "docs" / "dependencies.md"
+PAGE = ROOT / "docs" / "refer" / "dependencies.md"
 PYTHONS = ("3.11", "3.12")
 #: Extras in the order of the page, and when they are installed. "" is what `pip install .` brings.
 GROUPS = {
@@ -34,7 +34,7 @@ GROUPS = {
     "view": "`safe-sysid view`",
     "ros": "ROS 2 Jazzy as wheels, where no ROS 2 is installed",
     "cluster": "`safe-sysid campaign --scheduler`",
-    "learn": "`safe-sysid learn hybrid`; not in the environment of the tests ([hybrid models](learn_hybrid.md))",
+    "learn": "`safe-sysid learn hybrid`; not in the environment of the tests ([hybrid models](../use/learn_hybrid.md))",
     "docs": "`./safe-sysid docs`",
     "dev": "`./safe-sysid test`",
 }

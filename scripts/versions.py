@@ -4,7 +4,7 @@
 
 `lowest` takes of every requirement of setup.py the lowest version that has a wheel, `newest` the newest that the
 bounds allow; neither looks at scripts/constraints.txt. Then it runs the tests named in TESTS, or those asked for, and
-a demo of one plan. `--note` keeps versions and results in scripts/versions_tried.json, for docs/dependencies.md.
+a demo of one plan. `--note` keeps versions and results in scripts/versions_tried.json, for docs/refer/dependencies.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The house rule of docs/development.md: imports flow one way, and the core knows nothing of ROS."""
+"""The house rule of docs/refer/development.md: imports flow one way, and the core knows nothing of ROS."""
 
 from __future__ import annotations
 

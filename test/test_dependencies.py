@@ -1,4 +1,4 @@
-"""docs/dependencies.md is current, and every licence fits."""
+"""docs/refer/dependencies.md is current, and every licence fits."""
 
 from __future__ import annotations
 

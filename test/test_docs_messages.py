@@ -1,4 +1,4 @@
-"""docs/messages.md against what the nodes really make, and what limits.py really says."""
+"""docs/refer/messages.md against what the nodes really make, and what limits.py really says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md says that the program says, the program can say."""
+"""What docs/start/troubleshooting.md says that the program says, the program can say."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_said(quote: str) -> bool:
 
 def quotes() -> list[str]:
     """First cells of the tables headed `says`."""
-    page, found, inside = (DOCS / "troubleshooting.md").read_text(encoding="utf-8"), [], False
+    page, found, inside = (DOCS / "start" / "troubleshooting.md").read_text(encoding="utf-8"), [], False
     for line in page.splitlines():
         inside = line.startswith("| says |") or (inside and line.startswith("|"))
         if inside and (match := re.match(r"\| `([^`]+)`", line)):

@@ -189,7 +189,7 @@ def test_every_fence_says_its_language() -> None:
 
 
 def test_the_order_of_rooms_is_that_of_the_code() -> None:
-    text = (DOCS / "development.md").read_text(encoding="utf-8")
+    text = (DOCS / "refer" / "development.md").read_text(encoding="utf-8")
     written = re.search(r"```text\n(errors .*?)```", text, re.DOTALL)
     assert written
     code = ast.parse((ROOT / "test" / "test_architecture.py").read_text(encoding="utf-8"))

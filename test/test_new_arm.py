@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def tutorial_urdf() -> str:
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
     return text.split("```xml\n")[1].split("```")[0]
 
 

@@ -1,4 +1,4 @@
-"""What docs/tutorial.md shows of the first two commands; all four are run to their end by test_docs_commands.py."""
+"""What docs/start/tutorial.md shows of the first two commands; all four are run to their end by test_docs_commands.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from safe_sysid.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.S) for line in block.splitlines()]
 
 

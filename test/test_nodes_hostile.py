@@ -36,7 +36,7 @@ from safe_sysid.token_bucket import TokenBucket
 
 pytestmark = pytest.mark.ros
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "security.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "use" / "security.md"
 
 
 class Clock:

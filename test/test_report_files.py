@@ -91,7 +91,7 @@ def fields_of(model: type[BaseModel], seen: set[str]) -> set[str]:
 
 
 def test_every_field_is_documented() -> None:
-    text = (ROOT / "docs" / "summary_json.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "refer" / "summary_json.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([a-z0-9_]+)`", text))
     models = [m for m in vars(schema).values() if isinstance(m, type) and issubclass(m, BaseModel)]
     assert len(models) > 10

@@ -266,12 +266,12 @@ def test_files_and_lengths_are_the_values_of_complaints_about_them(folder: Path)
     assert caught.value.value == str(file)
 
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "scenes.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "use" / "scenes.md"
 
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """The scene of docs/scenes.md, with a chair of 0.4 m beside it."""
+    """The scene of docs/use/scenes.md, with a chair of 0.4 m beside it."""
     text = DOCS.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
     corners = box_corners((400.0, 400.0, 400.0))
     write_stl(str(tmp_path / "chair.stl"), corners, ConvexHull(corners).simplices)

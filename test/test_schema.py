@@ -340,9 +340,9 @@ def test_every_entry_has_a_line_of_its_own() -> None:
 
 
 def test_reference_page_is_up_to_date() -> None:
-    page = Path(__file__).parent.parent / "docs" / "parameters.md"
+    page = Path(__file__).parent.parent / "docs" / "refer" / "parameters.md"
     assert page.read_text(encoding="utf-8") == reference(GROUPS, KEYS), (
-        "run: safe-sysid config reference --out docs/parameters.md"
+        "run: safe-sysid config reference --out docs/refer/parameters.md"
     )
 
 

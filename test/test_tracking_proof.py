@@ -1,4 +1,4 @@
-"""Every step of the tracking theorem's proof (docs/guarantees.md), each against what it bounds."""
+"""Every step of the tracking theorem's proof (docs/understand/guarantees.md), each against what it bounds."""
 
 import functools
 import itertools

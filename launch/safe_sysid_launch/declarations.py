@@ -97,7 +97,7 @@ def why_not_commanded(arm: Arm, stops: bool, activate: bool, controller: str) ->
     expected = (
         f"driver_stops_without_commands:=yes, once it is true: that the arm brakes or holds by itself when no command "
         f"has come through {controller} for driver.command_timeout_s ({arm.settings.driver.command_timeout_s} s); "
-        "ros2_control's forward_command_controller keeps the last torque for ever (docs/launch.md)"
+        "ros2_control's forward_command_controller keeps the last torque for ever (docs/use/launch.md)"
     )
     if activate:
         raise ConfigError(_ARGUMENTS, "driver_stops_without_commands", "no", expected)

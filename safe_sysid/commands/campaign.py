@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="true errors are F times what would be on the declared bound (default: 1)",
         )  # fmt: skip
         teeth.add_argument(
-            "--break", dest="broken", choices=_BREAKS, help="docs/campaign.md says by how much"
+            "--break", dest="broken", choices=_BREAKS, help="docs/understand/campaign.md says by how much"
         )
         if name == "identification":
             parser_of.add_argument(
@@ -98,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_common(reachability, trials=250)
     reachability.add_argument(
         "--break", dest="broken", choices=_TOLD_WRONGLY,
-        help="tell the enclosures something wrong, to see whether it is noticed; docs/campaign.md says what",
+        help="tell the enclosures something wrong, to see whether it is noticed; docs/understand/campaign.md says what",
     )  # fmt: skip
     printed = actions.add_parser(
         "printed", help="does any number that people read say more than was proved?", description=_PRINTED

@@ -14,7 +14,7 @@ from safe_sysid.commands.arguments import OneLineParser, check_output, non_negat
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "check, show and make files of settings"
-DESCRIPTION = "Files of robots, scenes and node parameters; every parameter is listed in docs/parameters.md."
+DESCRIPTION = "Files of robots, scenes and node parameters; every parameter is listed in docs/refer/parameters.md."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -167,7 +167,7 @@ def _reference_arguments(actions: Any) -> None:
     reference = actions.add_parser(
         "reference",
         help="print the reference page of all parameters",
-        description="The page docs/parameters.md, made from the declarations.",
+        description="The page docs/refer/parameters.md, made from the declarations.",
     )
     reference.add_argument("--out", type=Path, metavar="FILE", help="write it there")
 

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="added to a, as a share of it (default: 0.2)",
     )
-    parser.add_argument("--map", type=Path, metavar="FILE", help="columns of tables (docs/identify.md)")
+    parser.add_argument("--map", type=Path, metavar="FILE", help="columns of tables (docs/use/identify.md)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="YAML for the robot file, of the first B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
 

@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="column of a table: time=NAME, JOINT.position=NAME, JOINT.velocity=NAME, JOINT.effort=NAME; repeatable",
     )
     reading.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/identify.md)"
+        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)"
     )
     reading.add_argument(
         "--angles", choices=("rad", "deg"), help="of positions and velocities (default: as named)"

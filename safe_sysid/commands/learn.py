@@ -12,7 +12,7 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "inverse dynamics learned from logs of an arm"
 DESCRIPTION = """Learns an arm's torques from logs of its motions. No bound, certificate or verdict rests on what was
-learned; a controller may add it as a feed-forward within a declared bound (docs/learning.md)."""
+learned; a controller may add it as a feed-forward within a declared bound (docs/use/learning.md)."""
 #: What can be learned, in the order of the help text: modules with HELP, DESCRIPTION, configure and run.
 _KINDS: dict[str, ModuleType] = {"lip": learn_lip, "hybrid": learn_hybrid}
 

@@ -13,7 +13,7 @@ HELP = "a rigid arm, friction, and a network with memory for what both leave"
 #: As in safe_sysid.learning.neural.models, not imported before it is needed; a test compares them.
 MODELS = ("rbd_sign_lstm", "rbd_sign_mlp", "rbd_lstm", "rbd_sign", "rbd", "lstm", "nea", "nea_lstm")
 DESCRIPTION = """Reads logs of an arm that moves freely, and learns its torques as a rigid arm whose links are always
-real ones, Coulomb friction, and a recurrent network (docs/learn_hybrid.md): all at once (e2e), or the rigid part
+real ones, Coulomb friction, and a recurrent network (docs/use/learn_hybrid.md): all at once (e2e), or the rigid part
 first (2s). Training needs torch (pip install 'safe_sysid[learn]'); what it writes does not: model.npz (for controllers:
 feed-forward `residual`, residual model `hybrid`), result.json, the data set in data/ and a checkpoint, from which the
 same command with the same --out goes on. No guarantee comes of any of it.

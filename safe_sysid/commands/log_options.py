@@ -55,7 +55,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="column of a table: time=NAME, JOINT.position=NAME, ...; repeatable",
     )  # fmt: skip
     reading.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/identify.md)"
+        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)"
     )
     reading.add_argument("--angles", choices=("rad", "deg"), help="of positions and velocities")
     reading.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of stamps")

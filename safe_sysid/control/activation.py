@@ -2,7 +2,7 @@
 
 On a real arm nothing that a proof rests on is taken on trust here which a fraction of a second of measurements at rest
 can refute: rate and delay of the measurements, the declared errors of position and velocity, unit, sign and source of
-the effort, the pose. What they cannot show is declared: see docs/arms/.
+the effort, the pose. What they cannot show is declared: see docs/use/arms/.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RATE, _LOST = 0.05, 0.1
 #: Delay of the faster measurements: what way and clocks add to all of them.
 _TYPICAL = 0.25
 #: What may be later is a rare exception; what is later than declared is judged while running, command by command
-#: ("Late commands" in docs/guarantees.md), as long as there is anything to judge.
+#: ("Late commands" in docs/understand/guarantees.md), as long as there is anything to judge.
 _HIGH, _FEW = 0.95, "5 %"
 _ROUND = 1e-9  # rad and rad/s, what messages and unwrapping may round
 #: So far may drives let a pose sag between its judgement and the take-over, rad or m, beyond the measurement errors.
@@ -195,7 +195,7 @@ class ActivationChecks:
         if timeout is None:
             reasons.append(
                 "driver.command_timeout_s is not declared: expected the time after which the drives brake by "
-                "themselves when commands stop, s (docs/arms/)"
+                "themselves when commands stop, s (docs/use/arms/)"
             )
         elif not timeout > timing.hold_max_s:
             reasons.append(

@@ -1,6 +1,6 @@
 """The controller as a pure state machine around a control law: no clocks, no I/O, a reason for each refusal.
 
-``idle -> holding -> tracking -> braking -> holding`` and ``fault``; the table is in docs/controller.md. Every input
+``idle -> holding -> tracking -> braking -> holding`` and ``fault``; the table is in docs/use/controller.md. Every input
 (measurement, plan, box) is judged here, so that a node, the in-process episode and a test behave alike.
 """
 

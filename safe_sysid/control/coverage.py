@@ -1,7 +1,7 @@
 """Coverage of late commands: whether the tracking theorem holds although a command came late or was cut.
 
 From a quiet state V cannot grow to its bound in a short time, whatever is commanded meanwhile that was right before:
-"Late commands" in docs/guarantees.md, :meth:`~safe_sysid.control.gains.ControllerGains.longest_covered_gap`.
+"Late commands" in docs/understand/guarantees.md, :meth:`~safe_sysid.control.gains.ControllerGains.longest_covered_gap`.
 """
 
 from __future__ import annotations

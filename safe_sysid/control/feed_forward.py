@@ -3,7 +3,7 @@ r"""Feed-forward torques: interface, declared bound and smooth switching of torq
 A feed-forward says a torque and how far it trusts it. What is added approaches ``trust * torque``, clipped to
 ``+-bound``, no faster than ``rate``; where there is no usable answer (late, not finite, not trusted, of another shape,
 an exception) it approaches zero in the same way. The tracking theorem rests on ``bound`` alone ("Feed-forward" in
-docs/guarantees.md), so a feed-forward may be as wrong as it likes.
+docs/understand/guarantees.md), so a feed-forward may be as wrong as it likes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Feed-forwards by name (:data:`safe_sysid.extensions.FEED_FORWARDS`); docs/laws.md describes each."""
+"""Feed-forwards by name (:data:`safe_sysid.extensions.FEED_FORWARDS`); docs/understand/laws.md describes each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Gain synthesis and the proved tracking bound: ``V = r^T H r / 2`` stays below ``V_max``.
 
-The theorem, its assumptions and its proof are in ``docs/guarantees.md`` (section "Tracking"); the names here are the
+The theorem, its assumptions and its proof are in ``docs/understand/guarantees.md`` (section "Tracking"); the names here are the
 names there. Nothing in it is sampled: it holds for every trajectory whose certificate shows the four hypotheses
 
 - ``|qd| <= velocity``, ``|qdd_d| <= acceleration``, ``|qddd_d| <= jerk`` per joint,
@@ -109,7 +109,7 @@ class ControllerGains:
 
         The crude side of the theorem: from a quiet state V cannot grow to its bound in a short time, whatever the
         delay. One more hold is included, so that the theorem goes on from there ("Late commands" in
-        docs/guarantees.md). Cheap: for every tick that is late, or for all.
+        docs/understand/guarantees.md). Cheap: for every tick that is late, or for all.
 
         Args:
             r_upper: (n,) bound of |r| at the measurement: the measured one plus its error, rad/s.

@@ -1,4 +1,4 @@
-"""Control settings of a robot's file. docs/laws.md says where the default gains come from."""
+"""Control settings of a robot's file. docs/understand/laws.md says where the default gains come from."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PassivityAdaptiveSettings(Section):
 
 
 class AdaptiveRobustSettings(Section):
-    """Adaptive robust feedback linearisation [Abdelwahab2024], reconstructed (docs/laws.md)."""
+    """Adaptive robust feedback linearisation [Abdelwahab2024], reconstructed (docs/understand/laws.md)."""
 
     bandwidth: float = setting(
         "natural frequency of the nominal error dynamics", "rad/s", "(0, inf)", default=60.0
@@ -93,7 +93,7 @@ class ComputedTorqueSettings(Section):
     bandwidth: float = setting("natural frequency of the error", "rad/s", "(0, inf)", default=70.0)
     damping_ratio: float = setting("damping ratio of the error", range="(0, inf)", default=1.0)
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/generated.md)", default="recursion", choices=tuple(DYNAMICS)
+        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
     )
 
 
@@ -108,12 +108,12 @@ class ImpedanceSettings(Section):
         "desired damping is 2 damping_ratio sqrt(stiffness inertia)", range="(0, inf)", default=1.0
     )
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/generated.md)", default="recursion", choices=tuple(DYNAMICS)
+        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
     )
 
 
 class LawsSettings(Section):
-    """Gains of the laws that tracking is compared with (docs/laws.md)."""
+    """Gains of the laws that tracking is compared with (docs/understand/laws.md)."""
 
     armour: ArmourSettings = ArmourSettings()
     passivity_adaptive: PassivityAdaptiveSettings = PassivityAdaptiveSettings()
@@ -124,10 +124,10 @@ class LawsSettings(Section):
 
 
 class FeedForwardSettings(Section):
-    """Torque that may be added to the law's: what a residual model has learned (docs/guarantees.md, Feed-forward)."""
+    """Torque that may be added to the law's: what a residual model has learned (docs/understand/guarantees.md, Feed-forward)."""
 
     name: Name | None = setting(
-        "of the feed-forward (docs/laws.md); null: nothing is added",
+        "of the feed-forward (docs/understand/laws.md); null: nothing is added",
         default=None,
         choices=tuple(FEED_FORWARDS),
     )
@@ -159,7 +159,7 @@ class FeedForwardSettings(Section):
 
 
 class ControllerSettings(Section):
-    """Robust law and the hypotheses of its tracking theorem, which certificates of plans check (docs/guarantees.md)."""
+    """Robust law and the hypotheses of its tracking theorem, which certificates of plans check (docs/understand/guarantees.md)."""
 
     K_r: PerJointNumbers = setting("slope of r = de + K_r e", "1/s", "(0, inf)", default=5.0)
     kappa: float = setting(
@@ -206,7 +206,7 @@ class ControllerSettings(Section):
     )
     feed_forward: FeedForwardSettings = FeedForwardSettings()
     law: str = setting(
-        "law of control; the tracking bound is proved for robust only (docs/laws.md)",
+        "law of control; the tracking bound is proved for robust only (docs/understand/laws.md)",
         default="robust",
         choices=tuple(LAWS),
     )

@@ -3,7 +3,7 @@
 The arm rests and its drives hold it; ``tau_0``, the measured effort, is their torque. While control is taken over the
 command is ``tau_0 + s (tau_law - tau_0)``, s from 0 to 1 (:mod:`safe_sysid.control.torque_rate`), and nothing but rest
 is desired: the controller takes no plan that begins before. Statement, assumptions and proof: "Taking over" in
-docs/guarantees.md; the names here are the names there.
+docs/understand/guarantees.md; the names here are the names there.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "Bounds", "bounds_box", "bounds_of", "bounds_text", "read_b
 FloatArray = NDArray[np.float64]
 SCHEMA = 2
 _HEAD = """# Bounds of the inertial parameters of the last link with hand and payload, in the frame of {joint}.
-# Inertia about its origin. `safe-sysid identify` wrote them; nodes load them as `bounds_file` (docs/identify.md).
+# Inertia about its origin. `safe-sysid identify` wrote them; nodes load them as `bounds_file` (docs/use/identify.md).
 """
 _ASSUMED = "# Declared when they were found: they hold under this, and are refused where anything else is declared.\n"
 

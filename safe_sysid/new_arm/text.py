@@ -133,11 +133,11 @@ def _head(t: _Text, told: Mapping[str, str], remarks: Sequence[str]) -> None:
         f"{t.data['name']}, {told['source']}\n\n"
         "SI units and radians throughout; sliding joints in m and N instead of rad and N m. A value marked "
         '"per joint or one for all" is a number, or a list with one entry for each joint, base to tip. Unknown keys '
-        "are errors; docs/parameters.md has every key. What is declared here as a bound is assumed by every "
+        "are errors; docs/refer/parameters.md has every key. What is declared here as a bound is assumed by every "
         "guarantee.\n\n"
         "The URDF says nothing of friction, rotor inertia, measurement errors and timing. Such values carry a mark in "
         "their comments: `safe-sysid config check` repeats it as a warning until it is taken away. "
-        "docs/tutorial.md says how to measure them."
+        "docs/start/tutorial.md says how to measure them."
     )
     if remarks:
         t.say("\nGuessed, please check:")
@@ -156,7 +156,7 @@ def _arm(t: _Text, told: Mapping[str, str]) -> None:
         "model tau_f = coulomb sign(qd) + viscous qd + rotor_inertia qdd + offset, rotor inertia at the joint.",
         told["drives"],
     )
-    t.say(f"rotor_inertia, viscous, coulomb, offset: {_MARK} (docs/tutorial.md).")
+    t.say(f"rotor_inertia, viscous, coulomb, offset: {_MARK} (docs/start/tutorial.md).")
     t.lines.append("joints:")
     for name, joint in t.data["joints"].items():
         t.lines.append(f"  {flow_text(name)}: {flow_text(joint)}")

@@ -124,7 +124,7 @@ class PlannerNodeSettings(Section):
     )
     cost: str = setting(
         "what a trajectory is chosen by: a cost, or a sum as `condition + 0.1*width` "
-        "(docs/planning_costs.md)",
+        "(docs/understand/planning_costs.md)",
         default="condition",
     )
     iteration_budget: int = setting(

@@ -94,7 +94,7 @@ class JointSettings(Section):
     gear_ratio: float | None = setting(
         "rotor's speed, relative to motor_link, over the joint's; negative if it turns the other way "
         "about motor_axis; null: not known, the rotor is taken not to turn in a moving link "
-        "(docs/guarantees.md)",
+        "(docs/understand/guarantees.md)",
         "1 or rad/m",
         default=None,
     )
@@ -415,7 +415,7 @@ class TimingSettings(Section):
 
 
 class DriverSettings(Section):
-    """What the real arm's driver does; needed in real time (docs/arms/)."""
+    """What the real arm's driver does; needed in real time (docs/use/arms/)."""
 
     command_timeout_s: float | None = setting(
         "without a command for so long the drives brake by themselves; null: not known, which real time "
@@ -492,7 +492,7 @@ class Settings(Section):
     planner: PlannerSettings = PlannerSettings()
     driver: DriverSettings = DriverSettings()
     geometry: dict[Name, Hulls] = entries(
-        "replaces the URDF's collision geometry of a link by convex hulls (docs/scenes.md)",
+        "replaces the URDF's collision geometry of a link by convex hulls (docs/use/scenes.md)",
         of="link",
         each=setting(
             "list of {points: [[x, y, z], ...], radius: r} in the link's frame: convex hulls of points, inflated by a "
@@ -502,7 +502,7 @@ class Settings(Section):
         default_factory=dict,
     )
     allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple), Kind("pairs")] = setting(
-        "pairs of bodies that are not checked, besides those that never are (docs/scenes.md), because "
+        "pairs of bodies that are not checked, besides those that never are (docs/use/scenes.md), because "
         "their overlap is harmless; verdicts name them",
         default=(),
     )

@@ -1,4 +1,4 @@
-"""The reference page of all parameters (docs/parameters.md), made from the declarations."""
+"""The reference page of all parameters (docs/refer/parameters.md), made from the declarations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reference"]
 
 _HEAD = """# Parameters
 
-<!-- Made by `safe-sysid config reference --out docs/parameters.md`. -->
+<!-- Made by `safe-sysid config reference --out docs/refer/parameters.md`. -->
 
 Everything that can be set, in two places: the **robot's YAML file** says what the arm is and what is declared about
 it (all proofs rest on that); **ROS parameters** say how the nodes work. `safe-sysid config show FILE` prints the

@@ -222,7 +222,7 @@ class Workspace:
 
 
 def _urdf(_: Workspace, file: Path, __: str) -> None:
-    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    tutorial = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
     file.write_text(tutorial.split("```xml\n")[1].split("```")[0], encoding="utf-8")
 
 

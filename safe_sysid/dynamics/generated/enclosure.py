@@ -11,7 +11,7 @@ grid, joint by joint:
 - part of a turn, steps h: plus ``d^2 h^2 / 8 B``, B a bound over whole turns, as ``|f''| <= d^2 B`` (Bernstein).
 
 Products of velocities are taken as independent. Rounding is below 1e-13 of the sum of all terms' magnitudes; 1e-12 of
-it is added. The proof is in docs/guarantees.md.
+it is added. The proof is in docs/understand/guarantees.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ r"""One plausible point of the bounds: four ways to choose it. Carries no guaran
 - ``centre``: analytic centre of the rows nearest to their bounds, boxes and cone,
 - ``bounds``: analytic centre of the published box and the cone; all that it takes from the rows is in the box.
 
-See docs/identification.md for how they compare; all accumulate in constant memory.
+See docs/understand/identification.md for how they compare; all accumulate in constant memory.
 """
 
 from __future__ import annotations

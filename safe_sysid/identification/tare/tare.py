@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-#: Rows of a tare. 400 keep 99 % of the gain (docs/tare.md).
+#: Rows of a tare. 400 keep 99 % of the gain (docs/use/tare.md).
 MAX_ROWS = 1000
 _PIECE = 4000  # samples turned into rows at once
 _CANDIDATES = 150_000  # rows held before they are reduced

@@ -14,7 +14,7 @@ class Finding:
 
     Attributes:
         level: "error" (bounds from this log would mean nothing) or "warning".
-        code: short name of the check, for programs (docs/identify.md has the table).
+        code: short name of the check, for programs (docs/use/identify.md has the table).
         column: what it is about, as the file calls it.
         value: what was found there.
         expected: what should have been there.

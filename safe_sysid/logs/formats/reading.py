@@ -47,7 +47,7 @@ class Reading:
 
 
 def read_mapping(path: str | Path) -> Reading:
-    """Read a mapping file (docs/identify.md).
+    """Read a mapping file (docs/use/identify.md).
 
     Args:
         path: of a YAML file with keys ``time``, ``time_unit``, ``angles``, ``topic``, ``rename``, ``joints``,

@@ -3,7 +3,7 @@
     python -m safe_sysid.nodes.common.access_policy [--namespace left --namespace right] > policy.xml
 
 The file ``config/security/policy.xml`` is what this prints for one arm without a namespace. What the nodes really
-create is compared with the table here, both ways, by test/test_security_policy.py; how to use it: docs/security.md.
+create is compared with the table here, both ways, by test/test_security_policy.py; how to use it: docs/use/security.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A refused transition leaves the node where it was; what went wrong in a way nobody foresaw takes it back to
 ``unconfigured``. ``ros2 lifecycle set`` tells only that a transition failed: the reason is in the log, in /diagnostics
-and, latched, on ``~/transition_reason``. See docs/lifecycle.md.
+and, latched, on ``~/transition_reason``. See docs/use/lifecycle.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The 1 kHz loop: one thread with its own wait set, for one topic and a deadline (docs/realtime.md).
+"""The 1 kHz loop: one thread with its own wait set, for one topic and a deadline (docs/understand/realtime.md).
 
 All else of the node (services, parameters, plans, diagnostics) is handled by the executor in the main thread. Both take
 the node's lock, so that code of a node needs no thought about threads.

@@ -47,7 +47,7 @@ class Limit:
     free_in_lockstep: bool = False
 
 
-#: By name, whoever listens. Live traffic is far below: docs/security.md has the counts.
+#: By name, whoever listens. Live traffic is far below: docs/use/security.md has the counts.
 TOPICS: dict[str, Limit] = {
     "joint_states": Limit(64 * 1024, 3000.0, 4000, free_in_lockstep=True),
     "effort_command": Limit(8 * 1024, 3000.0, 100, free_in_lockstep=True),

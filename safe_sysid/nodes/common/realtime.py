@@ -133,7 +133,7 @@ class Scheduling:
         if any(_name(thread).startswith("dds.shm") for thread in _threads()):
             self._warn(
                 "shared memory between processes: the loop may wait for a lock that an ordinary process holds; "
-                "expected UDP, as docs/realtime.md says how"
+                "expected UDP, as docs/understand/realtime.md says how"
             )
         self._granted.append(f"SCHED_FIFO {priority}")
         with contextlib.suppress(OSError, ValueError):

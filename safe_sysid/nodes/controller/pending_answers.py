@@ -2,7 +2,7 @@
 
 The answer to hand-over T_j is due at T_j; the identifier's answer to batch m (data up to m U) at m U + take-after.
 An answer that comes early waits for its tick. In lock-step a tick waits for an answer that is due, so that a run does
-not depend on the machine's speed. The rules are in docs/nodes.md. All times in ns.
+not depend on the machine's speed. The rules are in docs/use/nodes.md. All times in ns.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def start_check_of(
 ) -> Callable[[FloatArray], list[str]] | None:
     """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
 
-    In simulation a pose is held that the planner then refuses to move from (docs/controller.md).
+    In simulation a pose is held that the planner then refuses to move from (docs/use/controller.md).
 
     Args:
         options: of the node.

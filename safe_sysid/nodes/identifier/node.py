@@ -121,7 +121,7 @@ class IdentifierNode(ManagedNode):
         )
 
     def _tell_journal(self, entry: str) -> None:
-        """What the session does, in the order in which it does it: what a replay needs (docs/recording.md)."""
+        """What the session does, in the order in which it does it: what a replay needs (docs/use/recording.md)."""
         self._journal.publish(String(data=entry))
 
     def files(self) -> dict[str, Path | None]:

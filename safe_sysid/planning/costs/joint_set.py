@@ -16,7 +16,7 @@ are so told apart on purpose and not by luck. From the information matrix I of a
 
 All are in units of the log of a standard deviation: one less is "e times narrower". ``width`` asks of each interval how
 wide it will be beside what is published now, and its mean square is ruled by those that a plan would leave wide; a mean
-of logs would rather make narrow ones narrower still (measured: docs/planning_costs.md).
+of logs would rather make narrow ones narrower still (measured: docs/understand/planning_costs.md).
 """
 
 from __future__ import annotations

@@ -332,7 +332,7 @@ def _assumed(
     )
     return (
         punctual,
-        f"the controller of {model.name} tracks these plans under the standing assumptions of docs/guarantees.md "
+        f"the controller of {model.name} tracks these plans under the standing assumptions of docs/understand/guarantees.md "
         "(rigid joints, declared sensors and actuators)"
         + (
             ""

@@ -78,7 +78,7 @@ class Tube:
 
     @classmethod
     def of(cls, trajectory: QuinticTrajectory, gains: ControllerGains) -> Tube:
-        """What docs/guarantees.md, "Tracking", says of these gains."""
+        """What docs/understand/guarantees.md, "Tracking", says of these gains."""
         n = trajectory.n
         k_r, r, box = (np.broadcast_to(x, (n,)) * 1.0 for x in (gains.K_r, gains.r_bound, gains.e_bound))
         # |K e / r|^2 <= 1 + ln(K_max / K_min) / e, from below: a smaller set is still allowed.
