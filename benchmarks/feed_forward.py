@@ -1,8 +1,8 @@
 """What room for a feed-forward costs: tracking tube, damping torque, acceleration, and the torque of one motion.
 
 ``python benchmarks/feed_forward.py [--robot kinova_gen3] [--bounds 0,0.5,1,2,3]``: one line per bound and timing; the
-table of docs/understand/laws.md. The motion is the same in all lines, an exciting plan certified without a feed-forward; its
-demand is what its certificate encloses, actuator error and feed-forward included.
+table of docs/understand/laws.md. The motion is the same in all lines, an exciting plan certified without a
+feed-forward; its demand is what its certificate encloses, actuator error and feed-forward included.
 """
 
 from __future__ import annotations

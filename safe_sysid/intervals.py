@@ -2,7 +2,7 @@ r"""Outward-rounded interval arithmetic: scalar kernels for numba, and products 
 
 Every operation returns bounds that hold the exact real result. IEEE-754 operations are correctly rounded, so
 moving a result by one relative unit (:func:`down`, :func:`up`) gives a bound. libm's sine and cosine are *not*
-correctly rounded; glibc documents below 1 ulp, we allow :data:`TRIG_ERROR` (8 ulp of 1), see docs/understand/guarantees.md.
+correctly rounded; glibc documents below 1 ulp, we allow :data:`TRIG_ERROR` (8 ulp of 1): docs/understand/guarantees.md.
 
 Scalar intervals are pairs ``(lo, hi)`` of floats; array routines take and return numpy arrays.
 """

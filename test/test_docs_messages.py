@@ -43,7 +43,7 @@ def nodes_in(cell: str) -> set[str]:
 def written() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str]]:
     """Type by (node, topic), for publishers and for listeners."""
     published, heard = {}, {}
-    for row in table("messages.md", "Topics", "topic"):
+    for row in table("refer/messages.md", "Topics", "topic"):
         name, kind = row["topic"].strip("`"), row["type"].strip("`").replace("/", "/msg/")
         for column, into in (("published by", published), ("heard by", heard)):
             for node in nodes_in(row[column]):
@@ -91,13 +91,13 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
     published, heard = written()
     services = {
         name
-        for row in table("messages.md", "Services", "service")
+        for row in table("refer/messages.md", "Services", "service")
         for name in re.findall(r"`([^`]+)`", row["service"])
     }
     services = {f"/{name}" for name in services}
     services |= {f"/{node}/{name}" for node in NODES for name in PARAMETERS}
     services |= {f"/{node}/{name}" for node in MANAGED for name in LIFECYCLE}
-    kinds = {row["QoS"]: row for row in table("messages.md", "Topics", "QoS")}
+    kinds = {row["QoS"]: row for row in table("refer/messages.md", "Topics", "QoS")}
     nodes: dict[str, dict[str, Any]] = {name: {"robot": "three_joint"} for name in NODES}
     nodes["planner"]["start_on_activation"] = False
     with Probe() as probe, running(tmp_path, nodes) as processes:
@@ -112,7 +112,7 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
         assert really_published == published
         assert really_heard == heard
         assert really_served == services
-        for row in table("messages.md", "Topics", "topic"):
+        for row in table("refer/messages.md", "Topics", "topic"):
             kind = kinds[row["QoS"]]
             expected = tuple(
                 kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability")
@@ -129,5 +129,5 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
 
 
 def test_limits_of_the_page_are_those_in_force() -> None:
-    rows = table("messages.md", "How large, how often", "name")
+    rows = table("refer/messages.md", "How large, how often", "name")
     assert [tuple(row.values()) for row in rows] == limits_table()

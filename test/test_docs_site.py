@@ -26,7 +26,10 @@ FETCHING = {
     "link": ("href",),
 }
 #: Pages with the widest tables, longest lines and largest drawings.
-WIDE = ("index", "concepts", "messages", "benchmarks", "comparison", "guarantees", "parameters", "ros_tools")
+WIDE = (
+    *("index", "start/concepts", "start/comparison", "use/ros_tools", "refer/messages", "refer/parameters"),
+    *("understand/benchmarks", "understand/guarantees"),
+)
 
 
 class Page(HTMLParser):

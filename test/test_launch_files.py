@@ -496,7 +496,9 @@ def test_a_launch_file_reads_only_arguments_that_it_declares(name: str) -> None:
 
 
 def test_the_arguments_of_the_docs_are_those_of_the_launch_files() -> None:
-    text = (ROOT / "docs" / "use" / "launch.md").read_text().partition("## Arguments")[2].partition("\n## ")[0]
+    text = (
+        (ROOT / "docs" / "use" / "launch.md").read_text().partition("## Arguments")[2].partition("\n## ")[0]
+    )
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
     short = {name: name.removesuffix(".launch.py") for name in LAUNCH_FILES}
     for name in short:

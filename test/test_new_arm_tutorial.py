@@ -1,4 +1,4 @@
-"""What docs/start/tutorial.md shows of the first two commands; all four are run to their end by test_docs_commands.py."""
+"""What docs/start/tutorial.md shows of the first two commands; test_docs_commands.py runs all four."""
 
 from __future__ import annotations
 

@@ -32,7 +32,12 @@ needs_package = pytest.mark.skipif(
 
 def write_two_armed(folder: Path) -> Path:
     """Two of the tutorial's arms on a torso that turns on a pillar; to the right one's flange a bracket is fixed."""
-    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8").split("```xml\n")[1].split("```")[0]
+    text = (
+        (ROOT / "docs" / "start" / "tutorial.md")
+        .read_text(encoding="utf-8")
+        .split("```xml\n")[1]
+        .split("```")[0]
+    )
     body = re.search(r"<robot[^>]*>(.*)</robot>", text, re.S)
     assert body is not None
     block = (

@@ -179,7 +179,7 @@ def _patience(context: LaunchContext, lockstep: bool) -> dict[str, str]:
 
 
 def enclave(namespace: str, name: str) -> list[str]:
-    """Where ROS security is on: a node's keys are those of its full name (docs/use/security.md), unless told for all."""
+    """Where ROS security is on: a node's keys are those of its full name unless told for all (docs/use/security.md)."""
     on = os.environ.get("ROS_SECURITY_ENABLE", "").lower() == "true"
     if not on or os.environ.get("ROS_SECURITY_ENCLAVE_OVERRIDE"):
         return []

@@ -14,7 +14,9 @@ from safe_sysid.commands.arguments import OneLineParser, check_output, non_negat
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "check, show and make files of settings"
-DESCRIPTION = "Files of robots, scenes and node parameters; every parameter is listed in docs/refer/parameters.md."
+DESCRIPTION = (
+    "Files of robots, scenes and node parameters; every parameter is listed in docs/refer/parameters.md."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

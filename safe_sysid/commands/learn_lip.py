@@ -12,8 +12,8 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "energies as Gaussian processes: needs to know which joints slide, and nothing else"
 DESCRIPTION = """Reads logs of an arm that moves freely, and learns its torques as Lagrange's equations of two energies
-that are Gaussian processes, with friction by joint (docs/use/learning.md). Of the arm it takes names and kinds of joints
-alone: from --robot, or from --joints. The last part of each log is held out, or the logs of --validation are.
+that are Gaussian processes, with friction by joint (docs/use/learning.md). Of the arm it takes names and kinds of
+joints alone: from --robot, or from --joints. The last part of each log is held out, or the logs of --validation are.
 Writes model.npz (for controllers: feed-forward `residual`, residual model `lip`), result.json and report.html.
 No guarantee comes of any of it.
 

@@ -90,7 +90,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--cost", metavar="COST", help="of exciting trajectories, as condition or width (docs/use/planning.md)"
+        "--cost",
+        metavar="COST",
+        help="of exciting trajectories, as condition or width (docs/use/planning.md)",
     )
     how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="(default: %(default)s)")
     simulate = parser.add_argument_group("try it")

@@ -1,7 +1,8 @@
 r"""Gain synthesis and the proved tracking bound: ``V = r^T H r / 2`` stays below ``V_max``.
 
-The theorem, its assumptions and its proof are in ``docs/understand/guarantees.md`` (section "Tracking"); the names here are the
-names there. Nothing in it is sampled: it holds for every trajectory whose certificate shows the four hypotheses
+The theorem, its assumptions and its proof are in ``docs/understand/guarantees.md`` (section "Tracking"); the names
+here are the names there. Nothing in it is sampled: it holds for every trajectory whose certificate shows the four
+hypotheses
 
 - ``|qd| <= velocity``, ``|qdd_d| <= acceleration``, ``|qddd_d| <= jerk`` per joint,
 - ``S = | |W_s| dtheta |_* <= uncertainty``, where ``|x|_*^2 = sum_j x_j^2 / inertia_lower_j``,

@@ -23,8 +23,8 @@ class Proves(Enum):
 
     #: Errors and energy are measured and reported; nothing is claimed.
     NOTHING = "nothing"
-    #: "Tracking" in docs/understand/guarantees.md: under its hypotheses, and with the controller's gains, V stays below V_max. The
-    #: law is a :class:`TrackingLaw`.
+    #: "Tracking" in docs/understand/guarantees.md: under its hypotheses, and with the controller's gains, V stays below
+    #: V_max. The law is a :class:`TrackingLaw`.
     TRACKING = "tracking"
 
 

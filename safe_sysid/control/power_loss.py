@@ -1,7 +1,8 @@
 r"""The constant D of the tracking theorem: the power that the sampled loop may lose at ``V = V_max``.
 
-Follows the proof in docs/understand/guarantees.md ("Tracking") line by line; the names are the names there. Everything is a bound:
-nothing is sampled. ``|x|`` of a motion is ``sqrt(x^T L x)``, of a torque ``sqrt(y^T L^-1 y)``, L = diag(inertia_lower).
+Follows the proof in docs/understand/guarantees.md ("Tracking") line by line; the names are the names there.
+Everything is a bound: nothing is sampled. ``|x|`` of a motion is ``sqrt(x^T L x)``, of a torque ``sqrt(y^T L^-1 y)``,
+L = diag(inertia_lower).
 """
 
 from __future__ import annotations

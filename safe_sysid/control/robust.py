@@ -1,10 +1,10 @@
 r"""The robust control law: the torque of some parameter in the box, plus damping.
 
-``tau = W_s(q_p, qd, qd_a, qdd_a) (theta_mid + s) + K_d r``, ``s_p = rad_p sat((r^T W_s)_p / eps_p)``, with the position
-``q_p = q + lead qd`` that the arm will be at in the middle of the command's life, ``eps_p = c h b_p`` and
-``b_p = sum_j |W_s,jp| a_j / L_j``, ``a_j = sum_p |W_s,jp| rad_p``: the gain adapts to the state and to the box, so that
-the sampled loop's dissipation is proved at every tick (docs/understand/guarantees.md, "Tracking"). For ``r = 0`` or a point box
-the robust term vanishes; it is continuous in r, and ``theta_mid + s`` stays in the box.
+``tau = W_s(q_p, qd, qd_a, qdd_a) (theta_mid + s) + K_d r``, ``s_p = rad_p sat((r^T W_s)_p / eps_p)``, with the
+position ``q_p = q + lead qd`` that the arm will be at in the middle of the command's life, ``eps_p = c h b_p`` and
+``b_p = sum_j |W_s,jp| a_j / L_j``, ``a_j = sum_p |W_s,jp| rad_p``: the gain adapts to the state and to the box, so
+that the sampled loop's dissipation is proved at every tick (docs/understand/guarantees.md, "Tracking"). For ``r = 0``
+or a point box the robust term vanishes; it is continuous in r, and ``theta_mid + s`` stays in the box.
 """
 
 from __future__ import annotations

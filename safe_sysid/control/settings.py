@@ -93,7 +93,9 @@ class ComputedTorqueSettings(Section):
     bandwidth: float = setting("natural frequency of the error", "rad/s", "(0, inf)", default=70.0)
     damping_ratio: float = setting("damping ratio of the error", range="(0, inf)", default=1.0)
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
+        "what computes the inverse dynamics (docs/use/generated.md)",
+        default="recursion",
+        choices=tuple(DYNAMICS),
     )
 
 
@@ -108,7 +110,9 @@ class ImpedanceSettings(Section):
         "desired damping is 2 damping_ratio sqrt(stiffness inertia)", range="(0, inf)", default=1.0
     )
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
+        "what computes the inverse dynamics (docs/use/generated.md)",
+        default="recursion",
+        choices=tuple(DYNAMICS),
     )
 
 
@@ -124,7 +128,7 @@ class LawsSettings(Section):
 
 
 class FeedForwardSettings(Section):
-    """Torque that may be added to the law's: what a residual model has learned (docs/understand/guarantees.md, Feed-forward)."""
+    """Torque that may be added to the law's: what a residual model has learned (docs/understand/guarantees.md)."""
 
     name: Name | None = setting(
         "of the feed-forward (docs/understand/laws.md); null: nothing is added",
@@ -159,7 +163,7 @@ class FeedForwardSettings(Section):
 
 
 class ControllerSettings(Section):
-    """Robust law and the hypotheses of its tracking theorem, which certificates of plans check (docs/understand/guarantees.md)."""
+    """Robust law and its tracking theorem's hypotheses, checked for each plan (docs/understand/guarantees.md)."""
 
     K_r: PerJointNumbers = setting("slope of r = de + K_r e", "1/s", "(0, inf)", default=5.0)
     kappa: float = setting(

@@ -1,4 +1,4 @@
-"""Gain synthesis: the smallest V_max for which the tracking theorem holds (docs/understand/guarantees.md, "Tracking")."""
+"""Gain synthesis: the smallest V_max for which the tracking theorem holds (docs/understand/guarantees.md)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class DriftSettings(Section):
 
 
 class TareSettings(Section):
-    """Motion with the empty hand, kept as constraints on the arm, and when it is too old to be used (docs/use/tare.md)."""
+    """Motion with the empty hand, kept as constraints on the arm, and when it is too old (docs/use/tare.md)."""
 
     file: Name | None = setting("what safe-sysid tare wrote; null: none", default=None)
     max_age_h: float = setting("an older tare is refused", "h", "(0, inf)", default=24.0)

@@ -375,7 +375,7 @@ def _sentences(draft: Draft, model: RobotModel) -> dict[str, str]:
             "each contains its meshes. Links with primitives (box, cylinder, sphere) are covered by themselves; an "
             "empty list says that another link's shapes hold the link, or that there is nothing to hit."
             if draft.geometry
-            else "Replaces the URDF's collision geometry of a link by hulls (docs/use/scenes.md); its primitives are used."
+            else "Replaces the URDF's collision geometry of a link by hulls (docs/use/scenes.md); primitives are used."
         ),
         "home": "Where a run starts if the scene says nothing else (rad): clear of itself, held with every payload.",
     }

@@ -209,7 +209,9 @@ def select(values: Sequence[EffectiveValue], keys: Sequence[str], file: str) -> 
             known = [name for v in values for name in (v.key, v.key.partition(".")[0])]
             close = difflib.get_close_matches(key, list(dict.fromkeys(known)), 3)
             expected = (
-                f"a key, as {', '.join(close)}" if close else "a key of a robot's file (docs/refer/parameters.md)"
+                f"a key, as {', '.join(close)}"
+                if close
+                else "a key of a robot's file (docs/refer/parameters.md)"
             )
             raise ConfigError(file, "--key", key, expected)
         wanted |= {v.key: v for v in found}

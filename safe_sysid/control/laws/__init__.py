@@ -1,4 +1,4 @@
-"""Control laws behind one interface (:class:`safe_sysid.control.law.ControlLaw`); docs/understand/laws.md says what each is."""
+"""Control laws behind one interface (:class:`~safe_sysid.control.law.ControlLaw`), as in docs/understand/laws.md."""
 
 from __future__ import annotations
 

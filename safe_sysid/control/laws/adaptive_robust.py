@@ -1,7 +1,7 @@
 r"""Adaptive robust feedback linearisation in the manner of [Abdelwahab2024].
 
-A reconstruction: docs/understand/laws.md says what is assumed. ``tau = H a + C qd + g + friction`` of the nominal parameters,
-``a = qdd_d + K_v de + K_p e + w``. What the nominal model gets wrong appears as an acceleration eta:
+A reconstruction: docs/understand/laws.md says what is assumed. ``tau = H a + C qd + g + friction`` of the nominal
+parameters, ``a = qdd_d + K_v de + K_p e + w``. What the nominal model gets wrong appears as an acceleration eta:
 ``dde + K_v de + K_p e = eta - w``. No bound of eta is known: w pushes against ``z = de + p e`` with an estimate rho
 of the bound, which grows while z is outside of a boundary layer:
 

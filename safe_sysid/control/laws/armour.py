@@ -3,8 +3,8 @@ r"""ARMOUR's robust passivity-based law [ARMOUR, section VII], with a rigorous i
 ``tau = W_s theta_0 + v``, ``v = lambda r / |r|``, ``lambda = max(0, |w| - alpha (V_max - V_sup) / |r|)``. ``w_j``
 bounds the torque that the box leaves open in joint j, ``V_sup >= r^T H r / 2`` for all of the box, ``|.|`` is the
 Euclidean norm; without ``norm``, ``sum |r_j| w_j / |r|`` stands for ``|w|``. Then ``dV/dt <= alpha (V_max - V)`` in
-continuous time, so that V never leaves ``[0, V_max]`` (docs/understand/laws.md: proof, and what differs from the paper and from
-the released code).
+continuous time, so that V never leaves ``[0, V_max]`` (docs/understand/laws.md: proof, and what differs
+from the paper and from the released code).
 """
 
 from __future__ import annotations

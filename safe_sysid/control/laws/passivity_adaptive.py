@@ -2,7 +2,8 @@ r"""Passivity-based adaptive law [SlotineLi1987] with projection onto the box of
 
 ``tau = W_s theta_hat + K_d r``, ``d theta_hat / dt = Proj(Gamma W_s^T r)``, ``Gamma = rate diag(half widths^2)`` of the
 prior. With ``V = r^T H r / 2 + (theta_hat - theta)^T Gamma^-1 (theta_hat - theta) / 2``, ``dV/dt <= -r^T K_d r`` while
-the box holds theta, because clipping to a box is the projection in the metric of a diagonal Gamma (docs/understand/laws.md).
+the box holds theta, because clipping to a box is the projection in the metric of a diagonal Gamma
+(docs/understand/laws.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Methods to compare with: PSO's sensitivity bounds, and classical least squares. See docs/understand/identification.md."""
+"""PSO's sensitivity bounds and classical least squares, to compare with: docs/understand/identification.md."""
 
 from safe_sysid.identification.baselines.least_squares import LeastSquaresFit, fit_irls, fit_ols
 from safe_sysid.identification.baselines.methods import METHODS, estimate_with

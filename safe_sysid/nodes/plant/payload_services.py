@@ -15,7 +15,7 @@ __all__ = ["PayloadServices"]
 
 
 class PayloadServices:
-    """``~/attach`` and ``~/release``. Who works with bounds of the payload has to reset them before (docs/use/nodes.md)."""
+    """``~/attach`` and ``~/release``. Reset bounds of the payload before using them (docs/use/nodes.md)."""
 
     def __init__(self, node: BaseNode, plant: Plant, now: Callable[[], int]) -> None:
         """Offer the services.

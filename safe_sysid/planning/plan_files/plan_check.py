@@ -332,8 +332,8 @@ def _assumed(
     )
     return (
         punctual,
-        f"the controller of {model.name} tracks these plans under the standing assumptions of docs/understand/guarantees.md "
-        "(rigid joints, declared sensors and actuators)"
+        f"the controller of {model.name} tracks these plans under the standing assumptions of "
+        "docs/understand/guarantees.md (rigid joints, declared sensors and actuators)"
         + (
             ""
             if proved

@@ -1,4 +1,4 @@
-"""What an identification found, as a validated structure: `result.json` is this and nothing else (docs/use/identify.md)."""
+"""What an identification found, as a validated structure: `result.json` is this (docs/use/identify.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a run as a validated structure; `summary.json` is this and nothing else (docs/refer/summary_json.md)."""
+"""The summary of a run as a validated structure; `summary.json` is this (docs/refer/summary_json.md)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The eleven methods of PSO Table II: which law, with which model and uncertainty, after which exciting motion.
 
-What the paper leaves open is decided here, the same for all methods (docs/understand/experiments.md): before its data are used, a
-method that identifies knows Table I; an adaptive law begins at Table I's nominal; the arm's own parameters are the
-configuration's, with its uncertainty where a law uses one and with none where Table II says 0 %.
+What the paper leaves open is decided here, the same for all methods (docs/understand/experiments.md): before its data
+are used, a method that identifies knows Table I; an adaptive law begins at Table I's nominal; the arm's own
+parameters are the configuration's, with its uncertainty where a law uses one and with none where Table II says 0 %.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of [Hybrid]: tables III, VI and VII, in degrees. As printed; docs/understand/hybrid.md says where they disagree."""
+"""The numbers of [Hybrid]: tables III, VI and VII, in degrees (docs/understand/hybrid.md: where they disagree)."""
 
 from __future__ import annotations
 
