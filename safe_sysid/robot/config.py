@@ -93,7 +93,7 @@ class JointSettings(Section):
     offset: float = setting("constant torque of the drive that acts besides the commanded one", "N m or N")
     gear_ratio: float | None = setting(
         "rotor's speed, relative to motor_link, over the joint's; negative if it turns the other way "
-        "about motor_axis; null: not known, the rotor is taken not to turn "
+        "about motor_axis; null: not known, taken not to turn in a moving link "
         "(docs/understand/guarantees.md)",
         "1 or rad/m",
         default=None,
