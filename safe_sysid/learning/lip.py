@@ -23,6 +23,7 @@ from safe_sysid.learning.gaussian_process.compiled import (
     cross_torques,
     features_of,
     lanes_of,
+    links_of,
     mean_torques,
     work_size,
 )
@@ -102,7 +103,7 @@ class TorquePredictor:
         self._mean_friction = np.zeros((n, 2))
         if np.any(self._parts.friction > 0.0):
             self._mean_friction = process.friction()[0]
-        self._slides = np.array(process.x.slides)
+        self._slides, self._links = np.array(process.x.slides), links_of(n)
         few = inside[subset]
         self._columns, self._few_inputs = few.columns, few.inputs
         covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
@@ -139,7 +140,7 @@ class TorquePredictor:
         """
         self._take(q, qd, qdd)
         parts, out = self._parts, self._torque
-        mean_torques(self._row, self._blocks, *parts.lagrangian, self._work, out)
+        mean_torques(self._links, self._row, self._blocks, *parts.lagrangian, self._work, out)
         if parts.variance[0] > 0.0:
             add_mean_squared_exponential(self._x, self._inputs, self._dual, parts.variance, parts.rates, out)
         out *= self._units.torque

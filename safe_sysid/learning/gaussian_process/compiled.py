@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
+from numba import literal_unroll, njit
 from numpy.typing import NDArray
 
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import (
@@ -33,6 +33,7 @@ __all__ = [
     "cross_torques",
     "features_of",
     "lanes_of",
+    "links_of",
     "mean_torques",
     "work_size",
 ]
@@ -42,9 +43,11 @@ FloatArray = NDArray[np.float64]
 _TINY: Final = 1e-100
 _L = np.uint64(LANES)
 _PER_JOINT = np.uint64(3 * LANES)
-(U1, MIX, OUT) = (np.uint64(LANES * k) for k in range(3))
-(P, SU1, SU2, SM, H, H1, H2, H12, BA, AA, UA, VMA) = (np.uint64(LANES * k) for k in range(12))
-_SHARED = np.uint64(12 * LANES)
+_SHARED: Final = 7
+(BA, AA, UA, VMA, E, P2, SU2) = (np.uint64(LANES * k) for k in range(_SHARED))
+(U1, MIX, OUT) = (np.uint64(LANES * (_SHARED + k)) for k in range(3))
+_HEAD: Final = 4  # joints whose loop the compiler unrolls; twice as many it does not
+(_G, _DG, _VEL, _ACC, _DUAL) = (np.uint64(LANES * k) for k in range(2, 7))
 #: Of a sample x': features of :mod:`.lagrangian_kernel`, and its dual.
 PER_SAMPLE: Final = FEATURES + 1
 
@@ -55,7 +58,16 @@ def work_size(n: int) -> int:
     Args:
         n: joints.
     """
-    return (3 * n + 12) * LANES
+    return (3 * n + _SHARED) * LANES + 7 * n
+
+
+def links_of(n: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """What :func:`mean_torques` takes for the links of an arm: joints by their number, in two parts.
+
+    Args:
+        n: joints.
+    """
+    return tuple(((0,) * min(m, _HEAD), (0,) * max(m - _HEAD, 0)) for m in range(1, n + 1))
 
 
 def lanes_of(x: Motions, dual: FloatArray) -> FloatArray:
@@ -96,8 +108,159 @@ def features_of(
         row[k + 4], row[k + 5] = qd[b], qdd[b]
 
 
+@njit(cache=True, nogil=True)
+def _scale(row: FloatArray, position: FloatArray, own: FloatArray) -> None:
+    """Write of each joint (m, 7): offset, features of x times their weights, velocity and acceleration."""
+    for b in range(len(position)):
+        k, c, z = b * FEATURES, position[b, 1], position[b, 2]
+        own[b, 0], own[b, 5], own[b, 6] = position[b, 0], row[k + 4], row[k + 5]
+        own[b, 1], own[b, 2], own[b, 3], own[b, 4] = (
+            c * row[k],
+            c * row[k + 1],
+            z * row[k + 2],
+            z * row[k + 3],
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_link(
+    head: tuple[int, ...],
+    tail: tuple[int, ...],
+    row: FloatArray,
+    flat: FloatArray,
+    groups: int,
+    stride: int,
+    weights: FloatArray,
+    position: FloatArray,
+    own: FloatArray,
+    w: FloatArray,
+) -> None:
+    """Add a link's share to the sums by joint and lane in w; the link's joints are as many as head and tail are long.
+
+    The compiler knows how long they are, so it unrolls the loops over joints and keeps all sums in registers.
+    """
+    m = len(head) + len(tail)
+    _scale(row, position[m - 1, :m], own)
+    for group in range(groups):
+        base = np.uint64(group * stride)
+        for j in range(_L):
+            P, su1, su2, sm, h, h1, h2, h12 = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            ba, aa, ua, vma = 0.0, 0.0, 0.0, 0.0
+            for b in range(len(head)):
+                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+                vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
+                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+                if abs(p) < _TINY:
+                    p = _TINY
+                inverse = 2.0 / p
+                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+                mix = inverse * (own[b, 2] * DF + own[b, 4] * DG) - 0.5 * u1 * u2
+                w[o + U1 + j], w[o + MIX + j] = u1, mix
+                v, wv, wa = own[b, 5], weights[m - 1, b] * own[b, 5], weights[m - 1, b] * own[b, 6]
+                P *= p * p
+                su1, su2, sm = su1 + v * u1, su2 + vel * u2, sm + v * vel * mix
+                h, h1, h2, h12 = h + wv * vel, h1 + wa * vel, h2 + wv * acc, h12 + wa * acc
+                ba, aa, ua, vma = ba + wa * a, aa + wv * a, ua + u2 * a, vma + v * mix * a
+            for k in range(len(tail)):
+                b = len(head) + k
+                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+                vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
+                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+                if abs(p) < _TINY:
+                    p = _TINY
+                inverse = 2.0 / p
+                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+                mix = inverse * (own[b, 2] * DF + own[b, 4] * DG) - 0.5 * u1 * u2
+                w[o + U1 + j], w[o + MIX + j] = u1, mix
+                v, wv, wa = own[b, 5], weights[m - 1, b] * own[b, 5], weights[m - 1, b] * own[b, 6]
+                P *= p * p
+                su1, su2, sm = su1 + v * u1, su2 + vel * u2, sm + v * vel * mix
+                h, h1, h2, h12 = h + wv * vel, h1 + wa * vel, h2 + wv * acc, h12 + wa * acc
+                ba, aa, ua, vma = ba + wa * a, aa + wv * a, ua + u2 * a, vma + v * mix * a
+            twice, d1, d2 = 2.0 * P, h1 + h * su1, h2 + h * su2
+            w[BA + j] = twice * (ba + su1 * aa)
+            w[VMA + j] = twice * (sm * aa - d1 * ua - h * vma)
+            w[UA + j] = twice * (0.5 * h * h * ua - d2 * aa)
+            w[AA + j] = twice * h * aa
+            w[E + j] = twice * (h12 + h1 * su2 + d2 * su1 + h * sm)
+            w[P2 + j] = P * h * h
+            w[SU2 + j] = su2
+        for b in range(m):
+            o, d, weight = (
+                np.uint64(b) * _PER_JOINT,
+                base + np.uint64(b * PER_SAMPLE * LANES),
+                weights[m - 1, b],
+            )
+            for j in range(_L):
+                vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
+                u1, mix = w[o + U1 + j], w[o + MIX + j]
+                w[o + OUT + j] += (
+                    weight * ((acc + w[SU2 + j] * vel) * w[BA + j] + vel * w[VMA + j])
+                    + u1 * w[UA + j]
+                    - vel * mix * w[AA + j]
+                    + (weight * w[E + j] + mix * w[P2 + j]) * a
+                )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_potential(
+    head: tuple[int, ...],
+    tail: tuple[int, ...],
+    row: FloatArray,
+    flat: FloatArray,
+    groups: int,
+    potential: FloatArray,
+    own: FloatArray,
+    w: FloatArray,
+) -> None:
+    """Add the potential energy's share to the sums in w; the arm's joints are as many as head and tail are long."""
+    n = len(head) + len(tail)
+    _scale(row, potential, own)
+    for group in range(groups):
+        base = np.uint64(group * n * PER_SAMPLE * LANES)
+        for j in range(_L):
+            P, ua = 1.0, 0.0
+            for b in range(len(head)):
+                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+                a = flat[d + _DUAL + j]
+                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+                if abs(p) < _TINY:
+                    p = _TINY
+                inverse = 1.0 / p
+                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+                w[o + U1 + j] = u1
+                w[o + MIX + j] = (inverse * (own[b, 2] * DF + own[b, 4] * DG) - u1 * u2) * a
+                P, ua = P * p, ua + u2 * a
+            for k in range(len(tail)):
+                b = len(head) + k
+                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+                a = flat[d + _DUAL + j]
+                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+                if abs(p) < _TINY:
+                    p = _TINY
+                inverse = 1.0 / p
+                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+                w[o + U1 + j] = u1
+                w[o + MIX + j] = (inverse * (own[b, 2] * DF + own[b, 4] * DG) - u1 * u2) * a
+                P, ua = P * p, ua + u2 * a
+            w[P2 + j], w[UA + j] = P, ua
+        for b in range(n):
+            o = np.uint64(b) * _PER_JOINT
+            for j in range(_L):
+                w[o + OUT + j] += w[P2 + j] * (w[o + U1 + j] * w[UA + j] + w[o + MIX + j])
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def mean_torques(
+    links: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
     row: FloatArray,
     blocks: FloatArray,
     weights: FloatArray,
@@ -109,6 +272,7 @@ def mean_torques(
     """Mean of the Lagrangian part of the torque.
 
     Args:
+        links: of :func:`links_of`.
         row: (n * FEATURES,) of x.
         blocks: (groups, n, PER_SAMPLE * LANES) of the samples x', features and dual by lane; zeros fill the last group.
         weights: (n, n), see :func:`.lagrangian_kernel.torque_block`.
@@ -118,96 +282,23 @@ def mean_torques(
         out: (n,), written.
     """
     n = potential.shape[0]
-    s = np.uint64(n) * _PER_JOINT
-    flat = blocks.reshape(-1)
-    for k in range(s):
-        w[k] = 0.0
-    for group in range(blocks.shape[0]):
-        base = np.uint64(group * n * PER_SAMPLE * LANES)
-        for i in range(n):
-            for j in range(_L):
-                w[s + P + j] = 1.0
-            for j in range(_L, _SHARED):
-                w[s + j] = 0.0
-            for b in range(i + 1):
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                k = b * FEATURES
-                sigma, c, z = position[i, b, 0], position[i, b, 1], position[i, b, 2]
-                f, df, g, dg = c * row[k], c * row[k + 1], z * row[k + 2], z * row[k + 3]
-                v = row[k + 4]
-                wv, wa = weights[i, b] * v, weights[i, b] * row[k + 5]
-                for j in range(_L):
-                    F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + 2 * _L + j], flat[d + 3 * _L + j]
-                    vel, a = flat[d + 4 * _L + j], flat[d + 6 * _L + j]
-                    p = sigma + f * F + g * G
-                    if abs(p) < _TINY:
-                        p = _TINY
-                    inverse = 2.0 / p
-                    u1 = inverse * (df * F + dg * G)
-                    u2 = inverse * (f * DF + g * DG)
-                    mix = inverse * (df * DF + dg * DG) - 0.5 * u1 * u2
-                    w[o + U1 + j], w[o + MIX + j] = u1, mix
-                    w[s + P + j] *= p * p
-                    w[s + SU1 + j] += v * u1
-                    w[s + SU2 + j] += vel * u2
-                    w[s + SM + j] += v * vel * mix
-                    w[s + UA + j] += u2 * a
-                    w[s + VMA + j] += v * mix * a
-                for j in range(_L):
-                    vel, acc, a = flat[d + 4 * _L + j], flat[d + 5 * _L + j], flat[d + 6 * _L + j]
-                    w[s + H + j] += wv * vel
-                    w[s + H1 + j] += wa * vel
-                    w[s + H2 + j] += wv * acc
-                    w[s + H12 + j] += wa * acc
-                    w[s + BA + j] += wa * a
-                    w[s + AA + j] += wv * a
-            for j in range(_L):  # the sums are not needed any more: their places take what is made of them
-                twice, h, su1, su2 = 2.0 * w[s + P + j], w[s + H + j], w[s + SU1 + j], w[s + SU2 + j]
-                sm, h1, aa = w[s + SM + j], w[s + H1 + j], w[s + AA + j]
-                d1, d2 = h1 + h * su1, w[s + H2 + j] + h * su2
-                both = w[s + H12 + j] + h1 * su2 + d2 * su1 + h * sm
-                w[s + BA + j] = twice * (w[s + BA + j] + su1 * aa)
-                w[s + VMA + j] = twice * (sm * aa - d1 * w[s + UA + j] - h * w[s + VMA + j])
-                w[s + UA + j] = twice * (0.5 * h * h * w[s + UA + j] - d2 * aa)
-                w[s + AA + j] = twice * h * aa
-                w[s + H12 + j] = twice * both
-                w[s + P + j] = 0.5 * twice * h * h
-            for b in range(i + 1):
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                weight = weights[i, b]
-                for j in range(_L):
-                    vel, acc, a = flat[d + 4 * _L + j], flat[d + 5 * _L + j], flat[d + 6 * _L + j]
-                    u1, mix = w[o + U1 + j], w[o + MIX + j]
-                    w[o + OUT + j] += (
-                        weight * ((acc + w[s + SU2 + j] * vel) * w[s + BA + j] + vel * w[s + VMA + j])
-                        + u1 * w[s + UA + j]
-                        - vel * mix * w[s + AA + j]
-                        + (weight * w[s + H12 + j] + mix * w[s + P + j]) * a
-                    )
-        for j in range(_L):
-            w[s + P + j] = 1.0
-            w[s + UA + j] = 0.0
-        for b in range(n):
-            o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-            k = b * FEATURES
-            sigma, c, z = potential[b, 0], potential[b, 1], potential[b, 2]
-            f, df, g, dg = c * row[k], c * row[k + 1], z * row[k + 2], z * row[k + 3]
-            for j in range(_L):
-                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + 2 * _L + j], flat[d + 3 * _L + j]
-                a = flat[d + 6 * _L + j]
-                p = sigma + f * F + g * G
-                if abs(p) < _TINY:
-                    p = _TINY
-                inverse = 1.0 / p
-                u1, u2 = inverse * (df * F + dg * G), inverse * (f * DF + g * DG)
-                w[o + U1 + j] = u1
-                w[o + MIX + j] = (inverse * (df * DF + dg * DG) - u1 * u2) * a
-                w[s + UA + j] += u2 * a
-                w[s + P + j] *= p
-        for b in range(n):
-            o = np.uint64(b) * _PER_JOINT
-            for j in range(_L):
-                w[o + OUT + j] += w[s + P + j] * (w[o + U1 + j] * w[s + UA + j] + w[o + MIX + j])
+    flat, own = blocks.reshape(-1), w[(3 * n + _SHARED) * LANES :].reshape(n, 7)
+    w[:] = 0.0
+    for joints in literal_unroll(links):
+        _add_link(
+            joints[0],
+            joints[1],
+            row,
+            flat,
+            blocks.shape[0],
+            n * PER_SAMPLE * LANES,
+            weights,
+            position,
+            own,
+            w,
+        )
+    last = links[-1]
+    _add_potential(last[0], last[1], row, flat, blocks.shape[0], potential, own, w)
     for b in range(n):
         o, total = np.uint64(b) * _PER_JOINT, 0.0
         for j in range(_L):
