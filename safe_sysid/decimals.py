@@ -82,7 +82,6 @@ def bracketed(lower: float, upper: float, digits: int = 2, scale: int | Fraction
     Args:
         lower: may be ``-inf``.
         upper: >= lower, may be ``inf``.
-        digits: of the width.
         scale: of the unit that is shown.
 
     Raises:
@@ -101,7 +100,6 @@ def estimate_text(
         lower: may be ``-inf``.
         estimate: proves nothing; finite.
         upper: >= lower, may be ``inf``.
-        digits: of the width.
         scale: of the unit that is shown.
 
     Raises:
@@ -119,8 +117,6 @@ def estimate_in(lower: float, estimate: float, upper: float, unit: str, digits: 
         lower: may be ``-inf``.
         estimate: proves nothing; finite.
         upper: >= lower, may be ``inf``.
-        unit: of all three.
-        digits: of the width.
 
     Raises:
         ParameterError: ends that cross, or something that is not a number.
@@ -133,9 +129,6 @@ def width_at_most(lower: float, upper: float, digits: int = 3, places: int | Non
     """Width of an interval, rounded up.
 
     Args:
-        lower: of the interval.
-        upper: of the interval.
-        digits: that count.
         places: behind the point, instead of digits that count.
     """
     if not (math.isfinite(lower) and math.isfinite(upper)):
@@ -148,7 +141,6 @@ def width_share(lower: float, upper: float, prior_lower: float, prior_upper: flo
 
     Args:
         lower: of the interval, finite like the others.
-        upper: of the interval.
         prior_lower: of the prior.
         prior_upper: of the prior.
     """
@@ -161,7 +153,6 @@ def share_at_most(share: Number, digits: int = 3, places: int | None = None) -> 
 
     Args:
         share: of one, such as that of :func:`width_share`.
-        digits: that count.
         places: behind the point, instead of digits that count.
     """
     return f"{at_most(share, digits, 100, places)} %"
@@ -171,7 +162,6 @@ def declared_text(value: float, scale: int = 1) -> str:
     """A declared number in another unit, to the last digit: ``0.0049`` m as ``4.9``; read back it is the same float.
 
     Args:
-        value: finite.
         scale: of the unit that is shown, a power of ten.
     """
     return format((Decimal(repr(float(value))) * scale).normalize(), "f")

@@ -55,7 +55,6 @@ class EpisodeResult:
     """What happened; K control ticks, n joints.
 
     Attributes:
-        gains: of the controller.
         stamps: (K,) s.
         reference: (K, 4, n) desired position, velocity, acceleration, jerk.
         energy: (K,) lower bound of V from the measurement, J.
@@ -110,10 +109,7 @@ class Episode:
         Args:
             model: what controller, planner and identifier believe.
             plant: the arm; it alone knows the truth.
-            scene: obstacles that the planner knows.
             plans: exciting trajectories; None for the configuration's; 0 for none: only the task.
-            seed: of the planner.
-            options: of the planner.
             progress: called with a line now and then.
             identifier: None for one with the configuration's errors.
             sensed: what the identifier gets for what was measured (a study of worse sensors than the controller's).

@@ -19,7 +19,6 @@ def short(value: object, most: int = _LONGEST) -> str:
     """``repr`` of any value, cut off where it gets long.
 
     Args:
-        value: any.
         most: characters.
     """
     try:

@@ -56,11 +56,6 @@ DYNAMICS: Final[dict[str, str]] = {
 def chosen(table: Mapping[str, str], name: str | None, key: str) -> Any:
     """What makes the one of a name.
 
-    Args:
-        table: of this module.
-        name: in it.
-        key: of the setting, for the message.
-
     Raises:
         ParameterError: no such name.
     """

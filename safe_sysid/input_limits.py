@@ -74,7 +74,6 @@ def open_regular(path: str | Path, most: int | None = None) -> BinaryIO:
     """Open a file for reading; what is no regular file is refused without waiting for it.
 
     Args:
-        path: of the file.
         most: bytes that it may have; None: any number.
 
     Raises:
@@ -104,7 +103,6 @@ def read_regular(path: str | Path, most: int) -> bytes:
     """All bytes of a file.
 
     Args:
-        path: of the file.
         most: bytes that it may have, now and when it has been read.
 
     Raises:
@@ -121,7 +119,6 @@ def read_regular_text(path: str | Path, most: int) -> str:
     """All of a text file, UTF-8.
 
     Args:
-        path: of the file.
         most: bytes that it may have.
 
     Raises:
@@ -133,9 +130,6 @@ def read_regular_text(path: str | Path, most: int) -> str:
 
 def parse_json(text: str) -> Any:
     """JSON without doubtful readings: no key twice, no NaN, no number too large for a float.
-
-    Args:
-        text: to parse.
 
     Raises:
         ValueError: anything else.
@@ -167,7 +161,6 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
     """Refuse an archive whose contents would be much larger than it, or doubtful.
 
     Args:
-        archive: opened.
         size: of the file, bytes.
 
     Raises:
@@ -217,9 +210,6 @@ def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """All arrays of a ``.npz``, by name: of numbers, truth values or text, of as much memory as the file holds.
-
-    Args:
-        path: of the file.
 
     Raises:
         OSError: as :func:`open_regular`.

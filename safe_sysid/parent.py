@@ -33,7 +33,6 @@ def end_with_parent(parent: int, number: int) -> bool:
 
     Args:
         parent: process id of the parent as it was when it started us: it may have gone before we ask.
-        number: of the signal.
     """
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

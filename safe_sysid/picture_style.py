@@ -21,7 +21,6 @@ def new_figure(width: float, height: float, title: str, title_size: float = 12.5
     Args:
         width: inches.
         height: inches.
-        title: of the figure.
         title_size: points.
     """
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")

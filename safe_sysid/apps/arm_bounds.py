@@ -36,7 +36,6 @@ class Bounding:
 
         Args:
             model: of the arm; None where it has closed loops.
-            logs: all of them, those held out too.
             torque_per_effort: of joints, what their efforts are multiplied by.
             estimates_only: whether nothing is bounded.
             progress: called with the share that is done.
@@ -48,11 +47,7 @@ class Bounding:
         self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._asked]
 
     def prove(self, base: BaseParameters) -> ArmIntervals | None:
-        """Intervals of base parameters, or None and a reason.
-
-        Args:
-            base: to bound.
-        """
+        """Intervals of base parameters, or None and a reason."""
         if self._model is None or not self._asked:
             return None
         errors = MeasurementErrors.from_model(self._model)
@@ -66,7 +61,6 @@ class Bounding:
         """Certificate and logs, and what ``--json`` says: ``proved``, ``reason``, ``equations``, ``certificate``.
 
         Args:
-            out: directory.
             found: with the intervals, if there are any.
 
         Raises:

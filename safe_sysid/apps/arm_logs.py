@@ -50,10 +50,6 @@ class ArmLogOptions:
 def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]:
     """The logs, then those of validation.
 
-    Args:
-        options: of the command.
-        joint_names: of the joints with motors.
-
     Raises:
         SafeSysIdError: one cannot be read.
     """
@@ -70,8 +66,6 @@ def split_samples(
 
     Args:
         logs: of :func:`read_logs`.
-        joint_names: of the joints with motors.
-        options: of the command.
         transition: friction transition velocity, rad/s.
 
     Raises:
@@ -90,7 +84,6 @@ def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -
 
     Args:
         logs: of :func:`read_logs`.
-        mechanism: of the arm.
         samples: of :func:`split_samples`.
     """
     names = mechanism.actuated_names
@@ -103,12 +96,7 @@ def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -
 
 
 def output_directory(options: ArmLogOptions, command: str) -> Path:
-    """Where a command writes: ``--out``, or a new directory in ``runs``.
-
-    Args:
-        options: of the command.
-        command: its name.
-    """
+    """Where a command writes: ``--out``, or a new directory in ``runs``."""
     return options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{command.replace(' ', '-')}"
 
 
@@ -130,11 +118,7 @@ def make_directory(out: Path) -> None:
 
 
 def progress_bar(options: ArmLogOptions) -> Progress:
-    """A bar that is shown on a terminal alone.
-
-    Args:
-        options: of the command.
-    """
+    """A bar that is shown on a terminal alone."""
     return Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
         transient=True, disable=options.quiet or not sys.stderr.isatty(),
@@ -145,9 +129,6 @@ def refused(options: ArmLogOptions, command: str, findings: Sequence[str], undon
     """Tell what speaks against logs; True if the command ends there.
 
     Args:
-        options: of the command.
-        command: its name.
-        findings: a message each.
         undone: what then is not done, as "learned".
     """
     for message in findings:

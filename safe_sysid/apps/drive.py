@@ -41,8 +41,6 @@ def drive(
         box: that is known to hold the truth; None for the prior.
         payload: in the hand, see :func:`~safe_sysid.simulation.hand.payload_in_hand`.
         plans: exciting trajectories before the waypoints; the payload is identified with them.
-        options: of the planner.
-        seed: of everything random.
         say: gets a line now and then.
 
     Raises:

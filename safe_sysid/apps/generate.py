@@ -29,10 +29,6 @@ _KINDS = {"revolute": False, "r": False, "prismatic": True, "p": True}
 def arm_of(name: str, friction: bool = False) -> Arm:
     """An arm by the name of a robot, its YAML file, or a CSV file with its DH table.
 
-    Args:
-        name: as given.
-        friction: of the joints is wanted, too.
-
     Raises:
         ConfigError: there is no such robot, or its file is wrong.
         ModelError: the table cannot be read, or is no arm.
@@ -76,11 +72,7 @@ def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool
     """Write the files of an arm and say what was chosen; returns the exit status.
 
     Args:
-        name: of the arm.
-        out: directory.
-        prefix: of files and functions.
         yes: more than eight joints may be derived.
-        friction: of the joints is wanted, too.
     """
     made = generate(arm_of(name, friction), out, prefix, yes)
     model = made.model
@@ -101,7 +93,6 @@ def task_of(robot: RobotModel, log: Path | None, velocity: float | None, acceler
     """Ranges of a robot's limits, or the hull of a log; accelerations of a log are differences of its velocities.
 
     Args:
-        robot: of the arm.
         log: of it; None: the limits.
         velocity: largest, for all joints; None: the limits' or the log's.
         acceleration: likewise; None: 10, or the log's.
@@ -141,8 +132,6 @@ def print_reduced(
     """Find the smallest model for a task and say how wrong it is; returns the exit status.
 
     Args:
-        name: of a robot or its YAML file.
-        digits: correct ones.
         level: share of states that have them, 0.95 or 0.999.
         log: the task; None: the robot's limits.
         velocity: as of :func:`task_of`.

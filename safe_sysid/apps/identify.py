@@ -84,9 +84,6 @@ class IdentifyOptions:
 def robot_overrides(options: IdentifyOptions) -> dict[str, Any]:
     """What the options change in the robot's settings, for ``load_robot``.
 
-    Args:
-        options: of the command.
-
     Raises:
         ConfigError: a payload box that is none.
     """
@@ -163,9 +160,6 @@ class _Screen:
 
 def identify(options: IdentifyOptions) -> int:
     """Read, check, identify, write, tell.
-
-    Args:
-        options: of the command.
 
     Returns:
         Exit status: 0 bounds, 1 empty set, 2 a log with errors.
@@ -260,9 +254,7 @@ def _keep_tare_log(file: Path, tare: Tare, out: Path) -> bool:
     """Copy the log that a tare was made from to the certificates, if it lies beside the tare.
 
     Args:
-        file: of the tare.
         tare: read from it; it says what its log's digest is.
-        out: directory of the certificates.
     """
     for path in (file.with_name(f"{file.stem}_log.npz"), file.with_name("tare_log.npz")):
         try:

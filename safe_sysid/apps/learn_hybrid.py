@@ -61,11 +61,9 @@ class TrainedModel:
     """A model, how it was trained and how far off it is.
 
     Attributes:
-        learned: the model.
         errors: of each split: ``nmse``, ``nmse_per_joint`` and ``rms_per_joint``, along whole trajectories.
         parts: the same of its rigid part, ``rbd``, and with friction, ``rbd_sign``; empty without a rigid part.
         history: of the training, epoch by epoch; empty where nothing was trained by gradients.
-        seconds: of training, this run alone.
         ended: why the training ended.
         file: written, where there is one.
     """
@@ -108,17 +106,13 @@ def train(
 
     Args:
         name: in :data:`~safe_sysid.learning.neural.models.MODELS`.
-        dataset: to learn from.
         optimization: "e2e", or "2s": the rigid part by a semidefinite program, then the network.
-        seed: of the training.
         out: directory of checkpoint and file; None: none are kept.
         progress: called after each epoch.
         max_minutes: the training ends after this time; None: when validation gets no better.
         model: of the arm; None: the one that the data set names.
         schedule: of training; None: the paper's.
-        device: of torch.
         threads: of torch on the processor; None: as torch has them.
-        splits: whose errors are wanted.
 
     Raises:
         ParameterError: unknown name or optimization, a combination that does not exist, or torch is missing.
@@ -166,7 +160,6 @@ def identified(model: RobotModel, dataset: Dataset, friction: bool) -> FloatArra
 
     Args:
         model: of the arm; its rotor inertias are taken as they are.
-        dataset: to identify with.
         friction: whether there is friction.
 
     Raises:
@@ -215,10 +208,6 @@ def errors_of(
     """Errors of a model along whole trajectories, its memory empty at the start of each; by the code that control runs.
 
     Args:
-        learned: the model.
-        dataset: with the trajectories.
-        model: of the arm.
-        splits: wanted.
         predict: (N, n) torque along a motion of what ``learned`` does not hold; None where it holds all.
 
     Returns:
@@ -282,11 +271,6 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
     filter, forwards and backwards, and differentiated. Of each log the last part is held out, half of that for
     validation and half as test.
 
-    Args:
-        options: of the command.
-        model: of the arm.
-        folder: of the data set.
-
     Returns:
         The data set, and what speaks against its logs.
 
@@ -337,9 +321,6 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
 
 def learn_hybrid(options: LearnHybridOptions) -> int:
     """Read, check, train, export, tell.
-
-    Args:
-        options: of the command.
 
     Returns:
         Exit status: 0 learned, 2 logs with errors.

@@ -76,9 +76,6 @@ class _Samples:
 def learn_lip(options: LearnLipOptions) -> int:
     """Read, check, train, choose samples, validate, write, tell.
 
-    Args:
-        options: of the command.
-
     Returns:
         Exit status: 0 learned, 2 logs with errors.
 

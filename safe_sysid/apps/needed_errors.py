@@ -37,15 +37,9 @@ def print_needed_errors(
     """Find, print and write them.
 
     Args:
-        logs: that decide.
-        validation: that check.
-        robot: name or file.
-        map_file: columns of tables.
         relative: b to try; none for the robot file's.
         front: whether a is told against b, too.
         margin: share that is added to a.
-        out: YAML file.
-        json_file: JSON file.
 
     Returns:
         Exit status 0.

@@ -62,7 +62,6 @@ class PlannedMotion:
         steps: every certified plan with the box that it is certified for, in order.
         reached: whether everything that was asked for is planned.
         reasons: why not, for people.
-        seconds: that planning took.
         simulated: what the simulation found; None without one.
     """
 
@@ -88,7 +87,6 @@ def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
     """The prior, or what a bounds file of ``safe-sysid identify`` leaves of it.
 
     Args:
-        model: the arm.
         file: ``bounds.yaml``; None for the prior.
 
     Raises:
@@ -99,12 +97,6 @@ def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
 
 def pose_named(option: str, text: str, model: RobotModel, scene: Scene) -> FloatArray:
     """Joint angles (n,) from ``start``, ``goal``, ``home`` or numbers separated by commas, rad.
-
-    Args:
-        option: for messages.
-        text: what was written.
-        model: the arm.
-        scene: whose start and goal are meant.
 
     Raises:
         ConfigError: none of these.
@@ -135,7 +127,6 @@ def goals_of(
         poses: x, y, z (m) and roll, pitch, yaw (rad) of each, in the world.
         box: that must be held there.
         say: gets a line per pose.
-        seed: of the inverse kinematics.
 
     Raises:
         PlanError: a pose is out of reach, or may not be held.
@@ -158,9 +149,7 @@ def go(motion: PlannedMotion, planner: Planner, box: ParameterBox, say: Say, see
     Args:
         motion: with waypoints; gets the steps.
         planner: of the arm in the scene.
-        box: that the controller works with.
         say: gets a line per step.
-        seed: of the ways around obstacles.
     """
     if motion.waypoints is None:
         raise ConfigError("plan", "waypoints", None, "one or more to go to")
@@ -174,9 +163,7 @@ def excite(motion: PlannedMotion, planner: Planner, box: ParameterBox, count: in
     """Plan trajectories that teach about the payload, one after the other.
 
     Args:
-        motion: gets the steps.
         planner: of the arm in the scene, with the cost that is wanted.
-        box: that the controller works with.
         count: how many.
         say: gets a line per trajectory.
     """
@@ -236,11 +223,6 @@ def _tightest(answer: PlannerResult, model: RobotModel) -> str:
 
 def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]:
     """Plan files, picture and ``motion.json``; returns what the last one says.
-
-    Args:
-        motion: that was planned.
-        out: directory.
-        title: of the picture.
 
     Raises:
         PlanFileError: a file cannot be written.
@@ -314,8 +296,6 @@ def describe(motion: PlannedMotion, console: Console, out: Path) -> None:
     """Table of the plans and how to check them, on a console.
 
     Args:
-        motion: that was planned.
-        console: to print on.
         out: where its files are.
     """
     if motion.steps:

@@ -34,8 +34,6 @@ def rehearse_controller(
     """Do what the 1 kHz loop will do: what it compiles, or reads from a cache, would stall it.
 
     Args:
-        model: of the arm.
-        gains: of its controller.
         make_law: of control; a new one each time.
         added: to the law's torque; forgets what was asked here at the next start.
     """

@@ -56,10 +56,8 @@ def replay(
     """Run the identifications of a bag again and say what came of it.
 
     Args:
-        bag: directory or file.
         node: one identifier; None for all.
         robot: that stands for the run's.
-        topic: of the joint states.
         files: ``tare`` and ``bounds`` that stand for the run's.
         json_file: where the result is written too.
         quiet: only the last line.

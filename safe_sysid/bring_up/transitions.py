@@ -42,12 +42,9 @@ class _Request:
     """One transition, and what is known of it.
 
     Attributes:
-        transition: its name.
         since: time of the last question, s.
-        answers: to the requests for it.
         state: answer to the last question for the node's state; None: taken in.
         stayed: how often in a row that was a state to stay in, and not the goal.
-        outcome: once it is known.
         refused: time of the first answer that said so, s.
     """
 
@@ -77,8 +74,6 @@ class Transitions:
         """Find the services.
 
         Args:
-            node: to ask with.
-            names: of managed nodes.
             namespace: of theirs, with its slash; "" for none.
             clock: seconds, never going back.
         """
@@ -107,18 +102,13 @@ class Transitions:
         """Ask for a transition, as soon as the node can be asked.
 
         Args:
-            name: of the node.
             transition: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
         """
         self.reasons[name] = ""
         self._asked[name] = _Request(transition, self._clock())
 
     def answer(self, name: str) -> bool | None:
-        """Whether the last transition was done; None as long as that is open.
-
-        Args:
-            name: of the node.
-        """
+        """Whether the last transition was done; None as long as that is open."""
         asked = self._asked[name]
         if asked.outcome is None and not asked.answers:
             if self._changes[name].service_is_ready():

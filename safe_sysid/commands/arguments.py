@@ -56,7 +56,6 @@ def check_output(option: str, path: Path | None) -> None:
     """Refuse a file that cannot be written, before anything is done for it.
 
     Args:
-        option: its name, for the message.
         path: of the file; None: nothing to check.
 
     Raises:
@@ -76,7 +75,6 @@ def check_directory(option: str, path: Path) -> None:
     """Refuse a directory that cannot be made or written to, before anything is done for it; makes none.
 
     Args:
-        option: its name, for the message.
         path: of the directory, which need not exist yet.
 
     Raises:
@@ -102,11 +100,7 @@ def _unusable(option: str, path: Path, what: str, error: OSError) -> ConfigError
 
 
 def key_value(text: str) -> tuple[str, object] | None:
-    """``KEY=VALUE`` of ``--set`` with the value as YAML reads it; None if it is not that.
-
-    Args:
-        text: as given.
-    """
+    """``KEY=VALUE`` of ``--set`` with the value as YAML reads it; None if it is not that."""
     from safe_sysid.robot.files.yaml_file import parse_value
 
     key, equals, value = text.partition("=")
@@ -183,7 +177,6 @@ def whole(lowest: int, highest: int) -> Callable[[str], int]:
     """A type of arguments: a whole number in a range.
 
     Args:
-        lowest: that is taken.
         highest: the same.
     """
 

@@ -30,11 +30,7 @@ Result = dict[str, Any]
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    """Add ``--jobs`` and ``--scheduler``.
-
-    Args:
-        parser: of the command.
-    """
+    """Add ``--jobs`` and ``--scheduler``."""
     where = parser.add_argument_group("where it runs").add_mutually_exclusive_group()
     where.add_argument(
         "--jobs", type=at_least(0), default=0, metavar="J", help="processes; 0 for one per core (default)"
@@ -82,7 +78,6 @@ def collect(
     """Run the trials that are missing, show how far things are, keep every result that there is.
 
     Args:
-        campaign: which.
         total: trials 0 .. total - 1.
         out: file of results as they come; None to keep none.
         is_sound: whether nothing is wrong with a trial, for the progress bar.

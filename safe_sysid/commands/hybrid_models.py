@@ -18,12 +18,6 @@ __all__ = ["sizes", "trainings"]
 def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
     """Train, or go on with, the models of a table; print it.
 
-    Args:
-        which: table.
-        options: of the command.
-        dataset: to learn from.
-        console: to print to.
-
     Returns:
         Exit status.
     """
@@ -56,12 +50,6 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
 
 def sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
     """Print sizes of networks, data and torques.
-
-    Args:
-        which: table.
-        options: of the command.
-        dataset: to describe.
-        console: to print to.
 
     Returns:
         Exit status.

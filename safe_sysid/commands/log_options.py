@@ -40,9 +40,6 @@ def _share(text: str) -> float:
 def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add them.
 
-    Args:
-        parser: of the command.
-
     Returns:
         The group "how", for options of the command's own.
     """
@@ -84,11 +81,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def log_values(options: argparse.Namespace) -> dict[str, Any]:
-    """Values of all options, named as in :class:`safe_sysid.apps.arm_logs.ArmLogOptions`.
-
-    Args:
-        options: as parsed.
-    """
+    """Values of all options, named as in :class:`safe_sysid.apps.arm_logs.ArmLogOptions`."""
     values = {key: value for key, value in vars(options).items() if key not in ("command", "what")}
     values["json_file"], values["map_file"] = values.pop("json"), values.pop("map")
     values["columns"] = tuple(values.pop("column"))

@@ -42,10 +42,7 @@ def why_not_plan(plan: Plan, n: int, box: ParameterBox, known: Mapping[str, Para
     """Reason why a plan is not certified for what this controller does, None if it is.
 
     Args:
-        plan: offered.
-        n: joints of the arm.
         box: in force.
-        known: boxes that were announced, by identity.
     """
     if plan.trajectory.n != n:
         return f"plan has {plan.trajectory.n} joints: expected {n}"
@@ -66,11 +63,9 @@ def why_not_connected(
     """Reason why a plan does not start when and where the motion under way is, None if it does.
 
     Args:
-        plan: offered.
         now: s.
         expected: time of the hand-over, s; None while holding.
         state: (>= 3, n) desired position, velocity, acceleration at the hand-over.
-        names: of the joints.
     """
     start = plan.start_time
     if start < now - 1e-9:
@@ -88,12 +83,7 @@ def why_not_connected(
 
 
 def why_not_box(box: ParameterBox, latest: ParameterBox) -> str | None:
-    """Reason why a box is not a tighter one of the same payload, None if it is.
-
-    Args:
-        box: offered.
-        latest: the last one that was taken.
-    """
+    """Reason why a box is not a tighter one of the same payload, None if it is."""
     if box.size != latest.size:
         return f"box has {box.size} parameters: expected {latest.size}"
     if box.epoch != latest.epoch:

@@ -54,7 +54,6 @@ class Judgement:
         """Why control may not begin at a pose: the judged one's reasons, or that this is another pose.
 
         Args:
-            model: of the arm.
             q: (n,) measured at the take-over, continuous joints on any branch, rad.
         """
         if self.reasons or self.q is None:
@@ -88,8 +87,6 @@ class ActivationChecks:
         """No measurement yet.
 
         Args:
-            model: of the arm.
-            gains: of its controller.
             start_check: reasons why a pose (n,) rad may not be held, as that of ``planning.certification.certificate``
                 gives them; None: not judged.
             lockstep: whether the simulation waits for commands.
@@ -116,7 +113,6 @@ class ActivationChecks:
         """Remember a measurement; one that is not newer than the last makes everything begin again. Cheap.
 
         Args:
-            stamp_ns: of the measurement.
             arrival_ns: when it came, on the clock of the stamps; in lock-step anything.
             q: (n,) measured, on any branch, rad.
             qd: (n,) measured, rad/s.

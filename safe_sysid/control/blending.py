@@ -53,7 +53,6 @@ class BoxBlend:
         """Blend to another box, from where the blend under way has come; both hold the truth.
 
         Args:
-            target: of the blend.
             nominal: (14 n,) best estimate in it; None for its centre.
         """
         self._from_lower, self._from_upper = self.lower, self.upper

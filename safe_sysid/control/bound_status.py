@@ -47,9 +47,6 @@ class BoundStatus:
         """Of the law, and of what is added to its torque, alone.
 
         Args:
-            model: of the arm.
-            gains: of its controller.
-            law: in use.
             added: (n,) the most that a feed-forward adds to the law's torque, N m; None: there is none.
 
         Raises:
@@ -94,7 +91,6 @@ class BoundStatus:
         Args:
             stamp: of the measurement that it answers, or that shows it, s on the controller's clock.
             covered: whether the theorem covers it.
-            what: came late, for people.
         """
         self.covered += covered
         self.late += not covered
@@ -108,7 +104,6 @@ class BoundStatus:
 
         Args:
             stamp: s on the controller's clock; infinite before the first measurement.
-            why: for people.
         """
         when = f"{stamp:.3f} s" if np.isfinite(stamp) else "the beginning"
         self.lost = self.lost or f"{when}: {why}"
@@ -140,7 +135,6 @@ def added_text(model: RobotModel, added: FloatArray) -> str:
     """The most that a feed-forward adds, for people.
 
     Args:
-        model: of the arm.
         added: (n,) N m or N.
     """
     parts = [f"{at_most(x)} {unit}" for x, unit in zip(added.tolist(), model.torque_units, strict=True)]
@@ -166,7 +160,6 @@ def _why_not_now(gains: ControllerGains, uncertainty: float) -> str:
     """Why the tracking bound is not claimed at a tick, "" if it is: without a certificate S may be anything.
 
     Args:
-        gains: of the controller.
         uncertainty: S of the tick, sqrt(W/s).
     """
     assumed = gains.assumptions.uncertainty
@@ -179,9 +172,6 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
     """Why the tracking bound is not claimed while a pose is held, "" if it is: H is not what was assumed.
 
     Args:
-        model: of the arm.
-        gains: of its controller.
-        box: that holds the parameters.
         q: (n,) held, rad.
     """
     a, reach = gains.assumptions, gains.e_bound + gains.assumptions.position_error

@@ -41,8 +41,6 @@ def static_effort_range(
     arm is held by its drives and does not accelerate is assumed.
 
     Args:
-        model: of the arm.
-        box: that holds the parameters.
         q: (n,) measured, rad.
         qd: (n,) measured, rad/s; small.
         source: of the effort, ``motor``, ``command`` or ``link``; None for the declared one.
@@ -100,8 +98,6 @@ def check_static_gravity(
     """Reasons why no parameters in the box explain the effort at rest, with what would; empty if some do.
 
     Args:
-        model: of the arm.
-        box: that holds the parameters.
         q: (n,) measured, rad.
         qd: (n,) measured, rad/s.
         effort: (n,) measured, N m.
@@ -129,8 +125,6 @@ def signs_confirmed(
     An effort of zero is its own opposite: where zero may be, a sensor that gives nothing else is not confirmed either.
 
     Args:
-        model: of the arm.
-        box: that holds the parameters.
         q: (n,) measured, rad or m.
         qd: (n,) measured, rad/s or m/s.
         effort: (n,) measured and explained by the box, N m or N.
@@ -197,9 +191,6 @@ def why_not_rate(model: RobotModel) -> str:
     """Why the declared rate of the torque is too low to run the arm with, "" if it is not.
 
     A take-over must be able to get from no torque to any inside the limits; planned torques change far more slowly.
-
-    Args:
-        model: of the arm.
     """
     rate, least = per_joint(model.settings.controller.torque_rate, model.n), model.limits.torque / TAKE_OVER
     if (rate >= least * (1.0 - 1e-9)).all():

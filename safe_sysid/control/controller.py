@@ -200,11 +200,7 @@ class Controller:
             self.reason = "at rest"
 
     def brake(self, reason: str) -> None:
-        """Take no plan for the next hand-over: brake along the certified tail. At rest plans are taken again.
-
-        Args:
-            reason: for people.
-        """
+        """Take no plan for the next hand-over: brake along the certified tail. At rest plans are taken again."""
         self._next = None
         if self.state is ControllerState.TRACKING:
             self.state, self.reason = ControllerState.BRAKING, reason
@@ -214,11 +210,7 @@ class Controller:
         self.fault("emergency stop")
 
     def fault(self, reason: str) -> None:
-        """Stop commanding; the arm's own brakes take over. ``start`` leaves this state.
-
-        Args:
-            reason: for people.
-        """
+        """Stop commanding; the arm's own brakes take over. ``start`` leaves this state."""
         self._end(ControllerState.FAULT, reason)
         self.bound_status.lose(self._watch.stamp, f"fault: {reason}")
         self.counts["fault"] += 1
@@ -227,9 +219,6 @@ class Controller:
         """Stop commanding an arm that rests: its drives hold it. ``start`` takes it over again.
 
         Bounds that are being reset are reset now: no torque has to stay continuous.
-
-        Args:
-            reason: for people.
         """
         self._finish_reset()
         self._end(ControllerState.IDLE, reason)
@@ -284,7 +273,6 @@ class Controller:
         """Take a plan for the next hand-over; returns the reason of a refusal, None if taken.
 
         Args:
-            plan: offered.
             now: s.
         """
         reason = self._judge_plan(plan, now)
@@ -336,7 +324,6 @@ class Controller:
         """Take a tighter box and blend to it; returns the reason of a refusal, None if taken.
 
         Args:
-            box: offered.
             now: s; the blend begins at the next step.
             nominal: (14 n,) best estimate in it, for laws that want one; None for its centre.
         """
@@ -417,7 +404,6 @@ class Controller:
 
         Args:
             covered: whether the theorem covers it.
-            what: came late, for people.
         """
         self.bound_status.note_late(self._watch.stamp, covered, what)
 

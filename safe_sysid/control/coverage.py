@@ -31,7 +31,6 @@ class Coverage:
         """Before the first command the arm rests.
 
         Args:
-            gains: of the controller.
             silence: time without a command after which another may be in force than the last, s: the drives' own, or
                 that of a ramp from the measured effort. Beyond it nothing is covered.
         """

@@ -46,7 +46,6 @@ def design_gains(
     """Synthesise the gains for a box of parameters, the motions asked for and the declared timing.
 
     Args:
-        model: of the arm, with settings.
         lockstep: the plant waits for every command: a torque then acts for exactly one period, without delay.
         box: that the theorem is computed for, inside the model's prior; None: the prior.
         motion_hypotheses: what motions need; None: the configuration's.
@@ -117,11 +116,7 @@ def _check_travel(model: RobotModel, gains: ControllerGains) -> None:
 
 
 def law_offset(gains: ControllerGains) -> FloatArray:
-    """(n,) how far the position that the law takes may be off the true one, m or rad: measured, and ahead by the lead.
-
-    Args:
-        gains: of the controller.
-    """
+    """(n,) how far the position that the law takes may be off the true one, m or rad: by its error, and by the lead."""
     a = gains.assumptions
     return np.asarray(a.position_error + gains.lead * (a.velocity + a.velocity_error))
 
@@ -130,10 +125,6 @@ def check_acceleration(model: RobotModel, gains: ControllerGains) -> None:
     """Identification may assume ``identification.acceleration_bound``: whoever identifies with these gains asks here.
 
     Gains for one fast motion may allow for more; nobody identifies with them.
-
-    Args:
-        model: of the arm, with settings.
-        gains: that the arm is moved with.
 
     Raises:
         ParameterError: the tracking bound allows for more than the declared.
@@ -168,7 +159,6 @@ def gains_for_motion(
 
     Args:
         model: of the arm, with settings; its limits are those that torques shall keep.
-        trajectory: to be tracked.
         box: that the controller works with, inside the prior.
         lockstep: as in :func:`design_gains`.
         headroom: as in :func:`safe_sysid.control.motion_hypotheses.hypotheses_of`.

@@ -56,7 +56,6 @@ class AnswerSource(Protocol):
 
     Attributes:
         torque: (n,) of the last answer, N m; overwritten by the next.
-        trust: of the last answer.
     """
 
     torque: FloatArray
@@ -118,7 +117,6 @@ class AddedTorque:
     """Between a feed-forward and the command.
 
     Attributes:
-        name: of the feed-forward.
         bound: (n,) the most that is added, N m.
         torque: (n,) added in this tick, N m.
         why_not: why the feed-forward is not followed now, "" if it is.
@@ -131,8 +129,6 @@ class AddedTorque:
         """Nothing is added yet.
 
         Args:
-            name: of the feed-forward.
-            source: of its answers.
             bound: (n,) the most that is added, N m.
             rate: (n,) no faster does it change, N m/s.
             longest: time that one tick counts for at most, s.

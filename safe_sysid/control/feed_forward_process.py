@@ -38,18 +38,13 @@ _LONGEST, _LONGEST_FIRST = 10.0, 600.0
 
 
 class FeedForwardProcess:
-    """The loop's side (:class:`safe_sysid.control.feed_forward.AnswerSource`); starts the process.
-
-    Attributes:
-        process: that answers.
-    """
+    """The loop's side (:class:`safe_sysid.control.feed_forward.AnswerSource`); starts the process."""
 
     def __init__(self, maker: Callable[[RobotModel], FeedForward], model: RobotModel, late_s: float) -> None:
         """Start the process; until it is ready it is late.
 
         Args:
             maker: of the feed-forward, called there; a function of a module.
-            model: of the arm.
             late_s: age of a question, s, after which its answer does not count any more.
         """
         n = model.n
@@ -119,13 +114,7 @@ class FeedForwardProcess:
 
 
 def serve(connection: socket.socket, feed_forward: FeedForward, model: RobotModel) -> None:
-    """The other side: answer until the loop's side has gone, or the feed-forward fails.
-
-    Args:
-        connection: to the loop.
-        feed_forward: that answers.
-        model: of the arm.
-    """
+    """The other side: answer until the loop's side has gone, or the feed-forward fails."""
     n = model.n
     source, question, answer = FeedForwardInTick(feed_forward, n), np.empty(5 * n + 1), np.empty(n + 1)
     home = np.asarray(model.settings.home, float)

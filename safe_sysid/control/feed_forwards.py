@@ -59,7 +59,6 @@ def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool)
     """What a controller adds to its law's torque, as a robot's file says; None where no feed-forward is named.
 
     Args:
-        model: of the arm.
         gains: of its controller, whose theorem leaves room for the bound.
         lockstep: simulated time waits for every answer; else the feed-forward works in a process of its own, and no
             tick waits for it.

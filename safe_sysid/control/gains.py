@@ -63,7 +63,6 @@ class ControllerGains:
     """Everything that controller and planner share.
 
     Attributes:
-        assumptions: of the theorem.
         box: of parameters that the theorem was computed for; it holds for every box inside.
         K_r: (n,) 1/s.
         K_d: (n,) N m s/rad.
@@ -147,9 +146,6 @@ def tracking_margins(
     """Margins, relative to the limit, of the tracking theorem's hypotheses along a plan; all must be >= 0.
 
     Args:
-        gains: of the controller.
-        kin: of the arm.
-        box: that the controller works with.
         q_mid: (M, n) centres of the enclosures of the true positions per time cell, rad.
         q_half: (M, n) their half widths, rad.
         qd_abs: (M, n) upper bounds of the true |qd|, rad/s.

@@ -78,7 +78,6 @@ class ControlLaw(Protocol):
             q: (n,) measured, rad.
             qd: (n,) measured, rad/s.
             reference: (>= 3, n) desired position, velocity, acceleration.
-            model: what is known of the parameters.
 
         Returns:
             (n,) N m, not clipped; the same array every time.

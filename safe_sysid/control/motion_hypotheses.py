@@ -109,8 +109,6 @@ def hypotheses_of(
     says whether it was enough.
 
     Args:
-        model: the arm.
-        trajectory: the desired motion.
         box: of parameters that the controller will work with.
         r_bound: (n,) or one for all: bound of |r|, rad/s.
         K_r: (n,) or one for all, 1/s; None: the configuration's.
@@ -152,10 +150,7 @@ def torque_of(
     by; only a certificate encloses it.
 
     Args:
-        model: the arm.
-        trajectory: the desired motion.
         box: of parameters that the controller will work with.
-        gains: of the controller.
     """
     states = trajectory.states(np.linspace(0.0, trajectory.duration, _TIMES))
     most = np.zeros(model.n)

@@ -76,9 +76,6 @@ class ClosedLoop:
         """Prepare.
 
         Args:
-            kin: of the arm.
-            box: of parameters.
-            assume: of the theorem.
             inertia_lower: (n,) L, positive, kg m^2.
             K_r: (n,) 1/s.
             K_d: (n,) N m s/rad.
@@ -182,7 +179,6 @@ class ClosedLoop:
 
         Args:
             nu: sqrt(2 V_max), sqrt(J).
-            robust_gain: c.
             lead: s.
         """
         h, d, S = self.assume.hold_max, self.assume.delay_max, self.assume.uncertainty

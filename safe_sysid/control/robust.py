@@ -66,7 +66,6 @@ class RobustLaw:
     Attributes:
         residual_bound: (n,) what the gains' theorem leaves to a feed-forward, N m.
         e, de, r: (n,) measured tracking errors of the last step; rad, rad/s, rad/s.
-        uncertainty: S of the last step.
         torque: (n,) what the last step returned, N m.
     """
 
@@ -125,10 +124,5 @@ class RobustLaw:
 
 
 def make_robust_law(model: RobotModel, gains: ControllerGains) -> RobustLaw:
-    """The law for an arm.
-
-    Args:
-        model: of the arm.
-        gains: of its controller.
-    """
+    """The law for an arm."""
     return RobustLaw(model.kinematics, gains, model.friction_transition_velocity)

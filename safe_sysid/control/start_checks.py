@@ -44,8 +44,6 @@ def judge_rest(
     """Reasons why control cannot begin here, and a bound of V(0), J.
 
     Args:
-        model: of the arm.
-        gains: of its controller.
         noise: (n,) bound of the error of r, rad/s.
         q: (n,) measured, rad.
         qd: (n,) measured, rad/s.

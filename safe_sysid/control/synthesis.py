@@ -37,14 +37,11 @@ def synthesise(
     """Choose K_d, the robust gain, the lead and the smallest V_max with ``power_loss < 2 kappa V_max``.
 
     Args:
-        kin: of the arm.
         box: of parameters that the theorem is to hold for.
-        assume: its other assumptions.
         inertia_lower: (n,) L with H >= diag(L): the lower rotor inertia, or what certificates shall prove, kg m^2.
         K_r: (n,) or one for all, 1/s.
         kappa: decay rate, 1/s.
         transition: friction transition velocity, rad/s.
-        joint_names: for messages.
 
     Raises:
         ParameterError: no positive bound of the inertia, or no V_max exists; says which assumption to relax.

@@ -34,9 +34,6 @@ def effort_error(model: RobotModel, gains: ControllerGains, box: ParameterBox, e
     """O: bound of ``|W_s theta - tau_0|_*`` while nothing but rest is desired, sqrt(W/s).
 
     Args:
-        model: of the arm.
-        gains: of its controller.
-        box: that holds the parameters.
         effort: (n,) measured at rest, N m.
     """
     n, a, lam = model.n, gains.assumptions, gains.inertia_lower
@@ -67,9 +64,6 @@ def longest_take_over(
     """Longest ramp from the measured effort at rest to the law's torque, s.
 
     Args:
-        model: of the arm.
-        gains: of its controller.
-        box: that holds the parameters.
         effort: (n,) measured at rest, N m.
         energy: V at the start, at most, J.
     """
@@ -98,9 +92,6 @@ def choose_take_over(
     """Duration of the ramp, s, and the reason why the tracking bound does not allow it, "" if it does.
 
     Args:
-        model: of the arm.
-        gains: of its controller.
-        box: that holds the parameters.
         effort: (n,) measured at rest, N m.
         energy: V at the start, at most, J.
         way: (n,) from the effort to the law's torque, N m.

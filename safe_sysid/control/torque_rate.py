@@ -29,7 +29,6 @@ def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str
     Args:
         torque: (n,) N m; overwritten.
         limit: (n,) N m.
-        model: of the arm.
     """
     if not (np.abs(torque) > limit).any():
         return ""

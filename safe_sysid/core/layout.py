@@ -45,9 +45,6 @@ class JointTerm:
     """A parameter that every joint has one of, and that its torque is linear in.
 
     Attributes:
-        key: its name in configurations, and of its slice.
-        symbol: in tables and messages.
-        words: what it is, for sentences.
         unit: for a turning joint; " or ", for a sliding one.
         signed: whether it may be below zero.
         drifts: whether it may differ between a tare and a later run.
@@ -190,7 +187,6 @@ class ParameterLayout:
         """Refuse what would be claimed as if a further term were not there.
 
         Args:
-            what: cannot deal with it.
             lower: (size,) bounds of all parameters.
             upper: likewise.
 

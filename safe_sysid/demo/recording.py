@@ -13,18 +13,10 @@ RECORDER = "recorder"
 
 
 def bag_of(setup: Setup) -> str:
-    """Directory of the bag.
-
-    Args:
-        setup: of the run.
-    """
+    """Directory of the bag."""
     return str(setup.run_dir / "bag")
 
 
 def recorder_parameters(setup: Setup) -> dict[str, Any]:
-    """ROS parameters of the recorder; it is nicer than all who have a deadline.
-
-    Args:
-        setup: of the run.
-    """
+    """ROS parameters of the recorder; it is nicer than all who have a deadline."""
     return {"bag": bag_of(setup), "compression": setup.options.compression, "realtime": {"nice": 2}}

@@ -53,12 +53,9 @@ class RunState:
     """Everything that progress and the end of the run are decided by.
 
     Attributes:
-        settings: of the robot.
         plans_wanted: number of trajectories.
         time: latest time that was seen, s on the plant's clock.
-        nodes: latest diagnostics by node.
         boxes: published boxes, each identity once per batch.
-        plans: answers of the planner.
     """
 
     settings: Settings

@@ -70,8 +70,6 @@ class DemoView:
 
         Args:
             setup: of the run; whether there is a view at all is one of its options.
-            domain: ROS domain of the run.
-            say: tells people a line.
         """
         self._setup, self._domain, self._say = setup, domain, say
         self._group = ProcessGroup()
@@ -128,11 +126,7 @@ class DemoView:
 
 
 def environment(options: ViewOptions) -> dict[str, str]:
-    """Of the viewer: this machine only, unless the network is asked for; one thread per library.
-
-    Args:
-        options: domain and network.
-    """
+    """Of the viewer: this machine only, unless the network is asked for; one thread per library."""
     found = {**os.environ, "PYTHONUNBUFFERED": "1", **ONE_THREAD}
     if options.domain is not None:
         found["ROS_DOMAIN_ID"] = str(options.domain)

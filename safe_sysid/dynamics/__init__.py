@@ -19,7 +19,6 @@ def dynamics_of(kin: Kinematics, backend: str = "recursion") -> Dynamics:
     """The dynamics of an arm.
 
     Args:
-        kin: of the arm.
         backend: a name in :data:`~safe_sysid.extensions.DYNAMICS`.
 
     Raises:

@@ -291,7 +291,6 @@ def inertia_share(
     most ``(sum_l (sum_k |z_k| a[l, max(j, k)])^2)^1/2``, and joint 0 moves everything alike, so it does not count.
 
     Args:
-        kin: of the arm.
         box: parameters; the true, physically consistent ones lie inside.
         spare: (n,) kg m^2, positive.
         q: (M, n) centres, rad.
@@ -317,7 +316,6 @@ def inertia_floor(
     ``sqrt(z^T M z)`` does. What of R is negative is subtracted at the end.
 
     Args:
-        kin: of the arm.
         box: parameters; the true, physically consistent ones lie inside.
         floor: (n,) kg m^2, positive.
         q: (M, n) centres, rad.

@@ -60,7 +60,6 @@ def momentum_columns(
     move it, those of a motor in the rows of its own joint and those that move its carrier.
 
     Args:
-        kin: of the arm.
         gravity: (3,) m/s^2, in place of the arm's.
         q: (n,) rad.
         qd: (n,) rad/s.

@@ -65,7 +65,6 @@ def newton_euler(
     """Fill ``torque`` (n,) in N m.
 
     Args:
-        arm: packed.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
         qd_a: (n,) its second velocity, rad/s.

@@ -28,11 +28,7 @@ FloatArray = NDArray[np.float64]
 
 
 class PinocchioDynamics:
-    """The backend (a :class:`~safe_sysid.dynamics.Dynamics`).
-
-    Attributes:
-        kin: of the arm.
-    """
+    """The backend (a :class:`~safe_sysid.dynamics.Dynamics`)."""
 
     def __init__(self, kin: Kinematics) -> None:
         """Make Pinocchio's model of the tree."""

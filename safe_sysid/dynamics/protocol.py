@@ -38,9 +38,6 @@ class Dynamics(Protocol):
     States are (n,) or (N, n), rad, rad/s and rad/s^2 (m of sliding joints); results have a leading N for the latter.
     ``transition`` is the friction transition velocity, rad/s. Every method raises a
     :class:`~safe_sysid.errors.ParameterError` if shapes do not match.
-
-    Attributes:
-        kin: of the arm.
     """
 
     kin: Kinematics

@@ -168,11 +168,7 @@ def _place_motors(kin: Kinematics, out: FloatArray) -> None:
 
 
 class RecursiveDynamics:
-    """The backend of this package (a :class:`~safe_sysid.dynamics.Dynamics`): spatial recursions, compiled.
-
-    Attributes:
-        kin: of the arm.
-    """
+    """The backend of this package (a :class:`~safe_sysid.dynamics.Dynamics`): spatial recursions, compiled."""
 
     def __init__(self, kin: Kinematics) -> None:
         """Nothing is prepared."""

@@ -104,7 +104,6 @@ def polarised_motions(
     """Outward pass of the recursions at one state: placements, ``x``, ``y`` and ``acceleration`` of all links.
 
     Args:
-        kin: of the arm.
         work: output.
         q: (n,) rad.
         qd: (n,) first velocity of the Coriolis form, rad/s.
@@ -143,7 +142,6 @@ def moment_to_joints(kin: Kinematics, work: Workspace, link: int, column: FloatA
     """Add to ``column`` (n,) the joint torques of the moment ``work.moment`` on a link, in its frame.
 
     Args:
-        kin: of the arm.
         work: its placements are read, its moment is used up.
         link: index.
         column: output, N m.

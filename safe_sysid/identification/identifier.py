@@ -55,8 +55,6 @@ class UpdateResult:
     """One update.
 
     Attributes:
-        status: what became of it.
-        message: one line for people.
         box: all 14 n parameters; only the theta_e block ever changes within an epoch, and only shrinks.
         nominal: (10,) a plausible theta_e inside the bounds.
         nominal_consistent: whether it is physically consistent.
@@ -100,8 +98,6 @@ class Identifier:
             model: the arm; its ``arm_prior`` holds the truth.
             errors: declared bounds; None for those of the configuration.
             windows: lengths of the momentum windows, s; None for :func:`default_windows`.
-            max_rows: equations kept between updates.
-            epoch: of the first box.
             method: one of :data:`METHODS`; None for the configuration's.
             payload_constraints: of hand and payload; None for what the configuration declares.
             tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h, as their log proves them.

@@ -20,8 +20,6 @@ def run_baseline(log: Log, model: RobotModel, errors: MeasurementErrors, method:
 
     Args:
         log: of the robot's joints.
-        model: the arm.
-        errors: declared bounds.
         method: one of those of :func:`estimate_with`.
 
     Raises:

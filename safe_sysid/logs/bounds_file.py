@@ -38,7 +38,6 @@ class Bounds:
     """Contents of a bounds file.
 
     Attributes:
-        robot: name of the robot.
         identity: digest of all of the robot that they rest on, scope ``bounds`` of :mod:`safe_sysid.robot.identity`.
         assumed: what was declared about it, of the same.
         joint: name of the last joint, whose frame they are in.
@@ -123,7 +122,6 @@ def bounds_of(
     """Contents of the bounds file of a robot: what it is of, and under which assumptions, follows from the robot.
 
     Args:
-        model: the arm, overrides applied.
         values: lower, nominal, upper, each (10,).
         box: epoch and sequence number of the box that they come from.
         method: how they were found.
@@ -149,11 +147,7 @@ def bounds_of(
 
 
 def bounds_text(bounds: Bounds) -> str:
-    """The whole text of a bounds file; every number is written so that it reads back the same.
-
-    Args:
-        bounds: its contents.
-    """
+    """The whole text of a bounds file; every number is written so that it reads back the same."""
     entries = {
         name: {
             "unit": unit,
@@ -176,10 +170,6 @@ def bounds_text(bounds: Bounds) -> str:
 def write_bounds(path: str | Path, bounds: Bounds) -> None:
     """Write a bounds file, whole or not at all.
 
-    Args:
-        path: of the YAML file.
-        bounds: its contents.
-
     Raises:
         LogError: it cannot be written.
     """
@@ -192,9 +182,6 @@ def write_bounds(path: str | Path, bounds: Bounds) -> None:
 
 def read_bounds(path: str | Path) -> Bounds:
     """Read a bounds file.
-
-    Args:
-        path: of the YAML file.
 
     Raises:
         ConfigError: not YAML, a key or number missing, of the wrong kind or out of order.
@@ -219,11 +206,6 @@ def read_bounds(path: str | Path) -> Bounds:
 
 def bounds_box(bounds: Bounds, model: RobotModel, file: str) -> ParameterBox:
     """The box that a run with the same payload may start with: the prior, cut by the bounds; of the file's identity.
-
-    Args:
-        bounds: read from a file.
-        model: the arm.
-        file: for messages.
 
     Raises:
         ConfigError: they are for another robot or under other assumptions, are not guaranteed, say that they are the

@@ -22,7 +22,6 @@ def low_pass(log: Log, model: RobotModel, cutoff_hz: float) -> Log:
 
     Args:
         log: without gaps or missing numbers.
-        model: which joints wrap, and the declared rate.
         cutoff_hz: of a Butterworth filter of order 4, applied forwards and backwards.
 
     Raises:

@@ -41,8 +41,6 @@ class UpdateRecord:
         time: stamp of the last sample before it, s.
         lower, nominal, upper: (10,) of theta_e.
         status: name of the :class:`UpdateStatus`.
-        seconds: that it took, rows included.
-        rows: equations kept.
     """
 
     time: float
@@ -59,13 +57,8 @@ class LogRun:
     """What the identifier made of a log.
 
     Attributes:
-        records: one for each update.
         result: the last one; None if the log had no update.
-        box: the final one.
-        samples: that were taken in.
         seconds: of computing, without reading.
-        empty: the data contradict what is declared.
-        message: of the identifier.
         identifier: as it is after the last update, for what else it can tell; None for other methods.
         fit: that the last estimate comes from; None: from the identifier.
         causes: shares of the width of the mass by cause; empty where nothing was proved.
@@ -114,7 +107,6 @@ def run_log(
 
     Args:
         log: of the robot's joints, in the robot's order.
-        model: the arm, with all declared bounds.
         update_s: s of data between updates; None: the configured time, or longer if that were more than 40 updates.
         progress: called with the share that is done.
         certificates: are written for each update; None for none.
@@ -192,9 +184,7 @@ def with_best_fit(
     """The run with the log's best fit as its last estimate; as it was where nothing was proved, or the fit fails.
 
     Args:
-        run: what the identifier made of the log.
         log: of the robot's joints.
-        model: the arm.
         payload_constraints: of hand and payload; None for what the configuration declares.
     """
     proved = [k for k, record in enumerate(run.records) if record.status == "OK"]
@@ -237,7 +227,6 @@ class Residuals:
         residual: (W, n) what is left there, as a mean torque, N m.
         bound: (W, n) half width of the equation, N m: what the declared errors allow.
         parts: (n, causes) mean share of each cause in the half width of longer windows, N m.
-        causes: names of the causes.
     """
 
     time: FloatArray
@@ -252,9 +241,7 @@ def residuals(log: Log, model: RobotModel, box: ParameterBox, count: int = 300) 
 
     Args:
         log: of the robot's joints.
-        model: the arm.
         box: the final one; the parameters are fitted inside it.
-        count: windows looked at.
 
     Returns:
         None if the log has no window without gap.

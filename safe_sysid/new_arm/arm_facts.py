@@ -33,13 +33,8 @@ class ArmFacts:
     """The arm that a URDF describes.
 
     Attributes:
-        urdf: path of the file.
-        chain: what moves, and what hangs on it.
         locked: joints that the configuration must lock, without those that mimic them; rad or m.
-        tool_frame: the flange.
-        base_link: that the arm begins at.
         tip_link: that it ends at; None: its joints are those that are not locked.
-        remarks: what was guessed.
     """
 
     urdf: Path
@@ -67,7 +62,6 @@ def look_at(
         tool_frame: link that payloads are gripped at; None: guessed by its name.
         joints: of the arm, all others are locked; None: the longest chain.
         locked: position of joints that are not the arm's, rad or m; None or incomplete: the nearest to 0.
-        package_dirs: folders that hold packages.
         base_link: link that the arm begins at, if ``tip_link`` is given; None: the root.
         tip_link: link that the arm ends at: the joints between the two are its own, in place of ``joints``.
 

@@ -59,9 +59,7 @@ class NewArm:
         tip_link: link that the arm ends at, in place of ``joints``.
         allowed_pairs: links that are not checked against each other.
         srdf: file whose disabled collisions are not checked.
-        gear_ratios: that are known, by joint.
         drives: robot file whose friction and rotor inertia were measured; None: they are unknown.
-        simulated_drives: choose drives for a simulation instead.
     """
 
     tool_frame: str | None = None
@@ -94,10 +92,6 @@ def write_configuration(
 
     Args:
         urdf: path of the URDF, or ``package://NAME/PATH``.
-        out: YAML file to write.
-        arm: what is known of it.
-        overwrite: replace a file that exists.
-        say: gets lines of progress.
 
     Returns:
         Remarks: what was guessed and should be looked at.

@@ -37,7 +37,6 @@ def short(values: FloatArray | float, digits: int = 4) -> Any:
 
     Args:
         values: a number, or (m,).
-        digits: that are kept of each.
     """
     if np.ndim(values) == 0:
         return float(f"{float(values):.{digits}g}") + 0.0
@@ -49,18 +48,9 @@ class Draft:
     """What is decided so far; the rest has placeholders that load.
 
     Attributes:
-        name: of the robot.
-        urdf: as the file will name it.
-        facts: of the URDF.
-        geometry: hulls of links with meshes.
-        payload: declared or guessed.
         prior: bounds (10,), (10,) of the last link with payload.
-        drives: friction and rotor inertia.
         load: (n,) inertia that each joint moves near home, kg m^2.
-        pairs: allowed to overlap.
         home: (n,) rad.
-        motion: of plans.
-        hypotheses: of the tracking theorem.
         fastest: (n,) acceleration bound, rad/s^2.
     """
 
@@ -246,13 +236,7 @@ def _outwards(values: FloatArray, sign: float) -> list[float]:
 
 
 def urdf_for(out: Path, urdf: str | Path, found: Path) -> str:
-    """How a file names the URDF: as given if by package, relative if it is near, else absolute.
-
-    Args:
-        out: the file.
-        urdf: as the user gave it.
-        found: its path.
-    """
+    """How a file names the URDF: as given if by package, relative if it is near, else absolute."""
     if str(urdf).lower().startswith("package://"):
         return str(urdf)
     target, start = found.resolve(), out.resolve().parent
@@ -262,9 +246,6 @@ def urdf_for(out: Path, urdf: str | Path, found: Path) -> str:
 
 def check_name(name: str) -> str:
     """A robot's name, which programs make names of files and topics of.
-
-    Args:
-        name: as the user gave it.
 
     Raises:
         ConfigError: it has characters that such names cannot have.
@@ -278,7 +259,6 @@ def check_out(out: Path, overwrite: bool) -> None:
     """Refuse a file that exists, before anything is done for it.
 
     Args:
-        out: the file.
         overwrite: whether it may be replaced.
 
     Raises:

@@ -75,7 +75,6 @@ def simulated_drives(torque: FloatArray, load: FloatArray, matching: float) -> D
     Args:
         torque: (n,) limits, N m.
         load: (n,) inertia that each joint moves, largest payload included, kg m^2.
-        matching: rotor inertia over that.
     """
     coulomb, viscous, rotor = _short(_COULOMB * torque), _short(_VISCOUS * torque), _short(matching * load)
     return DriveGuess(
@@ -101,7 +100,6 @@ def unknown_drives(torque: FloatArray, ratios: Mapping[int, float]) -> DriveGues
 
     Args:
         torque: (n,) limits, N m.
-        ratios: gear ratios that are known, by joint.
     """
     low, high = (np.full(len(torque), ratio) for ratio in _RATIOS)
     for joint, ratio in ratios.items():
@@ -123,12 +121,7 @@ def unknown_drives(torque: FloatArray, ratios: Mapping[int, float]) -> DriveGues
 
 
 def drives_of(model: RobotModel, file: str) -> DriveGuess:
-    """As a robot's file declares them.
-
-    Args:
-        model: of that file.
-        file: its name.
-    """
+    """As a robot's file declares them."""
     box, layout = model.arm_prior, model.layout
     blocks = {
         "coulomb": layout.coulomb,

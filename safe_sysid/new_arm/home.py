@@ -46,7 +46,6 @@ def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
     Args:
         model: of the arm, with the payload's prior; its own home does not matter.
         reach: how far joints move from it, rad.
-        seed: of the poses that are looked at.
 
     Raises:
         ParameterError: no pose is clear and can be held; says what was wrong with most.
@@ -95,7 +94,6 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
 
     Args:
         model: of the arm; its payload's prior does not matter.
-        seed: of the poses that are looked at.
     """
     n, last = model.n, model.layout.payload.start
     q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
@@ -112,10 +110,6 @@ def never_apart(model: RobotModel, seed: int = 0) -> dict[tuple[str, str], float
     """Pairs of bodies that are close in every pose, and that no proof exempts: to be allowed, or looked at.
 
     The joints between them keep them apart, or nothing would: bodies that cover them may overlap where they do not.
-
-    Args:
-        model: of the arm.
-        seed: of the poses that are looked at.
 
     Returns:
         The largest distance of each pair in these poses, m; negative: how deep they overlap at best.

@@ -80,7 +80,6 @@ class Hypotheses:
         inertia_ratio: (n,) H <= diag(ratio * lower rotor inertia).
         velocity, acceleration, jerk: rad/s, rad/s^2, rad/s^3.
         uncertainty: S, sqrt(W/s).
-        gains: in real time.
     """
 
     K_r: float
@@ -99,7 +98,6 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
     At least what its torque limit speaks of: the last joint moves next to nothing, but its drive is no watch's.
 
     Args:
-        model: of the arm.
         home: (n,) rad.
         reach: rad.
     """
@@ -124,7 +122,6 @@ def find_hypotheses(
     Args:
         model: of the arm, with rotor inertia, friction and payload prior.
         home: (n,) rad.
-        motion: of plans.
         load: (n,) inertia that each joint moves, kg m^2.
     """
     box = model.arm_prior
@@ -152,7 +149,6 @@ def eigenvalue_bounds(model: RobotModel, home: FloatArray, half: float) -> tuple
     """Rigorous lower bounds of the smallest eigenvalue of H, kg m^2.
 
     Args:
-        model: of the arm.
         home: (n,) rad.
         half: half width of the cell around home, rad.
 

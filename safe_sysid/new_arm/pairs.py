@@ -18,8 +18,6 @@ def stated_pairs(
     """Pairs of bodies of these links, those left out that are never checked.
 
     Args:
-        model: of the arm.
-        links: pairs of links, or of bodies.
         srdf: file whose ``disable_collisions`` count too; links that are not the arm's are passed over.
 
     Raises:

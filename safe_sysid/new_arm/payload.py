@@ -75,7 +75,6 @@ def prior_of(
     joint's frame.
 
     Args:
-        guess: the payload.
         hand: bounds (10,), (10,) of the last link with the empty hand.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint's frame.
     """

@@ -30,11 +30,6 @@ def fit_meshes(
 ) -> dict[str, tuple[FittedHull, ...]]:
     """Hulls, link frame, that contain the collision meshes of every link that has some; its primitives included.
 
-    Args:
-        chain: of the arm.
-        package_dirs: folders that hold packages.
-        say: gets a line for each link.
-
     Raises:
         ModelError: a mesh that cannot be found or read.
     """

@@ -93,11 +93,8 @@ def configuration_text(
     """The file's text.
 
     Args:
-        data: its content.
         told: sentences about this arm, by topic: ``source``, ``drives``, ``payload``, ``inertia``, ``gains``,
             ``geometry``, ``home``.
-        remarks: what was guessed.
-        sliding: names of the joints that slide.
     """
     t = _Text(data, sliding)
     _head(t, told, remarks)

@@ -71,12 +71,8 @@ class Planner:
     """Receding-horizon planner of certified trajectories: exciting ones, or ones that lead somewhere.
 
     Args:
-        model: the arm.
-        scene: obstacles.
         gains: the controller's; the tracking tube comes from these and from nowhere else.
         settings: times, range and margins; the model's own by default.
-        options: choices of method.
-        seed: of the random directions.
         certify: rigorous check of one plan; by default :func:`~.certificate.verify_plan`.
         check_start: reasons against starting at rest at a pose; by default the certificate module's.
     """
@@ -147,7 +143,6 @@ class Planner:
 
         Args:
             start_state: (3, n).
-            previous: the plan under way.
             start_time: s, when the new one takes over; None for the previous one's hand-over.
         """
         n = self.model.n
@@ -266,7 +261,6 @@ class Planner:
             last: no plan will follow, so the braking manoeuvre is part of the experiment.
             calibration: of the previous result; saves certificates, and is the other costs' memory.
             goal: (n,) rad, for a cost with the term ``goal``.
-            cost: instead of the options'.
             on_certified: called, in this thread, with every certified plan that is better than the last one; its
                 times and counts are those so far. What the call returns is never worse than the last of these.
             scene: instead of the planner's.

@@ -77,7 +77,6 @@ class Calibration:
         information: (14 n, 14 n) what the plans so far tell until their hand-overs, see
             :class:`~safe_sysid.planning.costs.CostMemory`.
         epoch: of the box that the information is about; a new payload starts from nothing.
-        prior: the first box of the epoch.
         certificate_s: longest time that a certificate took, s.
     """
 
@@ -99,11 +98,8 @@ class PlannerResult:
         cost: of the plan, as optimised; nan without a plan.
         condition: condition number of all rows so far in columns scaled by the box; nan without a plan.
         information: (10, 10) what the plan adds about theta_e until its hand-over; pass the sum to the next call.
-        iterations: of the local optimiser.
-        certificates: asked for.
         wall_time, optimise_time, certify_time: s.
         first_time: s until the first certified plan; nan without one.
-        calibration: pass on to the next call.
         reasons: for people; empty if planned.
     """
 

@@ -87,13 +87,11 @@ def separations(
     A joint without limits is named only if angles either way round part them; that on the short way is returned.
 
     Args:
-        test: of poses.
         start: (n,) rad.
         goal: (n,) rad.
         lower: (n,) rad, where the other joints' angles are drawn from.
         upper: (n,) rad.
         turning: (n,) which joints have no limits.
-        seed: of the draws.
     """
     rng, found = np.random.default_rng([seed, 11]), []
     for joint in range(len(start)):

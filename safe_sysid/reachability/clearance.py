@@ -46,7 +46,6 @@ class Clearance:
 
     Attributes:
         bounds: (M, P) lower bound per cell and pair, m; negative where a separation could not be shown.
-        pairs: names of the two bodies or boxes, box first.
         is_self: (P,) whether both belong to the robot.
         directions: (M, P, 3) separating direction that the bound rests on, in the first one's frame; zero where the
             bounding spheres were enough. With these, :func:`enclose_clearance` finds the same bounds without coal.
@@ -90,13 +89,9 @@ def enclose_clearance(
     """Lower bounds of all clearances for every time and every true tracking error in the set.
 
     Args:
-        model: bodies, allowed pairs and kinematics.
-        scene: obstacles of any kind.
-        cells: the desired motion.
         tracking: bounds of the true errors.
         near: distance up to which bounds are made tight, m.
         directions: (M, P, 3) of an earlier result for the same pairs; verified instead of asking coal.
-        threads: among which the kernels are divided.
 
     Raises:
         PlanError: directions of another shape.
@@ -131,10 +126,7 @@ def verified_bounds(
     """Lower bounds (M, P) of the distances of some pairs, m, over cells.
 
     Args:
-        model: kinematics.
-        shapes: bodies, of the arm and of the world.
         pairs: indices of shapes, the one nearer to the base first.
-        cells: the desired motion.
         tracking: bounds of the true errors.
     """
     work = _Work(model, shapes, pairs, cells, tracking, NEAR, None, 1)

@@ -42,11 +42,6 @@ _UP = 1.0 + 1e-12
 def joint_between(kin: Kinematics, first: Body, second: Body) -> tuple[int, float] | None:
     """The one joint that changes the distance of two bodies (-1: none), and what leaving others out costs, m.
 
-    Args:
-        kin: of the arm.
-        first: the body nearer to the base.
-        second: the other one.
-
     Returns:
         None where more than one joint does, or one that slides.
     """
@@ -81,9 +76,6 @@ def _miss(points: FloatArray, axis: FloatArray) -> float:
 @lru_cache(maxsize=8)
 def bounds_at_every_pose(model: RobotModel) -> Mapping[tuple[str, str], float]:
     """Lower bounds, m, of the distances of the arm's bodies that hold for every position of every joint.
-
-    Args:
-        model: bodies, allowed pairs and kinematics.
 
     Returns:
         By names, in the order of :func:`~safe_sysid.reachability.clearance.clearance_pairs`; pairs that more than one

@@ -33,7 +33,6 @@ class SweptVolume:
     """Boxes in the world, B bodies and G groups of cells.
 
     Attributes:
-        names: of the bodies.
         lower, upper: (G, B, 3) corners, m; read-only.
         times: (G, 2) first and last time of each group, s; read-only.
     """
@@ -121,8 +120,6 @@ def swept_boxes(model: RobotModel, cells: TimeCells, tracking: TrackingSet, grou
     """Boxes that hold every body at every instant of a group of cells, for every true tracking error in the set.
 
     Args:
-        model: bodies and kinematics.
-        cells: the desired motion.
         tracking: bounds of the true errors.
         group: cells that share a box.
 

@@ -164,14 +164,11 @@ def enclose_torque(
     """Enclose the torque that a controller with any box nested in ``box`` may command in each cell.
 
     Args:
-        kin: the arm.
         box: (14 n) parameters.
-        cells: the desired motion.
         tracking: bounds of the *measured* tracking errors (:meth:`TrackingSet.enlarged`).
         damping: (n,) K_d, N m s / rad.
         inertia_lower: (n,) positive lower bounds of the inertia's weights in the measure, kg m^2.
         friction_transition: velocity below which Coulomb's sign is a ramp, rad/s.
-        want_regressor: also return the interval regressor.
         lead: the controller's regressor is that of ``q + lead qd``, s.
 
     Raises:

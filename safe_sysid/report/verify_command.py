@@ -18,7 +18,6 @@ def plans_command(
     """How to certify the plans of a directory again.
 
     Args:
-        directory: with plan files.
         robot: name or file; a packaged one need not be named if no setting differs.
         scene: name or file: what stands around the arm is never the plans' own word.
         settings: of the robot that differ from its file's, by key.

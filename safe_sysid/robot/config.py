@@ -551,7 +551,6 @@ def load_settings(path: str | Path, overrides: Mapping[str, Any] | None = None) 
     """Read and validate a robot's YAML file.
 
     Args:
-        path: of the YAML file.
         overrides: values that replace the file's, as ``{"measurement": {"torque_abs": 0.2}}`` or
             ``{"measurement.torque_abs": 0.2}``.
 

@@ -46,9 +46,6 @@ class EffectiveValue:
     Attributes:
         key: dotted, as ``joints.elbow.velocity``.
         value: plain (numbers, texts, lists, mappings), None for none.
-        source: who says so.
-        parameter: its declaration.
-        unit: as this arm has it.
     """
 
     key: str
@@ -78,11 +75,7 @@ def _readable(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A setting as YAML and JSON have it.
-
-    Args:
-        value: a field of the settings.
-    """
+    """A setting as YAML and JSON have it."""
     if isinstance(value, BaseModel):
         return {name: plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, Mapping):
@@ -91,11 +84,7 @@ def plain(value: Any) -> Any:
 
 
 def flat_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
-    """Keys and values of all settings but empty mappings; sections are taken apart, what a key holds is not.
-
-    Args:
-        settings: complete.
-    """
+    """Keys and values of all settings but empty mappings; sections are taken apart, what a key holds is not."""
 
     def flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         parameter = KEYS.find(path)
@@ -113,7 +102,6 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
     """All values in force.
 
     Args:
-        model: made from the file.
         data: the file, as it was read (:func:`safe_sysid.robot.files.yaml_file.read_yaml`).
     """
     values = []
@@ -133,13 +121,7 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
 
 
 def unit_of(parameter: Parameter, key: str, model: RobotModel) -> str:
-    """The unit as this arm has it: ``rad or m`` is rad where the joint turns, m where it slides.
-
-    Args:
-        parameter: declared.
-        key: an actual key of it.
-        model: the arm.
-    """
+    """The unit as this arm has it: ``rad or m`` is rad where the joint turns, m where it slides."""
     of_one = [
         slides
         for name, slides in zip(model.joint_names, model.sliding, strict=True)
@@ -154,7 +136,6 @@ def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:
     Args:
         key: of a setting, or of a part of one, as ``payload.box.center``.
         value: a number, or a list of any length; of joints (n,).
-        model: the arm.
     """
     numbers = [repr(float(x)).removesuffix(".0") for x in np.atleast_1d(value)]
     declared = KEYS.find(key) or KEYS.find(key.rpartition(".")[0])
@@ -196,7 +177,6 @@ def select(values: Sequence[EffectiveValue], keys: Sequence[str], file: str) -> 
     Args:
         values: all values in force.
         keys: dotted; ``velocity`` alone finds every key of that name too.
-        file: for the message.
 
     Raises:
         ConfigError: nothing has such a key.
@@ -219,11 +199,7 @@ def select(values: Sequence[EffectiveValue], keys: Sequence[str], file: str) -> 
 
 
 def as_text(values: Sequence[EffectiveValue]) -> str:
-    """For people: two lines for each value.
-
-    Args:
-        values: to be shown.
-    """
+    """For people: two lines for each value."""
     lines = []
     for v in values:
         quantity = f"{_readable(v.value)} {v.unit}".rstrip()

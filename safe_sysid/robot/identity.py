@@ -46,7 +46,6 @@ class IdentityPart:
     """What files and settings make of an arm.
 
     Attributes:
-        content: of an arm.
         holds: keys, or sections with all below, that are not stated where a scope has this part, and why.
     """
 
@@ -195,7 +194,6 @@ def identity(model: RobotModel, scope: str) -> dict[str, Any]:
     """Everything of a robot that the claims of a scope rest on, as JSON has it; repr keeps every bit of a float.
 
     Args:
-        model: the arm, overrides applied.
         scope: one of :data:`SCOPES`.
 
     Returns:
@@ -226,20 +224,12 @@ def scene_identity(scene: Scene) -> dict[str, Any]:
 
 
 def digest(content: Any) -> str:
-    """SHA-256, 64 hexadecimal digits, of content as :func:`identity` gives it, in whatever order.
-
-    Args:
-        content: JSON.
-    """
+    """SHA-256, 64 hexadecimal digits, of content as :func:`identity` gives it, in whatever order."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def statement(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Content as a file states it, with its digest.
-
-    Args:
-        content: settings, arrays, numbers, by name.
-    """
+    """Content as a file states it, with its digest."""
     plain = _stated(content, "", set())
     return {**plain, _SHA: digest(plain)}
 
@@ -248,9 +238,7 @@ def differences(stated: Any, ours: Any, path: str = "", same: float = 0.0) -> It
     """Where two contents differ: key, what is stated, what is ours.
 
     Args:
-        stated: by somebody, anything.
         ours: trusted.
-        path: of both.
         same: numbers are the same up to this, relative and absolute: where another machine rounds otherwise.
     """
     if isinstance(stated, dict) and isinstance(ours, dict):

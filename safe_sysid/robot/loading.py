@@ -55,7 +55,6 @@ def find_urdf(config: Path, settings: Settings) -> Path:
 
     Args:
         config: the robot's file.
-        settings: what it says.
 
     Raises:
         ConfigError: there is no such file, or package.

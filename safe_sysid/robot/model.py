@@ -74,7 +74,6 @@ class Body:
         joint: index of the joint frame it moves with, -1 for fixed to the world.
         points: (m, 3) in that frame, m.
         radius: >= 0, m.
-        kind: "arm", "hand", "payload" or "base".
         link: of the URDF that it covers; empty for what is no link: the payload, obstacles.
     """
 
@@ -100,18 +99,13 @@ class RobotModel:
     Wherever the package says rad, rad/s, N m or kg m^2 of a joint, those of a prismatic one are m, m/s, N and kg.
 
     Attributes:
-        name: of the robot.
         joint_names: n names, base to tip; messages are matched by these.
-        kinematics: arrays for the kernels.
-        limits: joint limits.
         continuous: (n,) bool, joints without position limits that wrap.
         theta_nominal: (14 n,) bare arm with empty hand.
         arm_prior: box that holds the truth: arm within its declared uncertainty, theta_e the payload prior.
         friction_transition_velocity: below it (rad/s, m/s) the sign of Coulomb friction is unknown.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
-        bodies: collision geometry.
         allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.shapes.pairs`.
-        settings: the validated configuration.
         payload_placement: as ``flange``, of the link that payloads hang on; None: the flange is it.
         unknowns: constants that equations have besides the parameters.
     """
@@ -230,9 +224,6 @@ class RobotModel:
     def require_turning(self, what: str) -> None:
         """Refuse prismatic joints where only turning ones are covered.
 
-        Args:
-            what: asks for it.
-
         Raises:
             ConfigError: the arm has a prismatic joint; names it.
         """
@@ -248,9 +239,6 @@ class RobotModel:
     def require_known_reactions(self, what: str) -> None:
         """Refuse motors on moving links whose ratio is not known where a part of the dynamics would be missing.
 
-        Args:
-            what: asks for it.
-
         Raises:
             ConfigError: a joint has such a motor; names it.
         """
@@ -262,9 +250,6 @@ class RobotModel:
 
     def require_known_drives(self, what: str) -> None:
         """Refuse an arm that is for identification alone: nothing is known of its drives.
-
-        Args:
-            what: asks for it.
 
         Raises:
             ConfigError: the file says so.

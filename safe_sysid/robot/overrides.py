@@ -21,11 +21,7 @@ _AS_TEXT = ("box", "hulls", "pairs", "names", "range", "limits", "travels")
 
 
 def given_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a node's parameters that are settings of the robot, by dotted path below ``robot_settings``.
-
-    Args:
-        parameters: values by name.
-    """
+    """Those of a node's parameters that are settings of the robot, by dotted path below ``robot_settings``."""
     prefix = f"{SETTINGS}."
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 

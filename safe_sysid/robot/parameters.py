@@ -256,10 +256,6 @@ def zero_box_problem(box: ParameterBox, prior: ParameterBox) -> str | None:
     """Why a box may not be called what it is; None if it may. Number 0 of an epoch is the robot's prior, by its name.
 
     A box of that name that is smaller claims what nothing proves, and whoever knows the name takes it for the prior.
-
-    Args:
-        box: of any identity.
-        prior: of the robot.
     """
     if box.seq != 0:
         return None

@@ -23,12 +23,7 @@ _MARK = re.compile(r"#.*(?<!`)\bto be measured\b(?!`)", re.IGNORECASE)
 
 
 def suspicions(model: RobotModel, file: Path) -> list[str]:
-    """Doubts about a robot's settings, each a line that names keys.
-
-    Args:
-        model: made from the file.
-        file: whose comments are looked at.
-    """
+    """Doubts about a robot's settings, each a line that names keys."""
     chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
     return [
         *_marked(file),

@@ -16,7 +16,6 @@ def json_schema(keys: Keys, filled_in: Collection[str] = ()) -> dict[str, Any]:
     """What a file may say, as far as JSON Schema can: rules between keys are the reader's.
 
     Args:
-        keys: declared.
         filled_in: keys that the file may leave out though they have no default, for its reader knows them.
 
     Returns:

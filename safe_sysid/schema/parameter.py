@@ -119,7 +119,6 @@ class Parameter:
         path: dotted; ``<joint>`` and ``<link>`` stand for any name.
         type: one of ``TYPES``.
         when: one of ``WHEN``.
-        description: one line.
         unit: SI, or "".
         default: ``REQUIRED`` where there is none.
         unset: what the default stands for, "" for itself.
@@ -158,11 +157,7 @@ class Parameter:
         return self.default is None or "null:" in self.description
 
     def unit_for(self, sliding: Iterable[bool]) -> str:
-        """The unit as some joints have it: of ``rad or m`` rad where they turn, m where they slide, else both.
-
-        Args:
-            sliding: of each joint that the value is of.
-        """
+        """The unit as some joints have it: of ``rad or m`` rad where they turn, m where they slide, else both."""
         return unit_for(self.unit, sliding)
 
     @property

@@ -58,7 +58,6 @@ def reference(groups: Iterable[type[Section]], keys: Keys) -> str:
     """The page, as Markdown.
 
     Args:
-        groups: of node parameters.
         keys: of a robot's file.
     """
     lines = [_HEAD + _WHEN + "## Node parameters\n"]

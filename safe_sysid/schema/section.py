@@ -66,7 +66,6 @@ def entries(description: str, of: str, each: Any = None, **field: Any) -> Any:
     """Declare a field that maps names, of joints or links, to values or to sections.
 
     Args:
-        description: of the whole.
         of: what the names are of, as ``joint``.
         each: :func:`setting` of a value; None: values are sections.
         field: of pydantic's ``Field``, as ``default_factory``.
@@ -101,7 +100,6 @@ def parameters(section: type[Section], path: str = "") -> Iterator[Parameter]:
     """Everything that a section declares, in order; sections within it are parameters of type ``section``.
 
     Args:
-        section: class of settings.
         path: of the section, dotted; "" for the whole file.
 
     Raises:

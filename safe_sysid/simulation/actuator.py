@@ -36,7 +36,6 @@ class Actuator:
             absolute: (n,) a_u, N m.
             relative: (n,) b_u.
             hard_limit: (n,) torque at which the drive saturates, N m.
-            rng: source of every draw.
         """
         if mode not in ACTUATOR_MODES:
             raise ParameterError(

@@ -42,7 +42,6 @@ def draw_link(
     """One link's ten parameters from the consistent part of a box.
 
     Args:
-        rng: generator.
         lower: (10,) of the box.
         upper: (10,) of the box.
         inside: (10,) a consistent point of the box, the nominal.
@@ -112,8 +111,6 @@ def draw_truth(
     """True parameters (14 n,) of an arm that is built within its tolerances and holds a payload.
 
     Args:
-        model: the arm.
-        payload: welded to its flange.
         rng: generator or seed; the same one gives the same arm.
         mode: one of :data:`DRAW_MODES`.
 

@@ -29,9 +29,6 @@ def build_plant(
     """Plant with everything that the model's settings declare, at the scene's start pose.
 
     Args:
-        model: the arm.
-        payload: in its hand.
-        scene: around it.
         seed: of all that is random; the arm's parameters do not depend on the kind of noise.
         noise: mode of measurement errors with the declared bounds, or a noise model of one's own.
         draw: of the true parameters, see :func:`draw_truth`.

@@ -33,8 +33,6 @@ class GearReaction:
         """Keep what does not change.
 
         Args:
-            model: of the arm, rotors as armature.
-            motors: which rotors turn in moving links.
             links: MuJoCo's body of each link, n of them.
         """
         self._model = model

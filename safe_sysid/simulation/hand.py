@@ -33,7 +33,6 @@ def payload_in_hand(model: RobotModel, spec: str) -> Payload:
     """Payload from what a user types, dumbbells gripped in the middle of the robot's payload envelope.
 
     Args:
-        model: the arm.
         spec: :data:`AUTO`, or what :func:`~safe_sysid.simulation.payloads.payload_from_spec` takes.
 
     Raises:

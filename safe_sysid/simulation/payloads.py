@@ -49,7 +49,6 @@ class Payload:
     """A rigid body welded to the tool flange.
 
     Attributes:
-        name: for messages and tables.
         theta: (10,) inertial parameters about the *flange* frame's origin, in flange axes.
         shapes: solids for the simulator's contacts, in the flange frame; may be empty.
     """
@@ -97,7 +96,6 @@ def dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) ->
     """Steel handle along flange y, gripped in the middle, with two cylindrical cast-iron heads.
 
     Args:
-        pounds: total mass, lb.
         grip: (3,) centre of the handle in the flange frame, m.
         name: default "<pounds>lb".
     """
@@ -111,7 +109,6 @@ def hexagonal_dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None 
     """The same with hexagonal heads, flats across flange z: dumbbells that can be stacked.
 
     Args:
-        pounds: total mass, lb.
         grip: (3,) centre of the handle in the flange frame, m.
         name: default "<pounds>lb".
     """
@@ -261,7 +258,6 @@ def theta_e_with_payload(model: RobotModel, hand_theta: ArrayLike, payload: Payl
     Args:
         model: the arm, for the pose of what carries payloads.
         hand_theta: (10,) last link with empty hand, about the last joint frame's origin.
-        payload: what is welded to the flange.
     """
     rotation, position = model.payload_frame
     return np.asarray(hand_theta, float) + transform_inertial(rotation, position, payload.theta)

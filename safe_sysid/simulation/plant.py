@@ -70,11 +70,8 @@ class Plant:
         """Build the plant at rest.
 
         Args:
-            model: the arm.
             theta: (14 n,) true parameters with the payload, from :func:`~safe_sysid.simulation.arms.draw_truth`.
             payload: what is in the hand; here only for its shapes.
-            scene: what stands around.
-            seed: of every random choice.
             noise: of the measurements; default: none.
             q0: (n,) start position, rad; default zeros.
             period: of commands and measurements, s.
@@ -86,7 +83,6 @@ class Plant:
                 threshold: a plant that saturated there could never show that it was crossed.
             actuator_mode: see :class:`Actuator`.
             actuator_abs: a_u, N m.
-            actuator_rel: b_u.
             torque_source: "motor": effort is the torque at the motor; "command": an echo of the command.
             start_time: stamp of the first measurement, s.
             log_rows: rows of :meth:`truth` that are kept, the oldest go; None: all.

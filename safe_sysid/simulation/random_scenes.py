@@ -46,7 +46,6 @@ def random_scene(
     """Draw a scene that the arm can start in.
 
     Args:
-        model: the arm.
         rng: source of everything random: the same generator gives the same scene.
         obstacles: smallest and largest number of them.
         box: parameters for which start and goal must be holdable; None for the model's prior.

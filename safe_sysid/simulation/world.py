@@ -44,7 +44,6 @@ class World:
     """Compiled MuJoCo model, and the pairs of solids that must stay apart.
 
     Attributes:
-        model: of MuJoCo.
         reach: (n,) m: turning joint j by an angle moves no solid by more than ``reach[j]`` times the angle.
     """
 
@@ -118,10 +117,7 @@ def build_world(
     force range: evaluated inside every Runge-Kutta stage, never above Fc. Constant offsets are left to the caller.
 
     Args:
-        model: the arm.
         theta: (14 n,) its true parameters, payload included.
-        payload: for its shapes.
-        scene: what stands around.
         coulomb_velocity: (n,) v_s, rad/s.
         timestep: of one Runge-Kutta step, s.
 

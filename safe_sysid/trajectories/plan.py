@@ -39,7 +39,6 @@ class Plan:
         start_time: s, on the clock of the measurements.
         t_plan: s after the start at which the next plan may take over.
         box_identity: ``epoch:seq`` of the box that it is certified for.
-        sequence: counts the plans of a planner.
         k: (n,) parameter that the optimiser chose, in [-1, 1]; for the record.
     """
 

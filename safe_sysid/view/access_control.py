@@ -40,8 +40,6 @@ class AccessAnswer:
 
     Attributes:
         status: 101 go on with the socket, 200 serve the page, 303 take the cookie and come again, else refused.
-        text: one line for a person.
-        headers: for the answer.
         nonce: of the page's scripts; empty but for 200.
     """
 
@@ -85,7 +83,6 @@ class AccessControl:
 
         Args:
             target: path and query, as it stands in the request line.
-            headers: of the request.
         """
         host = _only(headers, "Host")
         if host is None or not self._names_us(host):

@@ -47,12 +47,7 @@ class LinkShape:
 
 
 def arm_shapes(model: RobotModel, robot: str | Path) -> tuple[LinkShape, ...]:
-    """Visual shapes; of links that have none which can be read, the bodies that cover them.
-
-    Args:
-        model: the arm.
-        robot: the name or file that it was loaded from.
-    """
+    """Visual shapes; of links that have none which can be read, the bodies that cover them."""
     file = config_path(robot, "config")
     chain = read_urdf(find_urdf(file, model.settings), model.settings.locked, str(file))
     places, materials = link_placements(chain, model), _materials(chain.xml)
@@ -95,7 +90,6 @@ def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[Floa
     """Rotation (3, 3) and position (3,) of every link in the frame of the joint that carries it (the world's for -1).
 
     Args:
-        chain: of the URDF.
         model: for how the root stands in the world.
     """
     place = model.settings.mounting

@@ -45,13 +45,7 @@ class ViewServerError(SafeSysIdError):
 
 @dataclass(frozen=True)
 class ViewServer:
-    """A running server.
-
-    Attributes:
-        viser: to draw with.
-        address: to open in a browser, key included.
-        gate: who is let in.
-    """
+    """A running server."""
 
     viser: viser.ViserServer
     address: str
@@ -69,9 +63,7 @@ def open_server(
     """Start the server.
 
     Args:
-        host: address to listen at.
         port: 0 takes any that is free.
-        label: of the panel.
         names: by which browsers may call this machine, beside ``localhost`` and addresses.
         key: whether a browser must have been shown the printed address once.
 

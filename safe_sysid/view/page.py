@@ -31,11 +31,9 @@ class Button:
     """One button.
 
     Attributes:
-        label: on it.
         service: relative name of what it calls.
         colour: of the page's palette.
         question: asked before; "" for what only makes the arm stop.
-        hint: shown when the mouse rests on it.
     """
 
     label: str
@@ -101,9 +99,7 @@ class LivePage:
 
         Args:
             server: where it is shown.
-            model: the arm.
             shapes: what it looks like.
-            where: network and namespace, in words.
             call: calls a service; None: no buttons.
         """
         self._server, self._model, self._where, self._call = server, model, where, call

@@ -55,13 +55,7 @@ _NODES, _MORE_NODES = ("controller", "planner", "identifier"), ("plant", "record
 
 
 def header(robot: str, where: str, snapshot: Snapshot) -> str:
-    """Name, time, and in one sentence what the arm does.
-
-    Args:
-        robot: its name.
-        where: which network and namespace are looked at.
-        snapshot: of this moment.
-    """
+    """Name, time, and in one sentence what the arm does."""
     level, title, more = _phase(snapshot)
     clock = "" if snapshot.time is None else f"{snapshot.time:.1f} s"
     if snapshot.speed is not None and snapshot.time is not None:

@@ -43,8 +43,6 @@ class ArmScene:
         """Light, floor, camera and the arm at its home.
 
         Args:
-            server: whose scene it is.
-            model: the arm.
             shapes: what it looks like.
         """
         self._scene, self._model = server.scene, model

@@ -22,8 +22,6 @@ class NodeView:
 
     Attributes:
         level: 0 fine, 1 warning, 2 error, 3 stale.
-        text: its line.
-        values: its entries.
         age: since it spoke, s of wall time.
     """
 
@@ -68,8 +66,6 @@ class RunOutcome:
 
     Attributes:
         good: whether every bound held and nothing was violated.
-        text: one sentence.
-        facts: what was observed, in a few words each.
         truth: (10,) of theta_e, which the plant alone knew; None where it left no record.
     """
 
@@ -92,10 +88,8 @@ class Snapshot:
         bounds: the box that the controller works with; None until it is heard.
         torque: (n,) commanded torque, N m (N where a joint slides); None: not heard, or not any more.
         margins: of the last plan, without culprits.
-        plan: line about the plan under way.
         missing: sentences: what is not heard, and where it was looked for.
         warnings: sentences: what does not fit together.
-        verdict: of a demo that is over.
         dropped: what was not shown because it is too much or malformed, with counts.
     """
 

@@ -51,7 +51,6 @@ def cylinder(radius: float, length: float, around: int = AROUND) -> Mesh:
     Args:
         radius: m.
         length: m.
-        around: corners of its circles.
     """
     return _plain(creation.cylinder(radius, length, around).smooth_shaded)
 
@@ -102,7 +101,6 @@ def placed(mesh: Mesh, rotation: FloatArray, position: FloatArray) -> Mesh:
     """The mesh elsewhere.
 
     Args:
-        mesh: vertices and faces.
         rotation: (3, 3).
         position: (3,) m.
     """

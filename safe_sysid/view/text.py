@@ -14,7 +14,6 @@ def plain(text: object, longest: int = LONGEST) -> str:
     """One line without control, format and bidirectional characters, cut with an ellipsis.
 
     Args:
-        text: anything.
         longest: characters.
     """
     # Before looking at every character: a message may be megabytes long.

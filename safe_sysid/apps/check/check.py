@@ -24,8 +24,6 @@ def check_file(file: str, robot: str, say: Callable[[str], None]) -> list[str]:
 
     Args:
         file: YAML file of a robot, a scene or node parameters, or name of a packaged robot or scene.
-        robot: that a scene is checked with.
-        say: gets lines about what was found.
 
     Raises:
         SafeSysIdError: the file cannot be used at all.

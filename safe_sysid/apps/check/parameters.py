@@ -23,11 +23,7 @@ _EVERY_NODE = ("use_sim_time", "qos_overrides", "start_type_description_service"
 
 
 def is_parameter_file(data: Mapping[str, Any]) -> bool:
-    """Whether a YAML file is one of ROS parameters.
-
-    Args:
-        data: what the file holds.
-    """
+    """Whether a YAML file is one of ROS parameters."""
     return any(
         isinstance(body, Mapping) and (_SECTION in body or is_parameter_file(body)) for body in data.values()
     )
@@ -38,7 +34,6 @@ def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> lis
 
     Args:
         data: what the file holds, by node name; ``/**`` is every node.
-        say: gets lines about what was found.
 
     Returns:
         What speaks against using it.
@@ -75,7 +70,6 @@ def given_to_nodes(data: Mapping[str, Any], namespace: str = "") -> dict[str, di
     """Parameters by kind of node and dotted name, as a file gives them in a namespace; nothing is judged.
 
     Args:
-        data: what the file holds.
         namespace: of the nodes, without slashes around it.
     """
     nodes = [

@@ -19,11 +19,6 @@ __all__ = ["judge", "start_reasons", "why_no_plans"]
 def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
     """What speaks against letting an arm start in a scene.
 
-    Args:
-        model: the arm.
-        scene: around it.
-        say: gets lines about what was found.
-
     Raises:
         SafeSysIdError: there are no gains for it.
     """

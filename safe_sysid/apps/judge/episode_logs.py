@@ -13,12 +13,7 @@ __all__ = ["logs_of_episode"]
 
 
 def logs_of_episode(result: EpisodeResult, plant: Plant) -> RunLogs:
-    """Logs for :func:`safe_sysid.apps.judge.evaluation.evaluate`.
-
-    Args:
-        result: of the episode.
-        plant: that it ran on.
-    """
+    """Logs for :func:`safe_sysid.apps.judge.evaluation.evaluate`."""
     truth, none = plant.truth(), np.zeros(0)
     answers = [*result.plans, *(answer for _, answer in result.task_plans)]
     return RunLogs(

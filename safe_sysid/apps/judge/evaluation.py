@@ -47,10 +47,7 @@ class Evaluation:
     """Outcome.
 
     Attributes:
-        violations: counts.
-        safety: record.
         gaps: what could not be judged for lack of data; a run with gaps is not a success.
-        curves: for the pictures.
     """
 
     violations: Violations
@@ -70,9 +67,6 @@ def evaluate(
     """Judge a run.
 
     Args:
-        logs: of the four nodes.
-        model: the arm, with the overrides of the run.
-        gains: that planner and controller used.
         clearance: distance (m) at a position between solids that must stay apart, and which; None: not judged (a gap).
     """
     record = JudgeRecord(gaps=list(logs.missing))

@@ -12,8 +12,6 @@ class JudgeRecord:
     """Collects while judging.
 
     Attributes:
-        counts: violations by kind.
-        findings: in words, first occurrence and worst value.
         gaps: what could not be judged.
     """
 

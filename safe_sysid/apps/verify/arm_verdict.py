@@ -22,7 +22,6 @@ def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
     """What certificate and ``result.json`` beside it say besides proved numbers and is not so; None: nothing.
 
     Args:
-        certificate: whose bounds are proved.
         model: trusted.
     """
     layout, matrix, stated = (
@@ -64,10 +63,7 @@ def print_arm_verdict(
     """Print the intervals, what is assumed, and PASS, or the first thing that is not proved.
 
     Args:
-        console: to print on.
         model: trusted.
-        certificate: that was checked.
-        verdict: on it.
         wrong: what is published besides and not so; None: nothing.
     """
     if verdict.reason is not None or wrong is not None:

@@ -28,7 +28,6 @@ def print_bounds_verdict(
     """Print the table, the bounds, what is assumed, and PASS, CONDITIONAL, or the first thing that is not proved.
 
     Args:
-        console: to print on.
         model: trusted.
         certificates: that were checked, in order.
         verdicts: on them; fewer than these if one is not proved.

@@ -20,7 +20,6 @@ def over(family: str, clearance_margin: float) -> str:
     """What a family's margins are counted from if that is not the limit itself, as `` over 5 mm``; else empty.
 
     Args:
-        family: of constraints.
         clearance_margin: distance that the certificate asked for, m.
     """
     return (
@@ -50,7 +49,6 @@ def print_verdict(
     """Print all margins, what is assumed, and PASS, CONDITIONAL, or the first thing that is not proved.
 
     Args:
-        console: to print on.
         reports: of the files, at least one.
         wrong: what they do not say together; None: nothing.
         assumed: what a PASS rests on besides what each report says; comes first.

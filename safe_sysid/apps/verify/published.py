@@ -68,7 +68,6 @@ class CertificateChain:
     Attributes:
         model: trusted.
         certificates: in order, proved.
-        log: that the last one rests on.
         tare_samples: of the tare's log; None without one.
     """
 
@@ -127,7 +126,6 @@ def published_problem(folder: Path, chain: CertificateChain) -> str | None:
 
     Args:
         folder: with the files; where none of :data:`FILES` is there, nothing is published.
-        chain: proved.
     """
     there = [name for name in FILES if (folder / name).is_file()]
     if not there or (there == ["result.json"] and "parameters" not in _mapping(folder / "result.json")):

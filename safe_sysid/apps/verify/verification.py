@@ -67,14 +67,12 @@ class Verification:
     """Checks files with what is trusted; a robot and its gains are made once.
 
     Attributes:
-        console: to print on.
         robot: name or file of the trusted description, or the robot; None: the packaged one that a file names.
         scene: name or file of the trusted scene, or ``stated``; None: the packaged one that a file names.
         lockstep: plans are for a plant that waits for every command.
         settings: of the robot instead of its file's, by key.
         logs: of runs, besides what lies beside the certificates.
         tare_logs: likewise, of the empty hand.
-        quiet: no progress on stderr.
         bounds: what was proved of the hand's content in the last call of :meth:`check`, by box and directory.
     """
 

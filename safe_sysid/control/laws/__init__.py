@@ -20,7 +20,6 @@ def make_law(
 
     Args:
         name: one of :data:`safe_sysid.extensions.LAWS`.
-        model: of the arm.
         gains: of the controller, for laws without a section of their own in ``controller.laws``.
         settings: sections of the laws that have one; None for the configuration's ``controller.laws``.
 

@@ -73,7 +73,6 @@ class AdaptiveRobustLaw:
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.adaptive_robust

@@ -161,7 +161,6 @@ class ArmourLaw:
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.armour
@@ -196,7 +195,6 @@ class ArmourLaw:
             q: (n,) measured, rad.
             qd: (n,) measured, rad/s.
             reference: (>= 3, n) desired position, velocity, acceleration.
-            model: nominal parameters and the box.
         """
         self.disturbance, self.energy, self.robust_gain = _step(
             self._arms,

@@ -72,7 +72,6 @@ class GravityPidLaw:
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.gravity_pid

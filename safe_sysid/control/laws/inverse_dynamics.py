@@ -134,7 +134,6 @@ class ComputedTorqueLaw(_InverseDynamics):
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
 
         Raises:
@@ -155,7 +154,6 @@ class ImpedanceLaw(_InverseDynamics):
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
 
         Raises:

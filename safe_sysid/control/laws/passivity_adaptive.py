@@ -41,7 +41,6 @@ def _step(
     """One step: torque, then the new estimate.
 
     Args:
-        arm: packed.
         q: (n,) rad.
         qd: (n,) rad/s.
         reference: (>= 3, n).
@@ -99,7 +98,6 @@ class PassivityAdaptiveLaw:
         """Make the law for one arm.
 
         Args:
-            model: of the arm.
             settings: None for the configuration's.
         """
         s = settings or model.settings.controller.laws.passivity_adaptive

@@ -63,7 +63,6 @@ class MechanismFile(StrictModel):
         actuated: joints that motors drive, in the order in which results have them; none: all.
         locked: joints that do not move, and their positions, rad (m).
         start: position of joints near which the loops close, rad (m); 0 where nothing is said.
-        loops: that close the tree.
         joints: what the URDF does not say of joints.
         gravity: m/s^2 in the frame of the root link.
         smallest_singular_value: of J_u below which a position counts as singular.
@@ -98,9 +97,6 @@ def mechanism_path(name_or_path: str | Path) -> Path:
 
 def read_mechanism_file(path: Path) -> MechanismFile:
     """Read and validate a file of loops.
-
-    Args:
-        path: of the YAML file.
 
     Raises:
         ConfigError: names file and key.
@@ -164,11 +160,6 @@ def _kind(tree: UrdfTree, name: str) -> str:
 
 def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.Model:
     """Pinocchio's model of the tree, what is locked lumped with what carries it.
-
-    Args:
-        tree: of the URDF, checked.
-        settings: of the file of loops.
-        file: for messages.
 
     Raises:
         ConfigError: a locked joint that is none of the tree's.

@@ -26,7 +26,6 @@ class ForwardDynamics:
         """Prepare.
 
         Args:
-            mechanism: that moves.
             theta: (14 n,) its parameters.
             transition: velocity below which Coulomb friction is proportional to velocity, rad/s.
         """

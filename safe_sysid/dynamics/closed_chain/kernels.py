@@ -214,8 +214,6 @@ def close(kin: Kinematics, loops: Loops, q: FloatArray, transmission: FloatArray
     """Newton's method: the passive joints of ``q`` (n,) move until all loops are closed.
 
     Args:
-        kin: of the tree.
-        loops: its closures.
         q: (n,) rad or m, in and out.
         transmission: (n_u, n_a) out: ``-J_u^-1 J_a`` there.
 
@@ -260,8 +258,6 @@ def follow(kin: Kinematics, loops: Loops, q_a: FloatArray, start: FloatArray, q:
     passing a singularity.
 
     Args:
-        kin: of the tree.
-        loops: its closures.
         q_a: (N, n_a) rad or m.
         start: (n,) closed loops.
         q: (N, n) out.
@@ -327,8 +323,6 @@ def derivatives(
     """Equations 19 to 22 at N closed positions.
 
     Args:
-        kin: of the tree.
-        loops: its closures.
         q: (N, n).
         qd_a: (N, n_a) rad/s.
         qdd_a: (N, n_a) rad/s^2.
@@ -388,8 +382,6 @@ def transmission_rates(
     ``B(x - y, x - y)``.
 
     Args:
-        kin: of the tree.
-        loops: its closures.
         q: (N, n).
         passive_jacobian: (N, n_u, n_u), J_u.
         transmission: (N, n, n_a), G.

@@ -48,9 +48,7 @@ class Mechanism:
     all parameters (14 n,) is the torque of the motors (N, n_a).
 
     Attributes:
-        name: of the arm.
         joint_names: n names, parents before children.
-        kinematics: of the tree.
         position_lower: (n,) rad (m), minus infinity for continuous joints.
         position_upper: (n,) likewise.
         theta_nominal: (14 n,) in the order of :class:`~safe_sysid.core.layout.ParameterLayout`.
@@ -101,11 +99,7 @@ class Mechanism:
 
     @classmethod
     def of_robot(cls, model: RobotModel) -> Mechanism:
-        """An arm without loops.
-
-        Args:
-            model: of the arm.
-        """
+        """An arm without loops."""
         return cls(
             model.name,
             model.joint_names,
@@ -179,11 +173,7 @@ class Mechanism:
         return scale
 
     def loop_joints(self, closure: LoopClosure) -> list[int]:
-        """Joints that move one end of a loop against the other.
-
-        Args:
-            closure: of the loop.
-        """
+        """Joints that move one end of a loop against the other."""
         ways = []
         for joint in closure.joints:
             way = set()
@@ -382,11 +372,7 @@ class Mechanism:
         return MechanismMotion(q, qd, qdd, transmission, passive_jacobian, values)
 
     def transmission_rate(self, motion: MechanismMotion) -> FloatArray:
-        """``dG/dt`` (N, n, n_a), 1/s.
-
-        Args:
-            motion: of this mechanism.
-        """
+        """``dG/dt`` (N, n, n_a), 1/s."""
         out = np.zeros(motion.transmission.shape)
         if self.closures:
             transmission_rates(
@@ -404,7 +390,6 @@ class Mechanism:
         """``Y_a = G^T W`` (N, n_a, 14 n): times all parameters it is the motors' torque, N m (eq. 23, 27).
 
         Args:
-            motion: of this mechanism.
             transition: friction transition velocity, rad/s.
         """
         dynamics = dynamics_of(self.kinematics)

@@ -23,7 +23,6 @@ class ClosureError(SafeSysIdError):
     Attributes:
         sample: number of the sample.
         time: its stamp, s; None if there are no stamps.
-        joint: that the message names.
     """
 
     def __init__(self, message: str, sample: int, time: float | None, joint: str) -> None:
@@ -37,7 +36,6 @@ class LoopClosure:
     """A frame on one link that stays at a frame on another.
 
     Attributes:
-        name: of the loop.
         kind: "3D", the two origins coincide; or "6D", the two frames do.
         joints: the two joints whose frames carry the ends; -1 the world.
         rotations: (2, 3, 3) of the ends in those frames.

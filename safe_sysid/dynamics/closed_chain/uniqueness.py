@@ -27,7 +27,6 @@ class Uniqueness:
         none: how many have no solution within the passive joints' limits that any search found.
         several: how many have more than one.
         off_branch: how many have one, but not that which the motion from ``start`` leads to.
-        smallest_singular_value: of J_u, over all solutions.
         example: (2, n) two solutions for one position of the actuated joints, rad; None if there are none.
     """
 
@@ -51,9 +50,7 @@ def check_uniqueness(
 
     Args:
         mechanism: with loops; of one without, there is nothing that could fail.
-        samples: positions of the actuated joints.
         searches: starting points of Newton's method for each.
-        seed: of both.
     """
     rng = np.random.default_rng(seed)
     passive, actuated = mechanism.passive, mechanism.actuated

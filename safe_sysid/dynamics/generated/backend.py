@@ -36,16 +36,12 @@ class GeneratedDynamics(RecursiveDynamics):
     of momentum are the recursion's. Without a C compiler all are, and a warning says so once.
 
     Attributes:
-        kin: of the arm.
         source: the C code; None without a compiler.
         base: (l, P): base parameters are ``base theta``.
     """
 
     def __init__(self, kin: Kinematics) -> None:
         """Derive, compile and check.
-
-        Args:
-            kin: of the arm, a chain.
 
         Raises:
             ModelError: the arm is no chain; or the code differs from the recursion by more than 1e-9.

@@ -93,10 +93,6 @@ def write_c(
     """The code.
 
     Args:
-        graph: of all functions.
-        joints: n.
-        functions: by name, the entries of each result.
-        prefix: of the names in C.
         transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
     """
     roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}

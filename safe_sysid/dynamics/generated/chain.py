@@ -136,7 +136,6 @@ def _normal(
         o: a point on it, the foot of the normal before.
         x: wanted direction where there is a choice.
         z_next: unit axis that follows.
-        p_next: a point on it.
         free: the next axis may be anywhere, only its direction counts: it is put through ``o``.
     """
     if free:
@@ -160,9 +159,6 @@ def _normal(
 
 def chain_of(kin: Kinematics) -> Chain:
     """The frames of an arm.
-
-    Args:
-        kin: of the arm.
 
     Raises:
         ModelError: the joints are no chain: a branch.

@@ -34,8 +34,6 @@ class Candidates:
     """Functions in one graph.
 
     Attributes:
-        graph: of all.
-        joints: n.
         values: (function, method) -> entries of the result, row by row.
     """
 
@@ -72,7 +70,6 @@ def candidates(
     Args:
         model: of the arm; of its recursion only the selected base parameters are used.
         rotors: whether rotors are among the parameters.
-        methods: to trace.
         friction: after the base parameters come Coulomb and viscous friction and offsets of all joints.
     """
     graph = Graph()
@@ -121,7 +118,6 @@ def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:
     """Seconds that each candidate takes per state on this machine: the least of 15 batches of 1000 states.
 
     Args:
-        found: candidates.
         base: l, number of base parameters.
 
     Raises:

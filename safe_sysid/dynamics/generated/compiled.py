@@ -71,9 +71,6 @@ def load(source: Source) -> ctypes.CDLL:
     with the digest of its own content in its name: a file that was changed is compiled again. A cache that cannot be
     written is said and gone without.
 
-    Args:
-        source: of an arm.
-
     Raises:
         NoCompilerError: none is installed, or it failed.
     """

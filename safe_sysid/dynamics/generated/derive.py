@@ -207,10 +207,8 @@ def derive(
     """The pseudo-symbolic model of an arm.
 
     Args:
-        kin: of the arm, a chain.
         zero: (10 n,) bool, inertial parameters about the joints' frames that are zero and may be relied on to be:
             the paper's implicit simplification. None: none is.
-        rotors: rotor inertias are parameters too.
 
     Raises:
         ModelError: the arm is no chain.

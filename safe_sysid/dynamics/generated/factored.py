@@ -30,8 +30,6 @@ class FactoredArm:
     """A model in a graph; every method traces one function, as those of :class:`TracedArm` do.
 
     Attributes:
-        graph: of all that is traced.
-        model: what is traced.
         n: number of joints.
     """
 
@@ -39,7 +37,6 @@ class FactoredArm:
         """Declare the inputs ``q qd qdd s c b`` of the code to be.
 
         Args:
-            model: of an arm.
             graph: to trace into; None: one of its own.
         """
         self.model, self.graph, self.n = model, graph if graph is not None else Graph(), model.n

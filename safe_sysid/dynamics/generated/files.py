@@ -42,15 +42,10 @@ class Generated:
     """What is written.
 
     Attributes:
-        name: of the arm.
-        model: derived.
-        found: candidates of each function.
         chosen: function -> method.
         seconds: (function, method) -> time of one evaluation on this machine; empty without a compiler.
         expected: parameters b, states q, qd, qdd and torque (5, n), and what each function gives there.
         nominal: (l,) base parameters that the code holds; None: it holds none.
-        about: what each base parameter is.
-        derived_s: processor time of the derivation.
         transition: velocity below which the sign of friction is linear, rad/s.
         tested: what the self-test said; None without a compiler.
     """
@@ -87,8 +82,6 @@ def write(made: Generated, prefix: str, out: Path) -> Generated:
     """Write the files, all or none, after their self-test; returns what was given with what that said.
 
     Args:
-        made: to be written.
-        prefix: of files and functions.
         out: directory to make; an empty one is taken, too.
 
     Raises:

@@ -15,13 +15,7 @@ __all__ = ["Count", "Graph", "Value"]
 
 @dataclass(frozen=True)
 class Count:
-    """Operations that one evaluation takes, those of the parameters alone not counted.
-
-    Attributes:
-        multiplications: of two numbers.
-        additions: and subtractions.
-        divisions: of two numbers.
-    """
+    """Operations that one evaluation takes, those of the parameters alone not counted."""
 
     multiplications: int
     additions: int

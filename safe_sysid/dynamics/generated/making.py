@@ -35,10 +35,7 @@ class Arm:
     """What code is generated for.
 
     Attributes:
-        name: for texts.
-        kin: a chain.
         theta: (14 n,) parameters that the code holds as nominal ones; None: it holds none.
-        rotors: rotor inertias are base parameters too.
         friction: Coulomb and viscous friction and offsets are parameters, after these.
         transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
     """
@@ -74,7 +71,6 @@ def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
     """The model of an arm, and the processor time that took.
 
     Args:
-        arm: of a chain.
         yes: derive more than eight joints, too.
 
     Raises:
@@ -124,9 +120,7 @@ def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Gen
     """Write ``PREFIX.c``, ``PREFIX.h``, ``PREFIX_test.c`` and ``README.md``, all or none.
 
     Args:
-        arm: a chain.
         out: directory to make; an empty one is taken, too.
-        prefix: of files and functions, a name in C.
         yes: derive more than eight joints, too.
 
     Raises:
@@ -196,9 +190,6 @@ def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix
     """The files of a reduced model; without functions of the mass matrix if that is reduced, too.
 
     Args:
-        name: of the arm.
-        ranking: that the model comes from.
-        small: model.
         out: as of :func:`generate`.
         prefix: likewise.
 

@@ -38,7 +38,6 @@ class PseudoSymbolicModel:
     """Inverse dynamics of a chain in base parameters, without friction.
 
     Attributes:
-        chain: the frames that parameters are about.
         acceleration: (p,) number of each function's acceleration in :func:`accelerations`.
         code: (p,) its function of the joints (:mod:`safe_sysid.dynamics.generated.polynomials`).
         reduction: n matrices ``P_i`` (p, l), sparse: ``tau_i = y P_i theta_b``.

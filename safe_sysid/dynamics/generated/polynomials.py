@@ -74,10 +74,6 @@ def _product(
 def joint_transforms(chain: Chain, j: int) -> tuple[Matrices, Matrices, Matrices]:
     """Pose (4, 4), force transform (6, 6) and transfer of parameters (10, 10) from frame j to the one before.
 
-    Args:
-        chain: the arm.
-        j: joint.
-
     Returns:
         Matrix coefficients by digit of joint j.
     """
@@ -124,8 +120,6 @@ def derivatives(code: IntArray, j: int, sliding: bool) -> tuple[IntArray, IntArr
 
     Args:
         code: (m,) functions.
-        j: joint.
-        sliding: it is prismatic.
 
     Returns:
         Codes (k,), the index (k,) of the function that each comes from, and its factor (k,).

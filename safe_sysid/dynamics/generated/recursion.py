@@ -66,8 +66,6 @@ class TracedArm:
     """One arm in one graph: every method traces one function.
 
     Attributes:
-        graph: of all that is traced.
-        chain: of the arm.
         n: number of joints.
     """
 
@@ -75,7 +73,6 @@ class TracedArm:
         """Declare the inputs ``q qd qdd tau s c b`` of the code to be.
 
         Args:
-            chain: of the arm.
             base: numbers of the base parameters, of ten for each link, then the rotors.
             rotors: whether rotors are among the parameters.
             graph: to trace into; None: one of its own.

@@ -87,7 +87,6 @@ class Ranking:
         model: exact.
         phi: (p, n) what each function is multiplied by, N m.
         theta_b: (l,) of it.
-        task: that counts.
         share: (p,) mean of (66).
         median: (p,) of (66).
         largest: (p,) of (66).
@@ -164,9 +163,7 @@ def rank(
     Args:
         model: exact.
         theta_b: (l,) base parameters.
-        task: that counts.
         inverse_only: functions with accelerations may go, too.
-        states: random ones that shares are taken from.
     """
     rng, phi = np.random.default_rng(7), model.coefficients(theta_b)
     size, everything = np.linalg.norm(phi, axis=1), np.arange(model.p)
@@ -235,9 +232,7 @@ def accuracy(
 
     Args:
         ranking: of the exact model.
-        counts: of functions that are kept.
         fit: parameters are fitted again.
-        states: random ones.
     """
     phis = [fitted(ranking, c) if fit else ranking.phi[ranking.order[:c]] for c in counts]
     gaps = [difference(ranking, c, phi) for c, phi in zip(counts, phis, strict=True)]

@@ -146,7 +146,6 @@ def linear_bounds(
     """Rigorous interval of theta_e by a left inverse A of Y: ``A U + (I - A Y) theta_e``.
 
     Args:
-        problem: Y, R, T, slack.
         arm: lower and upper (P - 10,) of theta_r.
         payload: lower and upper (10,) of theta_e's prior; only multiplies what A lacks to be an inverse.
 
@@ -174,7 +173,6 @@ def enclosed_bounds(
     """Theorem 13 with Hessian and derivative enclosed over an interval proved to hold all minimisers.
 
     Args:
-        problem: Y, R, T, slack.
         answer: approximate minimiser at the measured m.
         arm: lower and upper (P - 10,) of theta_r.
         payload: lower and upper (10,) of theta_e's prior, returned where nothing is proved.

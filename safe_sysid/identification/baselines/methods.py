@@ -49,9 +49,6 @@ def estimate_with(
 
     Args:
         method: one of :data:`METHODS`.
-        model: the arm.
-        errors: declared bounds.
-        measurements: the whole log.
         window: length of the momentum windows, s; None for the configuration's.
         confidence: of the intervals; not used by "sensitivity".
         options: "sensitivity" takes ``variant`` and ``factor``, see

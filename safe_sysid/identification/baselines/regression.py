@@ -83,7 +83,6 @@ def euler_regression(
     """PSO's observation matrix and response.
 
     Args:
-        model: the arm.
         errors: declared bounds; only the torque's is used, as in the paper.
         measurements: the log; runs without a gap are cut into windows back to back, what is left over is dropped.
         window: length of a window, s.

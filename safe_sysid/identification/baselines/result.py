@@ -21,7 +21,6 @@ class BaselineResult:
     """Estimate and interval of theta_e by one method.
 
     Attributes:
-        method: name, with its variant.
         estimate: (10,) theta_e.
         lower: (10,) of the interval; minus infinity where the method gives none.
         upper: (10,) of the interval.
@@ -30,7 +29,6 @@ class BaselineResult:
             assumes; None for methods that do not speak of probability.
         message: why it is guaranteed, or why not.
         consistent: whether the estimate is physically consistent.
-        iterations: of the optimisation or reweighting.
         boundary: whether the estimate lies on the boundary of the consistent set.
         timings: seconds, by stage.
 

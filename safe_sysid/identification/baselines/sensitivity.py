@@ -73,8 +73,6 @@ def theorem_13(
     """Half widths (10,) by equation 46 at the measured m, and whether the Hessian's factorisation succeeded.
 
     Args:
-        problem: Y, R, T and the half width of T.
-        answer: minimiser.
         theta_r: (P - 10,) nominal arm.
         arm_radius: (P - 10,) half width of [theta_r].
         per_row: sum the arm's share row by row in absolute value.
@@ -115,8 +113,6 @@ def estimate_sensitivity(
 
     Args:
         model: the arm; its prior gives [theta_r] and the nominal.
-        errors: declared bounds.
-        measurements: the log.
         window: length of a window, s.
         variant: one of :data:`VARIANTS`.
         factor: "UtU", equation 16, or "UUt"; only for the variants that are not proved.

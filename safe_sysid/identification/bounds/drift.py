@@ -29,10 +29,6 @@ def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
     """Declared drift (3 n,) of Fc (N m), Fv (N m s/rad) and beta (N m); of a further term all that its prior leaves.
 
     A torque sensor's constant bias is constant within a run only: it may have gone from one end to the other.
-
-    Args:
-        model: the arm.
-        errors: declared for tare and run.
     """
     settings, layout = model.settings.tare.drift, model.layout
     big = np.maximum(np.abs(model.arm_prior.lower), np.abs(model.arm_prior.upper))

@@ -207,7 +207,6 @@ class FeasibleSet:
 
         Args:
             indices: (K,) into ``(theta, theta_h, d, f, z)``; beyond them into the functionals.
-            box: of theta.
         """
         if self._empty is not None:
             return self._empty
@@ -272,12 +271,7 @@ class FeasibleSet:
     def _solve(
         self, programs: list[Program], settled: set[Program]
     ) -> dict[Program, tuple[str, FloatArray, NDArray[np.int64]]]:
-        """Multipliers of unscaled rows and cuts for each program, and which these are.
-
-        Args:
-            programs: to solve.
-            settled: those whose last value the box has.
-        """
+        """Multipliers of unscaled rows and cuts for each program, and which these are."""
         answers: dict[Program, tuple[str, FloatArray, NDArray[np.int64]]] = {}
         self._gap[:] = np.inf
         solver, values = self._solver.programs, dict.fromkeys(programs, -np.inf)

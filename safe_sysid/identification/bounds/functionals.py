@@ -44,11 +44,7 @@ class Functionals:
         return np.eye(1, size, index)[0] if index < size else self._matrix[index - size]
 
     def unit(self, index: int) -> float:
-        """What the solver's objective is multiplied by to be the unscaled one.
-
-        Args:
-            index: as above.
-        """
+        """What the solver's objective is multiplied by to be the unscaled one."""
         size = len(self._scale)
         return float(self._scale[index] if index < size else self._reach[index - size])
 
@@ -58,7 +54,6 @@ class Functionals:
         """The solver's objective at a vertex, and by how much it varies in the box of scaled unknowns.
 
         Args:
-            program: that found it.
             z: (P,) the vertex.
             lower: (P,) of the box.
             upper: (P,) likewise.

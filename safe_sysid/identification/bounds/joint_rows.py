@@ -40,9 +40,7 @@ class LinearBounds:
         solved: programs that the solver finished, of 2 K.
         empty: the set is *proved* empty.
         culprit: index of the row with the largest part in that proof, -1 without one.
-        kinds: of the cuts that take part in it.
         rows: (M,) indices of the kept rows with a multiplier that is not zero somewhere.
-        cuts: those with such a multiplier.
         row_multipliers, cut_multipliers: (2 K, M), (2 K, C): first K lower bounds, then K upper ones, signs as in
             :mod:`safe_sysid.identification.bounds.proof`.
     """
@@ -63,7 +61,6 @@ def unscaled_rows(rows: MomentumRows, drifting: NDArray[np.int64] = _NONE) -> Fl
     """(M, X) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
 
     Args:
-        rows: of run and tare.
         drifting: (D,) columns of the parameters that may drift.
     """
     x = UnknownsLayout(rows.layout, len(drifting), rows.constants.shape[1])

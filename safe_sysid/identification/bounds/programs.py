@@ -31,7 +31,6 @@ class Solution:
     """What the solver said of one program.
 
     Attributes:
-        outcome: "optimal", "infeasible" or "failed".
         z: (P,) vertex; empty unless optimal.
         y: (M,) multipliers of the rows (for "infeasible" a ray, of either sign); empty if failed.
     """

@@ -44,7 +44,6 @@ class UpdateProof:
 
     Attributes:
         rows: those with a non-zero multiplier in one of the 20 programs.
-        cuts: those used.
         row_multipliers: (20, M) first ten for lower, last ten for upper bounds; signs as in the module's text.
         cut_multipliers: (20, K) >= 0.
         box: of all 14 n parameters, in force when solved: the last one published.

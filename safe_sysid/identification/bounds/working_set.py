@@ -22,7 +22,6 @@ class WorkingSet:
     """Rows and cuts over ``x = mid + scale z``, in a persistent model of programs.
 
     Attributes:
-        programs: the model.
         cuts: of the model, and those that it dropped since :meth:`forget_cuts`.
         origin: of each row of the model: index of a kept row, or -1 - index into ``cuts``.
     """
@@ -42,7 +41,6 @@ class WorkingSet:
             mid: (P,) of the unknowns ``(theta, theta_h, d, f, z)``.
             scale: (P,) zero for an unknown that is fixed.
             tolerance: a cut is broken by a thousandth of it, relative.
-            layout: of the unknowns.
             drifting: (D,) columns of the parameters that may drift after a tare.
             objectives: (F, P) of programs about more than one unknown.
         """
@@ -72,8 +70,6 @@ class WorkingSet:
         """Add the cuts that scaled points (K, P) break; returns which of them break one that is new.
 
         Args:
-            points: vertices.
-            payload_constraints: of hand and payload.
             conic: whether to look for cuts of the cone, too.
         """
         x = self._mid + self._scale * points
@@ -111,7 +107,6 @@ class WorkingSet:
 
         Args:
             y: of the model's first rows.
-            slack: of all kept rows.
         """
         origin = self.origin[: len(y)]
         mine, scale = origin >= 0, np.empty(len(y))

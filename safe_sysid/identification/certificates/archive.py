@@ -49,7 +49,6 @@ def write_files(path: Path, arrays: dict[str, Any], header: Callable[[str], dict
 
     Args:
         path: of the ``.json``; its directory is made if it is not there.
-        arrays: by name.
         header: of the arrays' hash, the content of the ``.json``.
 
     Raises:
@@ -82,8 +81,6 @@ def read_arrays(
     Args:
         path: of the ``.npz``.
         digest: that its bytes must have.
-        n: joints.
-        table: kinds of dtype and shapes, by name.
         unknowns: of the arm's constants that have columns.
 
     Raises:
@@ -157,7 +154,6 @@ def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, An
 
     Args:
         need: raises unless its first argument is true, naming field and expectation.
-        header: of the certificate.
     """
     robot = header.get("robot")
     need(isinstance(robot, dict), "robot", "an object")
@@ -176,11 +172,7 @@ def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, An
 
 
 def is_log(stated: Any) -> bool:
-    """Whether this names a log: its hash, and how many samples.
-
-    Args:
-        stated: anything.
-    """
+    """Whether this names a log: its hash, and how many samples."""
     return isinstance(stated, dict) and is_hash(stated.get("sha256")) and is_count(stated.get("samples"))
 
 

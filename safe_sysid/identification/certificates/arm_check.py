@@ -50,9 +50,6 @@ class ArmVerdict:
     Attributes:
         reason: why it is not proved; None if it is.
         lower, upper: (K,) what was proved; NaN where it was not reached.
-        rows: that it rests on.
-        logs: their names.
-        seconds: it took.
     """
 
     reason: str | None
@@ -72,7 +69,6 @@ def check_arm_certificate(
     """Rebuild every equation and evaluate every bound.
 
     Args:
-        certificate: to check.
         model: trusted.
         logs: trusted to hold what the sensors said, of the arm with the empty hand.
         progress: called with the share that is done.

@@ -80,11 +80,6 @@ def write_arm_certificate(
 
     Args:
         path: of the ``.json``; the arrays go beside it.
-        found: the intervals.
-        names: of the combinations, for people.
-        units: of the combinations.
-        model: of the arm.
-        logs: as the intervals were made from them.
 
     Raises:
         CertificateError: a file cannot be written.

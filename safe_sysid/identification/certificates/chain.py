@@ -56,7 +56,6 @@ class ChainVerdict:
         reason: why it is not proved; None if it is.
         proved_lower, proved_upper: (10,) what was proved; NaN where it was not reached.
         spare: smallest distance of a published bound from the proved one, as a share of the prior's width.
-        seconds: it took.
         log, tare_log: names of the logs that it rests on; empty where none was found, or none is used.
     """
 
@@ -128,9 +127,6 @@ class ChainChecker:
 
     def check_next(self, certificate: Certificate) -> ChainVerdict:
         """Check one certificate that follows on the last one, or starts an epoch.
-
-        Args:
-            certificate: to check.
 
         Raises:
             CertificateError: another robot, or no log with the digest that is named.

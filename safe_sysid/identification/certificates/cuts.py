@@ -51,11 +51,7 @@ class PayloadDeclaration:
 
     @classmethod
     def from_model(cls, model: RobotModel) -> PayloadDeclaration:
-        """What the robot's configuration says.
-
-        Args:
-            model: the arm.
-        """
+        """What the robot's configuration says."""
         payload = model.settings.payload
         shape = payload.box if isinstance(payload.box, EnvelopeSettings) else payload.envelope
         if payload.box is None:
@@ -109,9 +105,7 @@ def cut_refusal(
         u: (4,) affine function of position.
         v: (4,) likewise.
         mass: coefficient of the payload's mass on the right-hand side.
-        constant: the rest of the right-hand side.
         kind: one of :data:`CUT_KINDS`.
-        declared: what is known of the payload.
     """
     if kind == "density":
         return _density_refusal(u, v, mass, constant, declared)

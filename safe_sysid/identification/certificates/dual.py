@@ -90,7 +90,6 @@ def proved_upper(
     """Upper bound of ``x[index]`` (of ``-x[index]`` for sign -1); infinite if a multiplier of a cut is negative.
 
     Args:
-        index: of the unknown.
         rows: (M, P, 2) intervals of a.
         sides: (M, 2) lower and upper.
         row_multipliers: (M,) y.

@@ -83,8 +83,6 @@ class CertificateContext:
     """What a certificate states besides the proof.
 
     Attributes:
-        model: the arm as loaded, overrides applied.
-        errors: declared.
         epoch, seq: of the box that is published.
         log_sha256, samples: :class:`~safe_sysid.identification.digest.LogDigest` of the samples so far, their number.
         method: in words, such as "linear programs and semidefinite cuts".
@@ -131,7 +129,6 @@ def write_certificate(
 
     Args:
         directory: made if it is not there.
-        proof: of the update.
         context: what else to state.
         previous: what this function returned for the preceding update of the epoch; None for the first.
 
@@ -191,9 +188,6 @@ def _header(
 
 def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
     """Content of a certificate's ``.json`` and the hash of its bytes; only its being an object is checked.
-
-    Args:
-        path: of the file.
 
     Raises:
         CertificateError: it cannot be read, is too large, or is no JSON object.

@@ -21,11 +21,7 @@ INFLATE = 1.0 + 5e-13
 
 
 def inflate(values: ArrayLike) -> FloatArray:
-    """Upper bound of an expression of non-negative numbers as described at :data:`INFLATE`.
-
-    Args:
-        values: what floating point made of it.
-    """
+    """Upper bound of an expression of non-negative numbers as described at :data:`INFLATE`."""
     return np.asarray(values, float) * INFLATE + _TINY
 
 
@@ -111,11 +107,7 @@ class IntervalArray:
 
 
 def exactly(values: ArrayLike) -> IntervalArray:
-    """Floats that are meant as they are.
-
-    Args:
-        values: any shape.
-    """
+    """Floats that are meant as they are."""
     array = np.asarray(values, float)
     return IntervalArray(array, array)
 

@@ -70,7 +70,6 @@ def derivatives_at(
     """Bounds at N states.
 
     Args:
-        enclosed: of the arm.
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
         theta: (10 n + M, 2) intervals of the rigid parameters and of the rotor inertias of M motors on moving links.
@@ -114,7 +113,6 @@ def slopes_at(
     """As :func:`derivatives_at`, of positions alone and with signs; a derivative is linear in theta.
 
     Args:
-        enclosed: of the arm.
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
         theta: (10 n + M, 2) intervals.

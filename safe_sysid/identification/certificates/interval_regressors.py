@@ -84,7 +84,6 @@ def interval_kinematics(kin: Kinematics, own: bool = True) -> IntervalKinematics
     the Frobenius norm, and so in every entry; d is computed here with an error below 1e-15.
 
     Args:
-        kin: of the arm.
         own: whether a joint's row holds what its own rotor does.
 
     Raises:
@@ -235,7 +234,6 @@ def link_motions(
         gravity: m/s^2.
         sliding: (n,).
         qd: (n, 2).
-        link: which.
         screws: (n, 2, 3, 2) result, ``(J_j, Z_j)`` for j up to the link.
         motions: (n, 2, 3, 2) result, ``(V_j, W_j)``: sums of ``qd_i (J_i, Z_i)`` over i <= j.
         fall: (2, 3, 2) result, ``(G, 0)``.
@@ -337,7 +335,6 @@ def columns_kernel(
         axis: unit vectors.
         gravity: m/s^2.
         sliding: (n,).
-        motors: M of them.
         q: (N, n, 2) intervals, rad.
         qd: (N, n, 2) likewise, rad/s.
         momentum: (N, n, 10 n + M, 2) or (0, n, 10 n + M, 2) result, zero at the start.
@@ -408,7 +405,6 @@ def interval_momentum(
     """Lower and upper bounds (N, n, 10 n + M) of W_m's rigid columns, and M motors', over all states of N boxes.
 
     Args:
-        kin: of the arm.
         q_lower: (N, n) rad.
         q_upper: (N, n) rad.
         qd_lower: (N, n) rad/s.

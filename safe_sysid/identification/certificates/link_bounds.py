@@ -72,7 +72,6 @@ class LinkBounds:
         """Bound the links.
 
         Args:
-            kin: of the arm.
             lower: (14 n,) of a box that holds the true parameters.
             upper: (14 n,) likewise.
             own: whether a joint's momentum holds what its own rotor does.

@@ -70,9 +70,7 @@ class LogView:
 
         Args:
             measurements: all samples in order of arrival.
-            errors: declared bounds.
             continuous: (n,) joints that wrap.
-            rate_hz: declared rate of the samples.
 
         Raises:
             ParameterError: another number of joints.
@@ -168,7 +166,6 @@ class LogView:
         """Samples around a window that are at least ``need`` s away from it and all in its run; None if there are none.
 
         Args:
-            first: sample of the window.
             last: likewise.
             need: s.
         """
@@ -260,7 +257,6 @@ def true_torque(measured: FloatArray, e: MeasurementErrors) -> IntervalArray:
 
     Args:
         measured: (S, n) N m.
-        e: declared bounds.
     """
     a, b, one = exactly(e.torque_abs) + exactly(e.torque_drift), exactly(e.torque_rel), exactly(1.0)
 

@@ -110,11 +110,8 @@ class RowRebuilder:
         """Compute what windows share: steps and samples.
 
         Args:
-            kin: of the arm.
             log: screened; must not refuse any of the windows.
             box: holds the true, physically consistent parameters.
-            windows: all that will be asked for.
-            unknowns: of the arm.
 
         Raises:
             ModelError: kinematics that are not proper rotations and unit axes.
@@ -132,11 +129,7 @@ class RowRebuilder:
         self._samples = sample_bounds(enclosed, self._facts, log, np.unique(ends))
 
     def contradiction(self, window: Window) -> int | None:
-        """First sample of a step in the window that contradicts the declared acceleration bound, or None.
-
-        Args:
-            window: one of those given.
-        """
+        """First sample of a step in the window that contradicts the declared acceleration bound, or None."""
         part = self._part(window)
         wrong = np.flatnonzero(self._s.contradicted[part])
         return int(self._s.index[part][wrong[0]]) if wrong.size else None
@@ -146,9 +139,6 @@ class RowRebuilder:
 
         The bounds over all configurations are those within the travel. Between its samples a joint is at most half
         the longest duration times its speed away from the middle; samples themselves are off by the position error.
-
-        Args:
-            window: one of those given.
         """
         part, log = self._part(window), self._log
         off = inflate(log.errors.position + self._zero)
@@ -171,7 +161,6 @@ class RowRebuilder:
 
         Args:
             window: one of those given; with a ramp it has at least two steps.
-            joints: which equations.
         """
         s, part = self._s, self._part(window)
         log, n = self._log, len(self._facts.rotor)

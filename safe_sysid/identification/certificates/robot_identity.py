@@ -25,11 +25,7 @@ _MOST = 1_000_000  # joints, samples: whatever whole number an error model has
 
 
 def robot_to_json(model: RobotModel) -> dict[str, Any]:
-    """The robot of a certificate: name, hashes of what URDF and YAML (overrides applied) say, and what they say.
-
-    Args:
-        model: the arm.
-    """
+    """The robot of a certificate: name, hashes of what URDF and YAML (overrides applied) say, and what they say."""
     content = identity(model, "bounds")
     urdf, declared = content["urdf"], content["declared"]
     return {
@@ -63,11 +59,7 @@ def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]
 
 
 def errors_to_json(errors: MeasurementErrors) -> dict[str, Any]:
-    """Declared errors in full, by field.
-
-    Args:
-        errors: of the measurements.
-    """
+    """Declared errors in full, by field."""
     out: dict[str, Any] = {}
     for field in dataclasses.fields(errors):
         if field.init:
@@ -78,9 +70,6 @@ def errors_to_json(errors: MeasurementErrors) -> dict[str, Any]:
 
 def errors_from_json(stated: Any) -> MeasurementErrors:
     """The inverse of :func:`errors_to_json`.
-
-    Args:
-        stated: anything.
 
     Raises:
         SafeSysIdError: not a mapping of the known fields to values of their kind.
@@ -124,12 +113,7 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 
 def smaller_errors(stated: MeasurementErrors, declared: MeasurementErrors) -> list[str]:
-    """Errors that a certificate takes smaller, or other, than the robot's configuration declares, one line each.
-
-    Args:
-        stated: by the certificate.
-        declared: by the robot.
-    """
+    """Errors that a certificate takes smaller, or other, than the robot's configuration declares, one line each."""
     lines = []
     for field in dataclasses.fields(MeasurementErrors):
         if not field.init:

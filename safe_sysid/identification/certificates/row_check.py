@@ -39,8 +39,6 @@ class NamedLog:
     """A log and what to call it.
 
     Attributes:
-        name: for messages.
-        joint_names: of the columns.
         measurements: all samples in order of arrival.
     """
 
@@ -61,11 +59,7 @@ class NamedLog:
         return frozenset(row.tobytes() for row in table)
 
     def shares(self, other: NamedLog) -> bool:
-        """Whether one is the other, or a part of it, with whatever stamps: most samples of the shorter are in both.
-
-        Args:
-            other: log.
-        """
+        """Whether one is the other, or a part of it, with whatever stamps: most samples of the shorter are in both."""
         least = min(len(self.readings), len(other.readings))
         return least > 0 and 2 * len(self.readings & other.readings) > least
 
@@ -75,7 +69,6 @@ def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
 
     Args:
         box: of the true parameters.
-        errors: declared.
     """
     if errors.torque_source != "link" and not np.any(errors.torque_bias):
         return box
@@ -92,7 +85,6 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
 
     Args:
         model: trusted.
-        errors: declared, of tare and run.
         stated: (3 n,) of the certificate.
 
     Raises:
@@ -135,9 +127,7 @@ class LogBook:
         """The log whose first samples have this digest.
 
         Args:
-            sha256: wanted.
             samples: how many.
-            wanted_by: for the message.
 
         Raises:
             CertificateError: none has.
@@ -204,8 +194,6 @@ class RowChecker:
         constants z. Those of a tare may have been others: its rows are widened by them.
 
         Args:
-            arrays: of the certificate.
-            errors: declared.
             logs: 0 the run's, 1 the tare's if there is one, each with the number of samples that may be used.
             boxes: proved so far, by sequence number.
             progress: called with the share that is done.

@@ -57,7 +57,6 @@ class BoxFacts:
         theta: (10 n + M, 2) intervals of the rigid parameters and of the rotor inertias of M motors on moving links, or
             of the reactions of those whose ratio is not known, which come last.
         zero: (n,) by how much all positions of a joint may be off by the same. shifted: (D,) joints where it is not 0.
-        links: bounds over all configurations.
         coulomb, viscous, rotor: (n,) largest; zero at a link-side sensor.
         coulomb_interval, beta: (n,) of Fc, and of offset plus sensor bias.
         gamma: m/s^2, error of gravity.
@@ -90,7 +89,6 @@ def sensed_offset(box: ParameterBox, errors: MeasurementErrors) -> tuple[FloatAr
 
     Args:
         box: of the true parameters.
-        errors: declared.
     """
     lower, upper = box.lower[box.layout.offset], box.upper[box.layout.offset]
     if errors.torque_source == "link":
@@ -103,10 +101,7 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unk
     """Prepare a box.
 
     Args:
-        kin: of the arm.
         box: holds the true, physically consistent parameters.
-        errors: declared.
-        unknowns: of the arm.
     """
     layout, reaction = box.layout, np.asarray(unknowns.reaction)
     seen = 0.0 if errors.torque_source == "link" else 1.0
@@ -161,10 +156,7 @@ def step_bounds(
     """Everything about some steps; ``change`` and ``twist`` only where the step before is the one before in ``s``.
 
     Args:
-        enclosed: kinematics.
-        facts: of the box.
         s: steps, by increasing index.
-        errors: declared.
         ramps: whether windows with ramps will need them.
     """
     count, n = s.rho.shape
@@ -298,9 +290,6 @@ def sample_bounds(
     """Momentum at samples: Taylor from the measured to the true state, second derivatives along the way.
 
     Args:
-        enclosed: kinematics.
-        facts: of the box.
-        log: the samples.
         index: (N,) which, increasing.
     """
     e, n = log.errors, len(facts.rotor)

@@ -72,7 +72,6 @@ class Contradiction:
     Attributes:
         kind: "density", "box", "hand", "body" or "earlier" (bounds known before); "together" if no single one
             explains it.
-        text: for people.
     """
 
     kind: str
@@ -90,10 +89,7 @@ def contradicted_payload(
     """Which declarations contradict equations that agree with each other, one by one; nothing if none does.
 
     Args:
-        model: the arm.
-        errors: declared.
         rows: of the run, and of a tare where ``log`` is 1.
-        box: of theta, with the sensors' bias.
         payload_constraints: of hand and payload; None for what the model declares.
         method: of bounding; None for the configured one.
     """
@@ -173,10 +169,7 @@ def payload_extent(
     """Mass and centre of the payload alone by the equations and the hand's bounds, without anything else declared.
 
     Args:
-        model: the arm.
-        errors: declared.
         rows: of the run, and of a tare where ``log`` is 1.
-        box: of theta, with the sensors' bias.
         opening: (10,) what the hand's opening changes; None for what is configured.
 
     Returns:

@@ -54,7 +54,6 @@ def scaled_rows(rows: MomentumRows, box: ParameterBox) -> tuple[FloatArray, Floa
     """Matrix (M, P) and target (M,) with parameters in units of the box's radii about its middle, rows of their slack.
 
     Args:
-        rows: to scale.
         box: what the parameters are scaled by; flat sides stay flat.
     """
     matrix = rows.matrix * box.rad

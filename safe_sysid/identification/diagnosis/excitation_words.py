@@ -70,9 +70,6 @@ def weak_combinations(
     Half widths are those of the solver, over the rows given and the box: for people, not certified.
 
     Args:
-        model: the arm.
-        errors: declared.
-        rows: equations, tare included.
         box: in force.
     """
     wide = sensor_prior(box, errors)

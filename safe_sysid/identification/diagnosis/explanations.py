@@ -36,7 +36,6 @@ class Explanation:
         kind: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration",
             "link", "payload_prior", "hand", "sign", "payload" or "held" (something in the hand at the tare).
         joint: index it is about, None for no single one.
-        text: what to declare, in words.
         cost: mean share of slack that it adds to an equation. rank: cost times a weight of the kind.
         errors: fields of :class:`MeasurementErrors` to replace, for trying it out.
         prior: parameter, new lower and upper bound, likewise; None where no prior changes.
@@ -75,7 +74,6 @@ class Candidate:
         parameter: column that may leave its box by s radii; None for none.
         cost: mean share of slack of s = 1.
         explain: from s to an explanation.
-        always: worth a program whatever it costs.
     """
 
     kind: str
@@ -98,9 +96,6 @@ def candidates(
     """All single changes; those that widen slacks first.
 
     Args:
-        model: the arm.
-        errors: declared.
-        rows: equations.
         box: prior of theta.
         radius: (14 n + 10,) of theta and theta_h.
     """

@@ -47,8 +47,6 @@ def diagnose_log(
     """Explain a log from its samples; tries the likeliest explanations out.
 
     Args:
-        model: the arm.
-        errors: declared.
         measurements: samples in order of arrival.
         tare_rows: of a tare, as its log proves them, if the run uses one.
         progress: called with the share that is done.
@@ -85,8 +83,6 @@ def rows_of_log(
     """Equations of a log; of a long one those of its longer windows only, so that memory stays bounded.
 
     Args:
-        model: the arm.
-        errors: declared.
         measurements: samples in order of arrival.
         box: of the parameters, without sensor bias.
     """
@@ -200,8 +196,6 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
     Windows with such samples are left out, so nothing false is concluded from them; but little may be left.
 
     Args:
-        model: the arm.
-        errors: declared.
         measurements: samples in order of arrival.
     """
     m = measurements

@@ -23,7 +23,6 @@ def why_taught_nothing(model: RobotModel, lower: FloatArray, upper: FloatArray) 
     """Why a run counts as one that has taught nothing, in words; "" if it does not.
 
     Args:
-        model: the arm.
         lower: (10,) of theta_e after the run.
         upper: (10,).
     """
@@ -44,7 +43,6 @@ def not_narrowed(model: RobotModel, lower: FloatArray, upper: FloatArray) -> lis
     prior that is tight against the declared errors, is no reason.
 
     Args:
-        model: the arm.
         lower: (10,) of theta_e after the run.
         upper: (10,).
     """
@@ -60,9 +58,6 @@ def shown_by_motion(model: RobotModel) -> NDArray[np.bool_]:
     """Which of the ten parameters (10,) a few postures near home, taken at random, show against all errors.
 
     Every measurement there is off by the declared errors and by what the arm's own uncertainty makes of it.
-
-    Args:
-        model: the arm.
     """
     rng, n, settings, box = np.random.default_rng(0), model.n, model.settings, model.arm_prior
     m, last = settings.measurement, box.layout.payload

@@ -27,9 +27,7 @@ def scaled_problem(
 
     Args:
         model: gives the hand's prior and the drift.
-        errors: declared.
         rows: of the run, and of a tare where ``log`` is 1.
-        box: of theta.
     """
     lower, upper = model.hand_prior
     middle = np.concatenate([box.mid, 0.5 * (lower + upper)])

@@ -71,7 +71,6 @@ class Diagnosis:
     """What is wrong with a set of equations.
 
     Attributes:
-        joint_names: n names.
         empty: no parameters agree with the equations and with what is declared of hand and payload.
         margin: share of every slack that can be given up before no parameters agree; negative if none do.
         noise_scale: smallest factor on the declared torque noise of all joints with which some do; infinite if none.
@@ -79,7 +78,6 @@ class Diagnosis:
         joint_shares: (n,) parts of the joints in the contradiction. cause_shares: of the causes of error.
         suspects: the equations with the largest parts.
         explanations: single changes that make the data consistent, the cheapest first; none that is absurdly large.
-        remarks: further lines.
         contradictions: where equations agree with each other, the declarations that they contradict.
         extent: where there are such, what the equations say of the payload, for people.
         tare: of a tare, with nothing in the hand.
@@ -110,8 +108,6 @@ def diagnose_rows(
     """Explain a set of equations; some seconds where it is empty.
 
     Args:
-        model: the arm.
-        errors: declared.
         rows: those that are there; where some were forgotten, changes that are suggested are lower bounds.
         box: of the parameters: the prior (of a run, or of the arm with its empty hand), or what was published.
         payload_constraints: of hand and payload; None for what the model declares.
@@ -237,11 +233,7 @@ def _explain(
 
 
 def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
-    """Lines for people, the most important first; one line if nothing is wrong.
-
-    Args:
-        diagnosis: to tell.
-    """
+    """Lines for people, the most important first; one line if nothing is wrong."""
     d, lines = diagnosis, list(diagnosis.remarks)
     if not d.empty:
         if d.margin < 1.0 or not lines:
@@ -303,10 +295,5 @@ def _shares(values: FloatArray, names: tuple[str, ...]) -> str:
 
 
 def with_remarks(diagnosis: Diagnosis, remarks: list[str]) -> Diagnosis:
-    """The diagnosis with further lines in front.
-
-    Args:
-        diagnosis: as it is.
-        remarks: to put first.
-    """
+    """The diagnosis with further lines in front."""
     return replace(diagnosis, remarks=(*remarks, *diagnosis.remarks))

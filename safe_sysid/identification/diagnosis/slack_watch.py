@@ -26,12 +26,7 @@ class SlackWatch:
     """
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors) -> None:
-        """Start without updates.
-
-        Args:
-            model: the arm.
-            errors: declared.
-        """
+        """Start without updates."""
         self._model, self._errors = model, errors
         self.margins: list[float] = []
 
@@ -43,7 +38,6 @@ class SlackWatch:
         """Margin now, 1 without equations, negative if none agree.
 
         Args:
-            rows: all that are kept.
             box: the prior, or any box that holds the truth.
         """
         if not len(rows):

@@ -83,7 +83,6 @@ def derivative_bounds(
     """Bounds of all first derivatives at one state.
 
     Args:
-        kin: of the arm.
         mid: (K,) centre of the inertial parameters and the rotor inertias of motors on moving links.
         rad: (K,) their half widths.
         own: 1.0 if the row of a joint holds what its own rotor does, else 0.0.

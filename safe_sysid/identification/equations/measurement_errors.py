@@ -56,7 +56,6 @@ class MeasurementErrors:
         torque_drift: of one that changes slowly, so that it does not average out, N m.
         torque_delay, torque_jitter: of the torque against the state, s; the first the same throughout a window.
         gravity_angle, gravity_relative: cone of gravity, rad and a fraction.
-        effort: "held" or "sampled".
         torque_rate: bound of the torque's rate, N m/s; for sampled effort, and only for it.
         jerk: bound of |qddd|, rad/s^3, or None; for sampled effort only.
     """
@@ -187,7 +186,6 @@ def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
 
     Args:
         box: of the true parameters, 14 n.
-        errors: declared bounds.
     """
     link = errors.torque_source == "link"
     if not link and not np.any(errors.torque_bias):
@@ -212,7 +210,6 @@ def torque_interval(tau_m: ArrayLike, e: MeasurementErrors) -> tuple[FloatArray,
 
     Args:
         tau_m: (.., n) measured, N m.
-        e: declared bounds.
 
     Returns:
         Midpoint and half width, each (.., n).

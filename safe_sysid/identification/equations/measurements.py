@@ -119,7 +119,6 @@ class Run(NamedTuple):
     """Consecutive good samples.
 
     Attributes:
-        samples: positions unwrapped.
         continues: whether they go on where the run returned before ended.
         first: index of the first sample in the log: every sample pushed counts, rejected ones too.
     """

@@ -139,9 +139,6 @@ class MomentumRows:
         """Rows over theta alone: what unknown constants may be is taken to their slack, and their middle to the target.
 
         Each row then lets them be others. That is looser, and true as well where they are not the same in all rows.
-
-        Args:
-            unknowns: of the arm whose rows these are.
         """
         if not self.constants.shape[1]:
             return self
@@ -187,9 +184,7 @@ def momentum_rows(
     """Equations of some windows of one run that is given as a whole.
 
     Args:
-        kin: of the arm.
         box: holds the true, physically consistent parameters; sizes the remainders.
-        errors: declared bounds.
         data: one run of ``measurements.Screen``: finite, increasing stamps, no gap,
             positions unwrapped.
         windows: (W, 2) first and last sample index of each.
@@ -225,9 +220,7 @@ class RowSource:
         """Evaluate all steps.
 
         Args:
-            kin: of the arm.
             box: holds the true, physically consistent parameters.
-            errors: declared bounds.
             run: at least two samples of one run.
             ramps: whether windows will have slopes.
             log: which log this is, for :attr:`MomentumRows.log`.

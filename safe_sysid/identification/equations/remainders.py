@@ -62,7 +62,6 @@ class Magnitudes(NamedTuple):
     Attributes:
         s_a, s_b: steps s of the norms a and b, each (links, joints).
         g: norm of gravity, m/s^2.
-        motors: on moving links, M of them.
         kappa: (M,) kg m^2.
         shares: (M, n) W, below 0 for joints that slide.
         own: whether a joint's row holds what its own rotor does.
@@ -83,8 +82,6 @@ def magnitudes(
     """For all configurations and all physically consistent parameters of a box.
 
     Args:
-        kin: of the arm.
-        box: of parameters.
         own: whether a joint's row holds what its own rotor does, as torques of a motor do.
         unknowns: of the arm, whose motors come behind those of ``kin``; None: there are none.
     """
@@ -161,7 +158,6 @@ def motion_bounds(
     """Bounds for all ``|qd| <= v`` along directions ``z = (x1, y1)`` and ``z' = (x2, y2)``, all (n,) >= 0.
 
     Args:
-        size: of the dynamics.
         v: rad/s.
         x1: rad.
         y1: rad/s.

@@ -93,13 +93,7 @@ def _delay(
     """Third part, of a held torque; False if the torques near the window's ends are not known.
 
     Args:
-        steps: of the run.
-        limits: of parameters and errors.
-        first: sample of the window.
-        last: its last one.
         ramp: s.
-        variation: T.
-        deviation: E.
         parts: (n, causes) result.
     """
     need = limits.delay + limits.jitter + 2.0 * steps.sigma[last - 1]
@@ -151,9 +145,6 @@ def window_kernel(
         windows: indices of samples.
         ramp: rise time of the test function, s.
         motors: (M,) columns of the rotor inertias of motors on moving links, and of the unknown constants.
-        steps: of the run.
-        errors: of these steps.
-        limits: of parameters and errors.
         out: results, zero at the start.
     """
     n = steps.qd.shape[1]

@@ -122,7 +122,6 @@ class Steps(NamedTuple):
         stamps, q, qd: of the samples.
         h, sigma, centre, mean, rho, delta, acceleration: of
             :class:`~safe_sysid.identification.equations.step_states.StepStates`.
-        sign: of the friction.
         torque, noise: middle and half width of the mean torque, as far as noise goes, N m.
         loose: half width of the mean torque with all that is not known of it, N m: that of a sampled one besides by
             ``torque_rate (H/4 + torque_delay + torque_jitter)``.
@@ -288,10 +287,6 @@ def step_kernel(
     """Fill ``out``.
 
     Args:
-        kin: of the arm.
-        size: magnitudes over the box.
-        limits: of parameters and errors.
-        steps: of the run.
         ramps: whether any window has slopes; if not, what only they need stays zero.
         out: results; ``momentum_columns`` may be of length 0 without ramps.
     """

@@ -89,7 +89,6 @@ def mean_velocities(
         last: (m, n) where it ends.
         h: (m,) duration by the stamps, s.
         sigma: (m,) error bound of each of its two stamps, s.
-        e: declared bounds.
     """
     longest = (h + 2.0 * sigma)[:, None]
     ratio = np.minimum(2.0 * sigma / h, 0.999999)[:, None]
@@ -120,8 +119,6 @@ def step_states(
     every state that a remainder is sized on is inside, as an interval holds what lies between two of its points.
 
     Args:
-        data: one run of good samples.
-        e: declared bounds.
         travel: (n, 2) of prismatic joints, m, infinite for others; None: all are infinite.
         zero: by how much all positions of a joint may be off by the same, rad or m.
     """
@@ -159,7 +156,6 @@ def outside_travel(q: FloatArray, around: FloatArray, travel: FloatArray) -> NDA
     Args:
         q: m, of prismatic joints.
         around: broadcasts to q, >= 0.
-        travel: infinite for other joints.
     """
     # A checker's own bound of what is around may be a little larger; windows end well before that matters.
     reach = around + 1e-9 * (1.0 + np.abs(q))
@@ -178,11 +174,6 @@ def coulomb_sign(data: Measurements, steps: StepStates, e: MeasurementErrors) ->
     ``|friction| <= Fc`` there, in the slack: what the friction does below the transition velocity is not declared, so
     there is nothing finer to split at. Taking Fc as the unknown of the row instead of its upper bound would gain its
     relative uncertainty of this one part, less than a tenth of it: not worth unequal sides.
-
-    Args:
-        data: the samples.
-        steps: of these samples.
-        e: declared bounds.
     """
     reach = 0.5 * steps.acceleration * (steps.h + 2.0 * steps.stamp)[:, None] * (1.0 + 1e-12)
     by_mean = np.abs(steps.mean) - steps.rho - reach > e.transition

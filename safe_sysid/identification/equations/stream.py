@@ -65,8 +65,6 @@ class MomentumStream:
         """Start empty.
 
         Args:
-            model: the arm.
-            errors: declared bounds.
             windows: lengths, s.
             ramps: rise time for each length, s; None for :func:`default_ramp`.
             stride: start of the next window after that of the last, in lengths.

@@ -42,7 +42,6 @@ class Cut(NamedTuple):
     """Windows that are complete.
 
     Attributes:
-        tail: the samples that they lie in.
         windows: for each length (W, 2), first and last sample, as indices into ``tail``.
     """
 

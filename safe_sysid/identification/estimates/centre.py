@@ -31,7 +31,6 @@ class NearRows:
 
         Args:
             size: number of unknowns.
-            capacity: rows kept.
         """
         self.matrix, self.target = np.empty((0, size)), np.empty(0)
         self._capacity = capacity
@@ -57,7 +56,6 @@ def analytic_centre(
     """Centre z (P,) and the scale s of the rows at which it is one (1 if they are consistent).
 
     Args:
-        rows: in scaled unknowns.
         lower: (P,) bounds; equal to upper for what is fixed.
         upper: (P,) bounds.
         body: (10, P) linear part of the parameters that must be a body's.

@@ -44,7 +44,6 @@ class LogCholeskyAnswer:
         theta: (10,) inertial parameters, strictly consistent up to rounding.
         value: of the quadratic above its own minimum without constraints.
         gradient: largest entry of the gradient in eta, in the unit of value.
-        iterations: evaluations of the Hessian.
         converged: whether the last step promised less than the tolerance.
         boundary: whether eta ran away: theta lies on the boundary, where no minimiser in eta exists.
         optimal: whether theta is optimal over the whole cone, by its dual matrix; not proved, up to tolerance.

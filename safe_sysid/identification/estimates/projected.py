@@ -36,7 +36,6 @@ class ConvexAnswer:
     Attributes:
         x: (K,) point, not yet clipped to the bounds.
         solved: whether the solver says so; nothing may rest on it.
-        iterations: of the interior-point method.
         margin: smallest eigenvalue that was asked for, kg.
     """
 

@@ -37,7 +37,6 @@ def write_tare(path: str | Path, tare: Tare) -> None:
 
     Args:
         path: of the file; ``.npz`` is not appended.
-        tare: to write.
 
     Raises:
         TareError: the file cannot be written.
@@ -62,9 +61,6 @@ def read_tare(path: str | Path) -> Tare:
     """Read what :func:`write_tare` wrote.
 
     Whether it may be used for a run is another question: :meth:`~safe_sysid.identification.tare.tare.Tare.check`.
-
-    Args:
-        path: of the file.
 
     Raises:
         TareError: no such file, not a tare, or anything in it malformed.
@@ -93,9 +89,6 @@ def load_tare(
     """Read a tare for a run: checked against robot, declared errors, age and temperature, with the drift declared now.
 
     Args:
-        path: of the file.
-        model: the arm of the run.
-        errors: declared for the run.
         now: UTC; None for the clock's.
         temperature: degrees Celsius at the run; None if not known.
 

@@ -65,7 +65,6 @@ def select_rows(
     """Solve the programs.
 
     Args:
-        rows: of the tare.
         box: arm prior with the hand's prior in place of theta_e.
         payload: bounds (10,), (10,) of theta_e in later identifications.
         drift: (3 n,) by how much friction may change until then.

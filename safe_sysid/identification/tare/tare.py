@@ -68,12 +68,9 @@ class Tare:
         log_rows: as the log proves them, for the friction of then; (M, 14 n) matrix with theta_h's columns where
             theta_e's are otherwise; ``log`` is 1.
         drift: (3 n,) by how much Fc, Fv (relative parts multiplied out) and beta may have changed since.
-        robot: name of the robot.
         arm: what the equations rest on, scope ``tare`` of :mod:`safe_sysid.robot.identity`.
         errors: what was declared about the measurements, by name.
         log_hash: of the whole log. samples: their number.
-        joint_names: n names.
-        created: UTC.
         temperature: degrees Celsius, None if not known.
         before, after: (14 n,) widths of the unknowns, theta_h's in theta_e's place, without and with the tare; by the
             solver, for people.
@@ -136,7 +133,6 @@ class Tare:
 
         Args:
             model: the arm of the run; its settings say how old a tare may be.
-            errors: declared for the run.
             now: UTC; None for the clock's.
             temperature: degrees Celsius at the run; None if not known.
         """
@@ -194,8 +190,6 @@ class TareRecorder:
         """Start empty.
 
         Args:
-            model: the arm.
-            errors: declared.
             max_samples: after which no more are taken, so that memory stays bounded.
         """
         self._model, self._errors, self._max = model, errors, max_samples
@@ -203,11 +197,7 @@ class TareRecorder:
         self.samples, self.ignored = 0, 0
 
     def add(self, measurements: Measurements) -> None:
-        """Take samples in, in order of arrival.
-
-        Args:
-            measurements: the next ones.
-        """
+        """Take samples in, in order of arrival."""
         room = self._max - self.samples
         self.ignored += max(len(measurements) - room, 0)
         if room > 0 and len(measurements):
@@ -272,12 +262,9 @@ def make_tare(
     """Equations of a log of the arm with the empty hand.
 
     Args:
-        model: the arm.
-        errors: declared bounds.
         measurements: samples in order of arrival.
         created: UTC; None for now.
         temperature: degrees Celsius, None if not known.
-        max_rows: kept.
         progress: called with the share that is done, 0 to 1.
 
     Raises:

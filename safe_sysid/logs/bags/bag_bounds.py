@@ -45,9 +45,6 @@ class PublishedBounds:
 def read_published(message: Any) -> PublishedBounds:
     """Convert a std_msgs/Float64MultiArray.
 
-    Args:
-        message: as the library deserialised it.
-
     Raises:
         LogError: not 3 rows, or no label.
     """

@@ -141,8 +141,6 @@ def _walk(file: Path, stream: BinaryIO, packed: bool) -> None:
     """All records of an mcap file, by their lengths; what its index names must be among them.
 
     Args:
-        file: for messages.
-        stream: behind the magic.
         packed: whether messages are packed one by one, besides chunks.
     """
     size, at = stream.seek(0, os.SEEK_END), len(_MAGIC)

@@ -26,13 +26,7 @@ class UnknownTypeError(LogError):
 
 
 class BagWriter:
-    """A bag that is being written. Not thread-safe.
-
-    Attributes:
-        path: directory of the bag.
-        written: messages so far.
-        bytes: of their contents.
-    """
+    """A bag that is being written. Not thread-safe."""
 
     def __init__(
         self, path: str | Path, compression: str = "none", notes: Mapping[str, str] | None = None
@@ -75,7 +69,6 @@ class BagWriter:
         """Can messages of this type be written?
 
         Args:
-            name: of the topic.
             message_type: as ``std_msgs/msg/String``.
 
         Raises:
@@ -90,9 +83,7 @@ class BagWriter:
         """Add a topic.
 
         Args:
-            name: with its namespace.
             message_type: as ``std_msgs/msg/String``.
-            qos: offered profiles, as the library has them.
 
         Raises:
             UnknownTypeError: the library has no definition of the type.
@@ -107,7 +98,6 @@ class BagWriter:
 
         Args:
             topic: of :meth:`topic`.
-            time_ns: of its arrival, ns.
             data: serialised (CDR).
 
         Raises:

@@ -21,7 +21,6 @@ class JointStateDecoder:
     """Messages in, samples out.
 
     Attributes:
-        seen: messages so far.
         lacking: of them without all the joints: of another part of the machine, a gripper, a base.
     """
 
@@ -29,9 +28,7 @@ class JointStateDecoder:
         """Start with none.
 
         Args:
-            where: file, for messages of errors.
             topic: the same.
-            store: of message types, of the library.
             joint_names: n names that are wanted, in their order.
         """
         self._where, self._topic, self._store, self._joints = where, topic, store, tuple(joint_names)
@@ -40,9 +37,6 @@ class JointStateDecoder:
 
     def add(self, raw: bytes) -> None:
         """One more message.
-
-        Args:
-            raw: serialised.
 
         Raises:
             LogError: it is broken.

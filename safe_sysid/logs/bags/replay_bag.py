@@ -83,9 +83,7 @@ def replay_bag(
     """Run all identifiers of a bag again, or one.
 
     Args:
-        path: of the bag.
         node: full name of the identifier; None for all.
-        robot: file that stands for the one of the run.
         topic: of the joint states; None for ``joint_states`` in the node's namespace.
         files: ``tare`` and ``bounds`` that stand for those of the run.
         progress: called with the share of an identifier that is done.

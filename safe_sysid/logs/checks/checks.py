@@ -21,8 +21,6 @@ def check_log(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Fi
 
     Args:
         log: of the robot's joints, in the robot's order.
-        model: the arm.
-        errors: declared bounds.
     """
     out: list[Finding] = []
     if log.columns.get("order"):

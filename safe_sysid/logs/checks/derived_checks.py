@@ -32,9 +32,7 @@ def check_derived(
 
     Args:
         log: of the robot's joints.
-        errors: declared bounds.
         steps: indices k of steps from sample k to k + 1 that can be used.
-        j: the joint.
         rate_hz: declared, which may have been divided by instead of the stamps.
         continuous: whether positions wrap.
     """

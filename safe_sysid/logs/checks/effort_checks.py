@@ -55,8 +55,6 @@ class SampledWindows:
         """Momentum equations over the prior box.
 
         Args:
-            model: the arm.
-            errors: declared bounds.
             data: the same samples under another hypothesis; None for those of the log.
         """
         with np.errstate(all="ignore"):
@@ -74,8 +72,6 @@ class SampledWindows:
         """The shortest windows that the identifier uses, a few from each of these: where noise shows most.
 
         Args:
-            model: the arm.
-            errors: declared bounds.
             each: so many, at random.
         """
         period = 1.0 / model.settings.measurement.rate_hz
@@ -96,8 +92,6 @@ def sample_windows(
 
     Args:
         log: of the robot's joints.
-        model: the arm.
-        errors: declared bounds, for the test function.
         count: at most so many.
     """
     m = log.measurements
@@ -134,7 +128,6 @@ def check_efforts(log: Log, model: RobotModel, errors: MeasurementErrors) -> lis
     Args:
         log: of the robot's joints, positions and velocities already found consistent.
         model: with its prior box.
-        errors: declared bounds.
     """
     sampled = sample_windows(log, model, errors)
     if sampled is None:

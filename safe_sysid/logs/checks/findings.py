@@ -15,10 +15,6 @@ class Finding:
     Attributes:
         level: "error" (bounds from this log would mean nothing) or "warning".
         code: short name of the check, for programs (docs/use/identify.md has the table).
-        column: what it is about, as the file calls it.
-        value: what was found there.
-        expected: what should have been there.
-        suggestion: what to do.
         time: first stamp at which it shows, s; None where it is about the whole log.
         count: how many samples or windows show it.
     """

@@ -37,7 +37,6 @@ def check_stamps(log: Log, rate_hz: float, error_s: float) -> list[Finding]:
 
     Args:
         log: of the robot's joints.
-        rate_hz: declared rate of the measurements.
         error_s: declared error of a stamp, s.
     """
     m = log.measurements

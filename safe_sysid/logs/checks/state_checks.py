@@ -39,7 +39,6 @@ def check_states(log: Log, model: RobotModel, errors: MeasurementErrors) -> list
 
     Args:
         log: of the robot's joints.
-        model: limits.
         errors: declared bounds, which say how far velocities and positions may disagree.
     """
     m = log.measurements

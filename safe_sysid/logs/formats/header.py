@@ -50,7 +50,6 @@ class TimeColumn:
     """Where the stamps are.
 
     Attributes:
-        index: of the column.
         unit: key of :data:`TIME_UNITS`.
         nanoseconds: index of a second column that holds the nanoseconds within the second; None without one.
         unit_given: whether name or user said the unit; if not, seconds are assumed and checked later.
@@ -67,7 +66,6 @@ class Columns:
     """Columns of a table.
 
     Attributes:
-        time: of the stamps.
         joints: n indices for each of "q", "qd", "effort", in the order of the robot's joints.
         angles: "rad" or "deg" where the names say so, else None.
         by_index: joints were told apart by number, not by name: their order is an assumption.
@@ -85,10 +83,8 @@ def find_columns(
     """Find stamps, positions, velocities and efforts of all joints.
 
     Args:
-        header: names of all columns.
         joint_names: n names of the robot's joints.
         explicit: what the user said: ``{"time": column, "joint_1.position": column, ...}``; overrides names.
-        where: file, for messages.
 
     Raises:
         LogError: a column is missing, or two fit; the message lists what is there.

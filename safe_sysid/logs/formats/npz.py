@@ -63,7 +63,6 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
     Whole numbers as stamps are exact: where they are large, whole seconds are subtracted before anything is rounded.
 
     Args:
-        path: of the file.
         time_unit: "s", "ms", "us" or "ns", of the stamps; None for s.
 
     Raises:

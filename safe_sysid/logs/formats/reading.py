@@ -138,7 +138,6 @@ def load_log(
     """Read a log: a bag (directory, ``.mcap``, ``.db3``), ``.npz``, or else a table of text.
 
     Args:
-        path: of the file or directory.
         joint_names: n names of the robot's joints; the result has exactly these, in this order.
         reading: what the user said; None for nothing.
         progress: called with the share that is read.

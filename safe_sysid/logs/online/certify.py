@@ -44,10 +44,6 @@ class CertificateWriter:
         """Start a chain.
 
         Args:
-            directory: for the certificates.
-            model: the arm.
-            errors: declared bounds.
-            method: in words.
             tare: hash and number of samples of the tare's log, if its rows are used.
         """
         self._directory, self._model, self._errors, self._method = directory, model, errors, method
@@ -66,11 +62,7 @@ class CertificateWriter:
         return self._digest.hexdigest()
 
     def add(self, measurements: Measurements) -> None:
-        """Samples that the identifier is given, in the same order.
-
-        Args:
-            measurements: the next ones.
-        """
+        """Samples that the identifier is given, in the same order."""
         self._digest.update(measurements)
 
     def write(self, result: UpdateResult) -> None:
@@ -122,10 +114,6 @@ class CertificateWriter:
 
     def withdraw(self, epoch: int, reason: str) -> None:
         """Remove what was written for this payload, say why in ``withdrawn_EPOCH.json``, and write nothing more.
-
-        Args:
-            epoch: of the boxes.
-            reason: in words.
 
         Raises:
             CertificateError: a file cannot be removed or written.

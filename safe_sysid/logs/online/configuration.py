@@ -45,11 +45,7 @@ class ConfigurationError(SafeSysIdError):
 
 
 def settings_of(model: RobotModel) -> dict[str, Any]:
-    """All settings of a robot, defaults filled in and overrides applied, as plain values; repr keeps every bit.
-
-    Args:
-        model: the arm.
-    """
+    """All settings of a robot, defaults filled in and overrides applied, as plain values; repr keeps every bit."""
     return {name: _plain(value) for name, value in model.settings}
 
 
@@ -63,7 +59,6 @@ def proof_digest(model: RobotModel, lockstep: bool, release: str = __version__) 
     Args:
         model: the arm, overrides applied; its ``controller.law`` is the law in force.
         lockstep: whether the gains are those of a simulation that waits for every command.
-        release: version of this package that proves.
     """
     return digest({**identity(model, "run"), "lockstep": lockstep, "version": release})
 
@@ -81,11 +76,8 @@ def configuration_text(
     """YAML text of everything that what a node does depends on.
 
     Args:
-        node: full name, namespace included.
         kind: ``controller``, ``planner``, ``identifier``, ``plant`` or ``recorder``.
-        model: the arm, overrides applied.
         robot: name of the packaged robot or path of the YAML file, as the node was given it.
-        lockstep: the common parameter.
         parameters: of the node, by name; plain values.
         files: that the node read at its start (tare, bounds, scene), by parameter; None or missing ones are left out.
 
@@ -147,14 +139,9 @@ class Configuration:
 
     Attributes:
         node: full name of the node; kind: ``identifier``, ...
-        kind: what it is.
-        version: of the package that it ran.
         robot: name, given, file, urdf_sha256, proofs_sha256.
         lockstep: whether simulated time waited for everyone.
         files: path and sha256 of what was read at the start, by parameter.
-        parameters: of the node.
-        settings: of the robot, complete.
-        machine: libraries and processor.
     """
 
     node: str

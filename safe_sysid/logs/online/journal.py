@@ -62,7 +62,6 @@ class Journal:
 
         Args:
             tell: is given each entry; None for nobody.
-            clock: UTC.
         """
         self._tell, self._clock = tell, clock
         self._number, self._last = 0, ""
@@ -209,9 +208,6 @@ _ENTRY: TypeAdapter[Any] = TypeAdapter(
 
 def read_entry(text: str) -> JournalEntry:
     """Read one entry, whoever wrote it.
-
-    Args:
-        text: of a message.
 
     Raises:
         JournalError: field, and what is wrong with it.

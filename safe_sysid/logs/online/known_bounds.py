@@ -29,8 +29,6 @@ class KnownBounds:
         """Read the file.
 
         Args:
-            path: of the bounds file.
-            model: the arm.
             epoch: the only one in which the payload is the file's.
 
         Raises:
@@ -43,11 +41,7 @@ class KnownBounds:
         self._latest = self.first
 
     def narrow(self, result: UpdateResult) -> UpdateResult:
-        """The update as it is to be published.
-
-        Args:
-            result: of the identifier, in any epoch.
-        """
+        """The update as it is to be published."""
         if result.box.epoch != self.epoch:
             return result
         lower = np.maximum(result.box.payload_lower, self._latest.payload_lower)
@@ -83,10 +77,6 @@ class AnnouncedBounds(KnownBounds):
     """The same with a box that the controller works with: what an identifier before this one has proved."""
 
     def __init__(self, box: ParameterBox) -> None:
-        """Sequence numbers go on from the box's.
-
-        Args:
-            box: as announced.
-        """
+        """Sequence numbers go on from the box's."""
         self.path, self.epoch = "bounds_active", box.epoch
         self.first = self._latest = box

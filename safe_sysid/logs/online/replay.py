@@ -93,7 +93,6 @@ class Replayer:
             models: of the sessions; those that follow go on with the last one.
             files: ``tare`` and ``bounds`` that stand for those of the run, whose paths may not exist here.
             scratch: directory for a tare that is made again.
-            node: full name of the identifier.
         """
         self.model, self._models, self._files, self._scratch = models[0], list(models), files, scratch
         self.result, self.ended = ReplayResult(node, models[0].name), False

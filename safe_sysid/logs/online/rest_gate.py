@@ -28,8 +28,6 @@ class RestGate:
         """No rest yet.
 
         Args:
-            model: the arm.
-            errors: declared bounds.
             rest_s: so much of a rest is taken in, s.
         """
         self._model, self._errors, self._rest_s = model, errors, rest_s

@@ -30,7 +30,6 @@ class Rows:
         """Nothing yet.
 
         Args:
-            width: numbers in a row.
             most: rows that are kept, rounded up to blocks: the oldest go. None: all.
         """
         self._width, self._size = width, max(_BLOCK // (8 * max(width, 1)), 16)

@@ -62,7 +62,6 @@ class IdentifierSession:
         """Start with the prior, or with what a tare or earlier bounds say.
 
         Args:
-            model: the arm.
             method: of bounding; None for the configuration's.
             tare_file: of a tare: read now if it exists, written by :meth:`finish_tare`; None for the configuration's.
             certificates: directory for one certificate per update; None for none.
@@ -196,22 +195,14 @@ class IdentifierSession:
         return self.narrowed(self.core.update())
 
     def narrowed(self, result: UpdateResult) -> UpdateResult:
-        """An update as it is to be published: within what was known of this payload before.
-
-        Args:
-            result: of the identifier.
-        """
+        """An update as it is to be published: within what was known of this payload before."""
         if self.known is not None:
             result = self.known.narrow(result)
         self._last_seq = max(self._last_seq, result.box.seq)
         return result
 
     def resume(self, box: ParameterBox) -> bool:
-        """Go on from a box that is in force and that this identifier has not published; returns whether it was one.
-
-        Args:
-            box: as the controller has announced it.
-        """
+        """Go on from a box that is in force and that this identifier has not published; returns whether it was one."""
         if box.epoch != self.core.box.epoch or box.seq <= self._last_seq:
             return False
         self.known, self._last_seq = AnnouncedBounds(box), box.seq
@@ -219,11 +210,7 @@ class IdentifierSession:
         return True
 
     def explain(self, result: UpdateResult) -> None:
-        """Say in :attr:`lines` what is wrong, or what is hardly excited; takes some tenths of a second.
-
-        Args:
-            result: of the last update.
-        """
+        """Say in :attr:`lines` what is wrong, or what is hardly excited; takes some tenths of a second."""
         rows, prior = self.rows, self.model.arm_prior
         lines = [self._velocity] if self._velocity else []
         if result.status is UpdateStatus.EMPTY_SET:
@@ -268,11 +255,7 @@ class IdentifierSession:
     # -- tare -------------------------------------------------------------------------------------------------------
 
     def why_no_tare(self, starting: bool) -> str | None:
-        """Why a tare can not be started, or finished, now; None if it can.
-
-        Args:
-            starting: which of the two.
-        """
+        """Why a tare can not be started, or finished, now; None if it can."""
         if starting:
             if self.tare_file is None:
                 return "no tare_file is configured: expected a path where the tare is to be written"

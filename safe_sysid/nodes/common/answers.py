@@ -32,7 +32,6 @@ def printable(text: str, longest: int = 2000) -> str:
     r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
 
     Args:
-        text: anything.
         longest: letters that are kept.
     """
     if len(text) > longest:
@@ -59,7 +58,6 @@ class PlanAnswer:
     """What a planner says for one hand-over.
 
     Attributes:
-        start_ns: time of the hand-over.
         box_identity: ``epoch:seq`` of the box that the plan is certified for.
         trajectory: None: there is no certified plan, brake.
         next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
@@ -86,7 +84,6 @@ class BoundsAnswer:
     """A box, and what is said about it.
 
     Attributes:
-        box: of all parameters.
         nominal: (P,) in it.
         batch: number of the identifier's; None if not said.
         digest: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said.

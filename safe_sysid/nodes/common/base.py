@@ -80,7 +80,6 @@ class BaseNode(Node):
         options, values: what they said when the node was started, or configured.
         has_loop: whether the node drives something at 1 kHz when it runs in real time.
         simulated: whether stamps are of simulated time (``use_sim_time``).
-        doors: judge size and rate of all that comes in.
         rivals: who else publishes what only one may.
     """
 

@@ -22,7 +22,6 @@ def configuration_digest(model: RobotModel, lockstep: bool, scene: Scene | None 
     """``HEX,scene=hex,section=hex,...``: the first part and the scene decide, the rest is for people.
 
     Args:
-        model: the arm, overrides applied.
         lockstep: whether the gains are those of a simulation that waits for every command.
         scene: that the node was configured with; None for a node whose proofs rest on none.
     """
@@ -36,11 +35,7 @@ def configuration_digest(model: RobotModel, lockstep: bool, scene: Scene | None 
 
 
 def plan_digest(whole: str) -> str:
-    """What decides of a planner's digest: short enough for the header of every plan.
-
-    Args:
-        whole: digest of a node that has a scene.
-    """
+    """What decides of a planner's digest: short enough for the header of every plan."""
     first, _, rest = whole.partition(",")
     return f"{first},scene={_sections(',' + rest)['scene']}"
 
@@ -50,7 +45,6 @@ def difference(theirs: str, ours: str) -> str:
 
     Args:
         theirs: digest that was heard; "" for none.
-        ours: of this node.
     """
     if not theirs:
         return "it says nothing of its configuration: expected a digest"

@@ -338,10 +338,6 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     def check_digest(self, who: str, theirs: str) -> None:
         """Whether a message comes of the same configuration.
 
-        Args:
-            who: sent it.
-            theirs: its digest.
-
         Raises:
             MessageRefusedError: it does not; until one comes that does the node is in error.
         """

@@ -46,9 +46,7 @@ class MessageLoop:
         Args:
             node: that the subscription belongs to; its executor never sees it.
             lock: held while ``deadline`` runs.
-            message_type: of the topic.
             topic: name, relative to the node's namespace.
-            qos: of the subscription.
             on_message: gets every message serialised, see :mod:`~.common.wire`, and takes the lock if it needs
                 it; returns False if there were too many; must not raise.
             deadline: does what is due and returns the time to the next call, ns; must not raise.

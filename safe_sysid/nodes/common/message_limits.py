@@ -37,7 +37,6 @@ class Limit:
     Attributes:
         max_bytes: of a serialised message; 0: the middleware's own type bounds it (a service without fields).
         per_second: messages, in the long run.
-        burst: messages at once.
         free_in_lockstep: whether only the size counts in lock-step, where every message is asked for by the one before.
     """
 
@@ -102,7 +101,6 @@ class MessageFilter:
     """In front of one subscription: judges bytes.
 
     Attributes:
-        limit: that is enforced.
         passed, too_long, too_often: how many messages.
         largest: bytes of the largest one that passed.
     """
@@ -120,9 +118,6 @@ class MessageFilter:
 
     def admit(self, data: bytes) -> None:
         """Count a message that may be read.
-
-        Args:
-            data: the message, serialised.
 
         Raises:
             MessageRefusedError: too long or too often.

@@ -84,7 +84,6 @@ class NodeParameters:
         """Have values judged by the node too: ``judge`` raises a :class:`SafeSysIdError` for what it cannot use.
 
         Args:
-            name: of a parameter.
             judge: gets a new value before it comes into force; never None.
         """
         self._checks[self._declared[name].path] = judge
@@ -93,7 +92,6 @@ class NodeParameters:
         """Call with the new value (None: unset) when it has come into force.
 
         Args:
-            name: of a parameter that is declared as live.
             callback: runs in the executor's thread, and must not fail.
 
         Raises:
@@ -265,7 +263,6 @@ class CommonOptions:
         lockstep: plant and controller wait for each other; otherwise real time.
         patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
         run_dir: where logs are written; None for nowhere.
-        seed: of every random choice.
         log_s: time that logs hold at most, s.
         realtime: what the node asks the system's scheduler for.
     """
@@ -283,9 +280,6 @@ class CommonOptions:
     @classmethod
     def of(cls, parameters: NodeParameters) -> CommonOptions:
         """Read them.
-
-        Args:
-            parameters: of a node that has the common ones.
 
         Raises:
             ConfigError: a value that cannot be used.

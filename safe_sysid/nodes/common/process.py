@@ -40,7 +40,6 @@ class _Stop:
     """SIGINT, SIGTERM, SIGHUP: the first asks the loop to end, or ends a start that is still under way.
 
     Attributes:
-        requested: there was one.
         insisted: there was another, later: whatever moves, the process ends now.
         looping: whether the loop runs, which looks at the two.
     """

@@ -33,10 +33,6 @@ Refuse = Callable[[str, str, str], None]
 def decode(data: bytes, message_type: type) -> Any:
     """The message object.
 
-    Args:
-        data: serialised.
-        message_type: to read it as.
-
     Raises:
         MessageRefusedError: it is not readable as that.
     """
@@ -64,7 +60,6 @@ class InputRateLimiter:
     """All subscriptions and services of a node.
 
     Attributes:
-        filters: of each topic.
         receivers: what is called with each message of a topic, serialised.
     """
 
@@ -86,7 +81,6 @@ class InputRateLimiter:
         Args:
             topic: relative name, as in the table of limits.
             callback: gets what may pass, serialised; must not raise.
-            lockstep: of the node.
         """
         message_filter = self.filters[topic] = MessageFilter(TOPICS[topic], lockstep)
 
@@ -113,11 +107,8 @@ class InputRateLimiter:
         """Subscribe.
 
         Args:
-            message_type: of the topic.
             topic: relative name, as in the table of limits.
             callback: gets what may pass, serialised; must not raise.
-            qos: of the subscription.
-            lockstep: of the node.
         """
         receive = self.limited(topic, callback, lockstep)
         limited = _LimitedInput(message_type, topic, receive, qos, self.filters[topic])

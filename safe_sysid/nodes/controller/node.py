@@ -60,9 +60,6 @@ class ControllerNode(ManagedNode):
     The measurement callback drives the loop; other callbacks leave their inputs for the next tick. While inactive the
     node listens and judges, but commands nothing; in lock-step time stands still until the first activation. Activation
     begins control of the arm, or says why not.
-
-    Attributes:
-        session: what is known between configure and cleanup.
     """
 
     session: ControlSession

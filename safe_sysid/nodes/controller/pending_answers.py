@@ -96,7 +96,6 @@ class PendingAnswers:
         """Control begins at this tick: wait for no plan that began before, and no batch whose answer was due before.
 
         Args:
-            stamp: of the tick.
             plans: whether plans are awaited as before; if not, the planner says when the next begins.
         """
         self.forget_plans(stamp)

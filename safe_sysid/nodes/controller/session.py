@@ -85,9 +85,7 @@ class ControlSession:
     """What is known between configure and cleanup.
 
     Attributes:
-        core: the controller.
         checks: judge the last measurements before control begins.
-        log: of ticks.
         start_wanted: whether somebody asked for a start that has not succeeded yet.
         start_refused: why the last start was refused; "" if it was not.
         start_tried: monotonic time of the last judgement of a start, s.
@@ -114,12 +112,6 @@ class ControlSession:
         """No measurement yet.
 
         Args:
-            core: idle.
-            checks: of its start.
-            timing: lock-step or real time.
-            output: the node.
-            time_base: of stamps.
-            log: of its ticks.
             reference_every: ticks between two references while one plan is driven.
             patience: wall time for which lock-step waits for an answer, s.
         """
@@ -161,7 +153,6 @@ class ControlSession:
 
         Args:
             sample: in the model's order.
-            arrival: ns, performance counter.
 
         Raises:
             MessageRefusedError: not newer than the last, or too old.

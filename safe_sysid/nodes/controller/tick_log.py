@@ -33,7 +33,6 @@ class TickLog:
         """Nothing has happened yet.
 
         Args:
-            core: whose ticks they are.
             lockstep: simulated time waits for answers, there is no latency to speak of.
             now_ns: the clock of stamps, ns; None: the wall clock.
             most: rows that are kept, the oldest go; None: all.
@@ -63,8 +62,6 @@ class TickLog:
         """Right after the command has gone.
 
         Args:
-            arrival: of the measurement, ns, performance counter.
-            stamp_ns: of the measurement.
             torque: whether one was commanded; if not, and control goes on, the last one stays in force.
         """
         compute = 1e-9 * (time.perf_counter_ns() - arrival)

@@ -19,7 +19,6 @@ class ControlTiming(Protocol):
 
     Attributes:
         lockstep: whether simulated time waits for commands.
-        pending: plans and boxes that wait for their tick.
     """
 
     lockstep: bool

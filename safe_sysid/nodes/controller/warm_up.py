@@ -24,12 +24,6 @@ def start_check_of(
     """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
 
     In simulation a pose is held that the planner then refuses to move from (docs/use/controller.md).
-
-    Args:
-        options: of the node.
-        model: of the arm.
-        gains: of its controller.
-        scene: around it, as it was configured.
     """
     if options.lockstep:
         return None

@@ -32,7 +32,6 @@ def payload_markers(shapes: PayloadShapes, frame: str, contradiction: bool = Fal
     """All four markers; those that cannot be drawn are deleted.
 
     Args:
-        shapes: of the payload alone.
         frame: its payload's link, as TF calls it.
         contradiction: no payload agrees with all measurements: the label says so.
     """

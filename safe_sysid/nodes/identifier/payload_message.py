@@ -25,9 +25,7 @@ def payload_message(
 
     Args:
         model: with the hand and the tool frame.
-        box: bounds that the estimate belongs to.
         theta_e: (10,) estimate of last link, hand and payload in the last joint's frame.
-        stamp_ns: of the last measurement behind it.
 
     Returns:
         All zero where the hand holds nothing: the message before must not stand for ever. None where no possible body
@@ -46,7 +44,6 @@ def last_link_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> 
     Args:
         model: with the tool frame.
         theta_e: (10,) estimate in the last joint's frame.
-        stamp_ns: of the last measurement behind it.
     """
     rotation, position = model.payload_frame
     return _message(model, transform_inertial(rotation.T, -rotation.T @ position, theta_e), stamp_ns)

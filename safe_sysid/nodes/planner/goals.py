@@ -29,7 +29,6 @@ class Goal:
     """Where to go.
 
     Attributes:
-        text: for people.
         waypoints: (K, n) rad, to be visited in order; None for a pose.
         pose: position (3,) in m and rotation (3, 3) of the tool frame in the world; None for waypoints.
     """

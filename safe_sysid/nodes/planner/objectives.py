@@ -49,7 +49,6 @@ class PlanObjective(Protocol):
     """One run of plans, each connecting to the last.
 
     Attributes:
-        purpose: for logs.
         attempts: so many more failures to plan may there be.
         patient: whether a search may take long while the arm rests.
     """

@@ -46,8 +46,6 @@ class PlanScheduler:
 
     Attributes:
         objective: what the plans are for; None: nothing is planned.
-        text: the last event, for people.
-        outcome: of the last task.
         failure: why the last exciting trajectories were given up; "" if they were not.
         sequence: number of the next plan.
         active: whether anything may be planned at all.
@@ -399,11 +397,7 @@ class PlanScheduler:
         self._tell_none(self._settings.first_ns, "0:0")
 
     def stop(self, reason: str = "stopped") -> None:
-        """No further plan; the arm brakes along the one under way.
-
-        Args:
-            reason: for people.
-        """
+        """No further plan; the arm brakes along the one under way."""
         objective, request, offered = self.objective, self._requests.open, self._offered
         if objective is None:
             return

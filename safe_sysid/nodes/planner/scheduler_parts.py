@@ -39,13 +39,10 @@ class SchedulerSettings:
     """Times and choices.
 
     Attributes:
-        lockstep: simulated time waits for answers.
-        plans: exciting trajectories of a run.
         t_p_ns: from a plan's start to its hand-over.
         first_ns: lock-step: first hand-over.
         margin: real time: a plan is published so long before its hand-over, s.
         patience: wall time after which lock-step does without an answer, s.
-        seed: of ways to goals.
         then_goal: (n,) rad, where to go after the exciting trajectories; None: nowhere.
         update_ns, digest_ns: what a task after them waits for: whole batches of data, and their use.
     """
@@ -121,11 +118,9 @@ class OpenRequest:
     """What the solver works on now.
 
     Attributes:
-        objective: that asks for it.
         situation: from where.
         start_ns: the hand-over; None (real time, at rest): as soon as the plan is there.
         due: when the best plan so far is published, monotonic s; None in lock-step.
-        best: the best certified plan so far.
         lives: so often it may be repeated if the solver crashes.
         tries: so often if the solver finds nothing.
         longer: how many longer searches there were already.

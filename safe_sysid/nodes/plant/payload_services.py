@@ -18,13 +18,7 @@ class PayloadServices:
     """``~/attach`` and ``~/release``. Reset bounds of the payload before using them (docs/use/nodes.md)."""
 
     def __init__(self, node: BaseNode, plant: Plant, now: Callable[[], int]) -> None:
-        """Offer the services.
-
-        Args:
-            node: of the plant.
-            plant: simulated.
-            now: stamp of the last state, ns.
-        """
+        """Offer the services."""
         self._node, self._plant, self._now = node, plant, now
         node.parameters.check("payload_to_attach", self._of_text)
         node.parameters.on_change("payload_to_attach", self._take_up_next)

@@ -29,9 +29,7 @@ class TopicSelection:
         """Judge the pattern.
 
         Args:
-            namespace: of the recorder.
             exclude: regular expression; topics that match from their first to their last character are left out.
-            everything: topics of all namespaces.
 
         Raises:
             ConfigError: not a regular expression.
@@ -43,11 +41,7 @@ class TopicSelection:
         self._prefix = "/" if everything else namespace.rstrip("/") + "/"
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic is recorded.
-
-        Args:
-            topic: full name.
-        """
+        """Whether a topic is recorded."""
         hidden = any(part.startswith("_") for part in topic.split("/"))
         ours = topic.startswith(self._prefix) or topic in COMMON
         return ours and not hidden and not (self._exclude is not None and self._exclude.fullmatch(topic))
@@ -55,9 +49,6 @@ class TopicSelection:
 
 def message_class(message_type: str) -> type:
     """The Python class of ``package/msg/Name``.
-
-    Args:
-        message_type: as the graph tells it.
 
     Raises:
         ImportError: its package is not installed, or has no such message.
@@ -70,12 +61,7 @@ def message_class(message_type: str) -> type:
 
 
 def endpoints(node: Node, topic: str) -> tuple[list[TopicEndpointInfo], list[TopicEndpointInfo]]:
-    """Publishers and subscriptions of a topic, the node's own subscription left out.
-
-    Args:
-        node: that asks.
-        topic: full name.
-    """
+    """Publishers and subscriptions of a topic, the node's own subscription left out."""
     own = (node.get_name(), node.get_namespace())
     asking = node.get_subscriptions_info_by_topic(topic)
     return (
@@ -88,8 +74,6 @@ def profile_for(publishers: Sequence[Any], subscriptions: Sequence[Any], first: 
     """The most that all publishers offer; before there is one, the most that others ask for.
 
     Args:
-        publishers: endpoints.
-        subscriptions: endpoints.
         first: the most that any publisher offers: what it has latched can be had in no other way.
     """
     asked = [info.qos_profile for info in publishers or subscriptions]
@@ -104,23 +88,14 @@ def profile_for(publishers: Sequence[Any], subscriptions: Sequence[Any], first: 
 
 
 def weaker(wanted: QoSProfile, present: QoSProfile) -> bool:
-    """Whether a publisher that offers ``wanted`` could not serve a subscription of ``present``.
-
-    Args:
-        wanted: what all publishers can serve.
-        present: of a subscription.
-    """
+    """Whether a publisher that offers ``wanted`` could not serve a subscription of ``present``."""
     return (present.reliability == _RELIABLE and wanted.reliability != _RELIABLE) or (
         present.durability == _LATCHED and wanted.durability != _LATCHED
     )
 
 
 def bag_qos(publishers: Sequence[Any]) -> list[Any]:
-    """What publishers offer, as the metadata of a bag has it, each profile once.
-
-    Args:
-        publishers: endpoints.
-    """
+    """What publishers offer, as the metadata of a bag has it, each profile once."""
     from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability
 
     profiles: list[Any] = []

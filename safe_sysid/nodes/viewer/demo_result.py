@@ -19,11 +19,7 @@ _LARGEST = 5_000_000
 
 
 def read_verdict(path: Path) -> RunOutcome | None:
-    """How the run ended; None while it has not, or where the file is none of a demo's.
-
-    Args:
-        path: of summary.json, which is written whole.
-    """
+    """How the run ended; None while it has not, or where the file is none of a demo's."""
     try:
         if path.stat().st_size > _LARGEST:
             return None

@@ -36,7 +36,6 @@ class ServiceCalls:
         """Call a service soon; from any thread.
 
         Args:
-            service: one of the names given at the start.
             answer: gets success and message, once, in the node's thread.
         """
         self._asked.put((service, answer))

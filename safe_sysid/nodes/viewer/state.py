@@ -54,7 +54,6 @@ class ViewerState:
 
     Attributes:
         q: (n,) measured, or None.
-        solids: markers by namespace and id.
         changed: namespaces of markers that changed since somebody looked.
         dropped: what is not shown, by reason.
         heard: when something last came on a topic, s on the monotonic clock.
@@ -65,7 +64,6 @@ class ViewerState:
         """Of nothing yet.
 
         Args:
-            model: the arm.
             namespace: whose nodes are looked at, without slashes at its ends.
             digests: of this side's configuration, in lock-step and in real time.
         """

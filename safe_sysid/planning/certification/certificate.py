@@ -92,9 +92,7 @@ def verify_plan(
 
     Args:
         plan: only its trajectory and box identity are used.
-        model: the arm.
         box: that the controller works with, now or until the plan ends.
-        scene: what stands around.
         gains: of the controller; its tracking bound is what everything here rests on.
         intervals: number of time cells to begin with; None for the model's setting.
         clearance_margin: smallest distance asked for, m; None for the model's setting.

@@ -24,7 +24,6 @@ class PlanVerdict:
     Attributes:
         certified: whether the trajectory may be driven. Nothing else decides.
         margins: worst margin per family (see :mod:`safe_sysid.planning.optimiser.constraints`), as far as known.
-        certificate: the full document, handed through.
         reasons: why not, for people.
     """
 
@@ -46,8 +45,6 @@ def verdict_of(
     under the expected name is left out: it would only make the optimiser's first guess worse.
 
     Args:
-        certificate: what was certified.
-        gains: what it assumes.
         frame_of: number of the moving frame (:class:`~.proximity.Proximity`) of each moving body;
             None: one smallest clearance for all.
         settled: pairs of the arm's bodies that the optimiser does not see.

@@ -40,8 +40,6 @@ class ConditionCost:
     gives the matrix that the identifier inverts.
 
     Attributes:
-        kinematics: of the arm.
-        family: the trajectories.
         scale: (10,) column scale, see :func:`payload_scale`.
         executed: (10, 10) information from earlier plans, unscaled columns; zero at the beginning.
         horizon: (s) data are taken from [0, horizon]: the part of the trajectory that will be executed.

@@ -57,11 +57,8 @@ class CostContext:
     """Everything that costs depend on besides k.
 
     Attributes:
-        model: the arm.
-        family: the trajectories.
         box: what is known now.
         prior: what was known before the data in ``memory``.
-        memory: what was learned since then.
         horizon: s, data are taken from [0, horizon].
         samples: of the horizon, for the condition number.
         window: samples per row of ``condition_momentum``.

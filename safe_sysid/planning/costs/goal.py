@@ -24,7 +24,6 @@ class GoalCost:
     the distance itself.
 
     Attributes:
-        family: the trajectories.
         goal: (n,) joint positions, rad.
         continuous: (n,) bool: joints of which only the angle modulo a turn matters; the goal is taken in the branch
             that is nearest to where k = 0 ends.

@@ -54,8 +54,6 @@ class InformationCost:
     """Predicted size of the set of theta_e after a trajectory.
 
     Attributes:
-        model: of the arm.
-        family: the trajectories.
         box: what is known now: fixes the torques and with them the errors allowed, and what ``width`` compares with.
         prior: what was known before the data in ``executed``.
         executed: (14 n, 14 n) information of plans already executed; zero at the beginning.

@@ -37,7 +37,6 @@ class MomentumObservation:
         """Evaluate the regressors once.
 
         Args:
-            kin: of the arm.
             times: (N,) s, increasing, N >= 2.
             q: (N, n) rad.
             qd: (N, n) rad/s.
@@ -70,7 +69,6 @@ class MomentumObservation:
 
         Args:
             horizon: h, samples; what is left at the end is dropped, as in the paper.
-            rule: of the integral.
 
         Returns:
             (floor((N - 1) / h) n, 10)

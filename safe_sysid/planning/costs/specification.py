@@ -87,7 +87,6 @@ def build_cost(spec: CostSpec | str, context: CostContext) -> Cost:
 
     Args:
         spec: which, e.g. ``"width+0.3*goal"``.
-        context: what it is built from.
 
     Raises:
         PlanError: an unknown cost, or a goal that is missing.

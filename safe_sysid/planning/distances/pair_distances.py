@@ -27,12 +27,7 @@ class PairDistances:
     """
 
     def __init__(self, model: RobotModel, scene: Scene) -> None:
-        """Prepare coal's shapes once.
-
-        Args:
-            model: bodies, allowed pairs and kinematics.
-            scene: obstacles.
-        """
+        """Prepare coal's shapes once."""
         scene.check(model)
         shapes, pairs = clearance_pairs(model, scene)
         self._kin = model.kinematics

@@ -115,8 +115,6 @@ class Proximity:
         """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles.
 
         Args:
-            model: the arm.
-            scene: obstacles.
             margin: smallest distance that certificates will ask for, m; None for the model's setting.
 
         Raises:

@@ -61,7 +61,6 @@ class FourierExcitation:
     """An exciting series, and what is known of it.
 
     Attributes:
-        series: the Fourier series.
         trajectory: quintics through its states; what is tracked.
         condition: 2-norm condition number of theta_e's torque regressor, unscaled columns, at 128 samples.
         scaled: the same in columns scaled as for the search.
@@ -142,15 +141,11 @@ def classical_fourier(
     """Series of least condition number under limits of position, velocity and acceleration; nothing else is kept.
 
     Args:
-        model: the arm.
         start: (n,) rad, where it begins and ends, at rest.
         limits: position, velocity, acceleration; the torque's is not looked at.
         period: s.
-        harmonics: L.
         scale: (10,) of the regressor's columns; None: unscaled, as in the literature.
-        seed: of the random coefficients to begin from.
         starts: so many of them are optimised.
-        iterations: of the local optimiser, each.
 
     Raises:
         PlanError: malformed arguments, or a start outside of the limits.
@@ -185,17 +180,10 @@ def certified_fourier(
     """Series of small condition number that our certificate holds for.
 
     Args:
-        model: the arm.
-        box: of the parameters that it is certified for.
-        scene: obstacles.
-        gains: of the controller.
         start: (n,) rad, where it begins and ends, at rest.
         period: s.
-        harmonics: L.
         scale: (10,) of the regressor's columns; None: the box's radii of theta_e.
-        seed: of the random coefficients to begin from.
         starts: so many of them are optimised before the first certificate.
-        iterations: of the local optimiser, each.
         rounds: certificates while the motion is optimised.
 
     Raises:

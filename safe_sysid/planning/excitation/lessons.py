@@ -75,10 +75,8 @@ def next_lesson(
     caller has to ask again with a later one.
 
     Args:
-        planner: of the arm in its scene.
         state: (3, n) at the start.
         start_time: s.
-        box: that the controller works with then.
         sequence: number of the plan.
         previous: the plan under way, if any.
         budget: default: the settings' iterations, no deadline.

@@ -38,7 +38,6 @@ def first_certified(
 
     Args:
         problem: its constraints screen the draws; its cost is told of the result and decides nothing.
-        certify: rigorous check of one k.
         budget: its deadline and cancellation hold; its counts, which are an optimiser's, do not.
         rng: where draws come from.
         draws: given up after so many.

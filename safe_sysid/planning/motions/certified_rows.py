@@ -53,8 +53,6 @@ class CertifiedRows:
 
     Attributes:
         model, box, scene, gains: what a certificate is about.
-        distances: of all pairs of bodies.
-        sampler: of the motions.
         limits: the robot's, and what the tracking theorem assumes.
         reserve: per family (c,), in the rows' units, what is taken off.
     """
@@ -161,7 +159,6 @@ class CertifiedRows:
         """The certificate of a motion, and the rows with reserves that reproduce it there, plus a cushion.
 
         Args:
-            plan: to certify.
             x: (n m,) its motion.
         """
         settings = self.model.settings.planner

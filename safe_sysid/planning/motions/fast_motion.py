@@ -74,11 +74,9 @@ class FastMotion:
     """A motion and what it keeps.
 
     Attributes:
-        trajectory: it *is* what is tracked.
         kept: per family (``position``, ``velocity``, ``acceleration``, ``torque``, ``clearance``, ``self_clearance``)
             the smallest distance to its limit, where and when; unconstrained families are infinite.
         jerk: integral of squared jerk over all joints, rad^2/s^5.
-        seed: that it was found with.
     """
 
     trajectory: QuinticTrajectory
@@ -104,8 +102,6 @@ def check_motion(
     Args:
         model: the arm, payload's envelope included in its bodies.
         theta: (14 n,) all parameters, what the hand holds included.
-        scene: obstacles.
-        trajectory: any that ends at rest.
         limits: None for the model's.
 
     Raises:
@@ -134,13 +130,11 @@ def fast_motion(
     Args:
         model: the arm, payload's envelope included in its bodies.
         theta: (14 n,) all parameters, what the hand holds included; torques are taken at it.
-        scene: obstacles.
         start: (n,) rad.
         goal: (n,) rad; continuous joints go exactly there, not to the nearest equal angle.
         pieces: durations of the quintic pieces, s.
         limits: None for the model's.
         keep: by how much to stay away from them; None for the default.
-        seed: of the random poses half way.
         starts: how many guesses are optimised.
         via: (K - 1, n) rad, a guess of the inner knots' positions, tried besides the others.
 

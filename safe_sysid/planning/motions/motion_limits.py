@@ -70,7 +70,6 @@ class MotionLimits:
         """The model's limits, some of them replaced.
 
         Args:
-            model: the arm.
             torque: N m; per joint or one for all.
             velocity: rad/s; the same.
             acceleration: rad/s^2; the same; None for none.

@@ -46,9 +46,7 @@ def rate_rows(
     """Rows of position, velocity and acceleration, each (N, n): what limits leave beyond what is to be kept.
 
     Args:
-        sampler: of the motions.
         x: (n, m) the motion.
-        limits: in whose shares rates are.
         keep: how far to stay away.
         slopes: their derivatives (N n, n m) are appended, family by family.
     """

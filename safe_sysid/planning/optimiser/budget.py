@@ -14,8 +14,6 @@ class Budget:
     """How long to search; whatever runs out first ends it.
 
     Attributes:
-        iterations: local optimiser iterations in all.
-        certificates: certificates in all.
         deadline: reading of ``clock`` at which to be done, s; None for none (then the search is deterministic).
         cancelled: asked often; True ends the search with what there is.
         clock: monotonic clock, s.

@@ -67,7 +67,6 @@ class FastConstraints:
 
     Attributes:
         model, box, gains, family: what the margins are about.
-        proximity: geometry that the optimiser sees.
         clearance_margin: m, first guess of the distances' reserve; what the certificate asks for.
         samples: number of times looked at, ends included.
         blocks: number of pieces of time; each gives one entry per margin, its worst sample.

@@ -151,10 +151,8 @@ def effort_slopes(
     regressor, and the regressor's adjoint does the rest.
 
     Args:
-        kin: of the arm.
         state: position, velocity, acceleration, each (N, n).
         transition: of friction, rad/s.
-        box: of the parameters.
         inertia_lower: (n,) weights of the measure.
         torque_at: (B, n) samples at which each joint's torque is asked for.
         measure_at: (B,) samples at which the measure is asked for.

@@ -97,7 +97,6 @@ class TrajectoryFamily:
         """The family whose k = 0 goes on as ``previous`` does.
 
         Args:
-            previous: the trajectory under way.
             start: (3, n) its state at ``since``; rounding may differ.
             since: s of its own time.
             k_range: (n,) rad.

@@ -97,7 +97,6 @@ class SearchResult:
     Attributes:
         best: the certified attempt of least cost, or None.
         attempts: every certificate that was asked for, in order.
-        iterations: local optimiser iterations used.
         cancelled: whether the search was stopped from outside or by its deadline.
         optimise_time, certify_time: s of the budget's clock.
         worst: family of the worst margin at the last failed attempt, "" if unknown.
@@ -319,8 +318,6 @@ def solve(
     from the best starts, the best of them certified; then one start after the other, while the budget lasts.
 
     Args:
-        problem: what to minimise, what to keep.
-        certify: rigorous check of one k.
         budget: how long to search.
         on_certified: hears of every certified k that is better than the last one.
     """

@@ -65,10 +65,8 @@ class SqpOptions:
 
     Attributes:
         radius: of the first step's box, in units of k.
-        smallest: radius or step at which to stop.
         penalty: first weight of the largest violation in the subproblem; grows where it does not suffice.
         least_weight: of the largest violation when a step is judged.
-        tolerance: predicted decrease at which to stop.
         feasible: largest violation that counts as none.
     """
 
@@ -87,7 +85,6 @@ class SqpResult:
     Attributes:
         k: (n,) last iterate; value, violation: there.
         best: (value, k) of the best iterate that keeps all margins, or None.
-        iterations: subproblems' steps tried.
         converged: whether it stopped by itself.
     """
 
@@ -240,15 +237,12 @@ def minimise(
     """A local minimum near ``start``, or as far as the iterations go.
 
     Args:
-        objective: f.
-        constraints: c.
         start: (n,).
         lower: (n,) bounds that every iterate keeps.
         upper: (n,).
         subproblem: of the right sizes; may be used again, its last solution is where OSQP starts.
         iterations: at most so many steps are tried.
         stop: asked before every step; True ends the search with what there is.
-        options: constants of the method.
     """
     o = SqpOptions() if options is None else options
     k = np.clip(np.asarray(start, float), lower, upper)

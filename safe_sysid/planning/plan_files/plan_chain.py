@@ -82,7 +82,6 @@ def chain_problem(reports: Sequence[PlanReport], alone: bool = False) -> tuple[s
     the later ones do not follow from were not driven: a controller may refuse what comes too late.
 
     Args:
-        reports: of plans that can be read.
         alone: one plan out of its run, which may begin in motion; what comes before it is not known.
     """
     found = [(report.path.name, report.file.plan) for report in reports if report.file is not None]
@@ -168,7 +167,6 @@ def box_ground(
     for a robot: those of another one, or of the same under other assumptions, prove nothing for this plan.
 
     Args:
-        report: of a plan that could be read.
         model: trusted.
         proved: by the certificates of the run, by the identity of the box.
         elsewhere: by certificates of other runs, by what they are to be called.

@@ -49,15 +49,12 @@ class PlanReport:
     """What became of one plan file.
 
     Attributes:
-        path: of the file.
         reason: why it is not proved: the first thing that is not; None if everything is.
         file: what it says; None if it cannot even be read.
         certificate: recomputed; None if it did not come to that.
         gains: that were synthesised; None if it did not come to that.
         scene: that it was checked in; None if it did not come to that.
-        assumed: what a PASS rests on, in words.
         named_scene: the scene is the packaged one that the file names: nobody else has said that it is the right one.
-        seconds: it took.
     """
 
     path: Path
@@ -82,7 +79,6 @@ def check_plan_file(
     """Certify a plan file again.
 
     Args:
-        path: of the file.
         robot: trusted; None: the packaged one of the name that the file gives.
         scene: trusted; None: the packaged one of the name that the file gives.
         lockstep: the plan is for a plant that waits for every command (a simulation), not for the declared timing.
@@ -156,9 +152,6 @@ class PlanChecker:
 
     def robot_of(self, report: PlanReport) -> RobotModel:
         """The robot that a file was checked with.
-
-        Args:
-            report: of a file that could be read.
 
         Raises:
             PlanFileError: it could not.

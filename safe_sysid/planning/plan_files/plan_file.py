@@ -108,16 +108,13 @@ class PlanFile:
     """What a plan file says; types, sizes and shapes are checked, nothing else.
 
     Attributes:
-        path: of the file.
         plan: with its trajectory's knots to the last bit.
-        box: that it is certified for.
         robot, scene, gains: as stated, see :mod:`safe_sysid.planning.plan_files.plan_statement`.
         intervals: of the certificate, before any splitting.
         clearance_margin: that the certificate asked for, m.
         claims: smallest margins, by family.
         grid: (M + 1,) borders of the final cells, s, or None.
         directions: (M, P, 3) separating directions of the final cells and pairs, or None.
-        written_by: program and version.
     """
 
     path: Path
@@ -170,12 +167,7 @@ def write_plan(
 
     Args:
         path: of the ``.json`` file, or an existing directory, where it gets the name :func:`file_name`.
-        plan: that was certified.
         certificate: of the plan, by :func:`safe_sysid.planning.certification.certificate.verify_plan`.
-        model: the arm.
-        box: that it was certified for.
-        scene: that it was certified for.
-        gains: that it was certified for.
         intervals: of the certificate; None: the model's setting.
         clearance_margin: of the certificate, m; None: the model's setting.
 
@@ -264,9 +256,6 @@ def _pretty(content: Mapping[str, Any]) -> str:
 def read_plan(path: str | Path) -> PlanFile:
     """Read a plan file. Nothing is certified by that: :func:`~.plan_check.check_plan_file`.
 
-    Args:
-        path: of the file.
-
     Raises:
         PlanFileError: it cannot be read, is too large, not of this schema, or inconsistent in itself.
     """
@@ -333,9 +322,6 @@ def read_plan(path: str | Path) -> PlanFile:
 
 def read_content(path: Path) -> dict[str, Any]:
     """JSON object of a file, without doubtful readings: no key twice, no NaN, no number too large for a float.
-
-    Args:
-        path: of the file.
 
     Raises:
         PlanFileError: anything else.

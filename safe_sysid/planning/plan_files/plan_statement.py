@@ -44,20 +44,12 @@ _MOST_POINTS, _MOST_OBSTACLES = 4096, 1000
 
 
 def robot_statement(model: RobotModel) -> dict[str, Any]:
-    """Everything of a robot that the certificate of a plan rests on, and bounds in its box: scope ``plans``.
-
-    Args:
-        model: the arm.
-    """
+    """Everything of a robot that the certificate of a plan rests on, and bounds in its box: scope ``plans``."""
     return statement({"name": model.name, **identity(model, "plans")})
 
 
 def scene_statement(scene: Scene) -> dict[str, Any]:
-    """Obstacles of a scene as hulls of points in the world (m), inflated by a radius (m), and its allowed pairs.
-
-    Args:
-        scene: around the arm.
-    """
+    """Obstacles of a scene as hulls of points in the world (m), inflated by a radius (m), and its allowed pairs."""
     return statement({"name": scene.name, **scene_identity(scene)})
 
 
@@ -104,12 +96,7 @@ def stated_scene(stated: Mapping[str, Any]) -> Scene:
 
 
 def timing_of(gains: ControllerGains, model: RobotModel) -> str:
-    """:data:`REAL_TIME` if the gains bear the timing that the robot declares, else :data:`LOCKSTEP`.
-
-    Args:
-        gains: of the controller.
-        model: the arm.
-    """
+    """:data:`REAL_TIME` if the gains bear the timing that the robot declares, else :data:`LOCKSTEP`."""
     assumed, declared = gains.assumptions, model.settings.timing
     bears = assumed.hold_max >= declared.hold_max_s and assumed.delay_max >= declared.delay_max_s
     return REAL_TIME if bears else LOCKSTEP
@@ -119,10 +106,6 @@ def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]
     """Gains, tracking bound, the timing that they are for, what the bound's theorem assumes, and the law; SI units.
 
     Of the robust law, whose gains these are, nothing is said; of another its name and its section.
-
-    Args:
-        gains: of the controller.
-        model: the arm.
     """
     # The box is the robot's prior, which the robot's statement holds.
     skipped = ("assumptions", "box")

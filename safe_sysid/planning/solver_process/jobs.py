@@ -55,11 +55,9 @@ class PlanRequest:
     Attributes:
         state: (3, n) at the start.
         start_time: s.
-        box: that the controller works with then.
         sequence: number of the plan.
         previous: the plan under way, if any.
         information: (10, 10) of the plans before.
-        last: no plan will follow.
         calibration: of the plan before.
         deadline: reading of the monotonic clock, which all processes of a machine share, s; None: no deadline.
     """
@@ -80,7 +78,6 @@ class TaskProgress:
     """Where a task stands after a step.
 
     Attributes:
-        status: of the task.
         reasons: why it was given up.
         current: index of the waypoint that is headed for.
         distance: of the step's end from the last waypoint along the way, rad.
@@ -115,11 +112,7 @@ def build(
     """Make the planner; the scene comes by :func:`set_scene`.
 
     Args:
-        solver: of this process.
-        model: the arm.
         lockstep: gains for simulated time rather than real time.
-        options: of the planner.
-        seed: of its random directions.
         nice: how much nicer than others the process is to be.
     """
     if (more := nice - solver.state.get("nice", 0)) > 0:  # it adds up, and a process may be configured again
@@ -188,12 +181,10 @@ def task_step(
     """The next step of a task.
 
     Args:
-        solver: of this process.
         request: from where; what only exciting trajectories need is ignored.
         number: of the task: another one than the last is begun anew.
         waypoints: (W, n) of the task, rad.
         current: the first that is not reached yet, for a process that knows nothing of the task.
-        seed: of the ways that are tried.
     """
     planner, known = planner_of(solver), solver.state.get("task")
     if known is None or known[0] != number:
@@ -229,7 +220,6 @@ def angles_of_pose(
     """Joint angles (n,) for a pose of the tool frame that may be held with every payload of the box.
 
     Args:
-        solver: of this process.
         position: (3,) m, in the world.
         rotation: (3, 3).
         near: (n,) rad, where the arm is.

@@ -73,7 +73,6 @@ class PlannerProcess:
     """Owner of one solver process; events come from a thread of its own, one after the other.
 
     Attributes:
-        on_event: gets them.
         restarts: how often a process had to be replaced.
     """
 
@@ -88,7 +87,6 @@ class PlannerProcess:
 
         Args:
             on_event: called in the thread; what it raises goes to stderr. May be set later.
-            preload: modules that it imports at once.
             environment: of the process; this one's by default.
             patience: how long a process that is told to end may take, s.
         """
@@ -138,7 +136,6 @@ class PlannerProcess:
         """Do it after those before; returns its ticket.
 
         Args:
-            job: what to do.
             limit: reading of the monotonic clock after which the process counts as hanging and is killed; None: never.
         """
         data = dumps(job)
@@ -195,7 +192,6 @@ class PlannerProcess:
 
         Args:
             doomed: what it was to do, the first of which it had begun.
-            reason: for who waits.
 
         Returns:
             Tickets of what is lost.

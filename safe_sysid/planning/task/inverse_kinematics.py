@@ -35,7 +35,6 @@ def tool_pose(model: RobotModel, q: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Position (3,) in m and rotation (3, 3) of the tool frame in the world at angles ``q`` (n,) rad.
 
     Args:
-        model: the arm.
         q: (n,) rad.
     """
     rotation, position = forward_kinematics(model.kinematics, np.asarray(q, float))
@@ -47,7 +46,6 @@ def nearest_turn(model: RobotModel, q: ArrayLike, near: ArrayLike) -> FloatArray
     """The same pose with continuous joints on the turn nearest to ``near``; (n,) rad.
 
     Args:
-        model: the arm.
         q: (n,) rad.
         near: (n,) rad.
     """
@@ -67,7 +65,6 @@ def goal_from_pose(
     """Joint angles (n,) that bring the tool frame to a pose; of those that may be held, the nearest to ``q_near``.
 
     Args:
-        model: the arm.
         xyz: (3,) position of the tool frame in the world, m.
         rotation: (3, 3) of the tool frame in the world.
         q_near: (n,) rad, where the arm is.

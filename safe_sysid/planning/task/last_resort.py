@@ -52,7 +52,6 @@ class LastResort:
 
     Attributes:
         way: (m, n) polyline that is followed, rad; empty where there is none.
-        looked: poses looked at.
         paused: the last call ended for lack of poses or time; the next one goes on there.
         reasons: why there is no way; empty while there may be one.
         parted: angles that part start and goal, looked for once no way was found.
@@ -63,7 +62,6 @@ class LastResort:
 
         Args:
             margins: of motions; asked for certificates.
-            seed: of the poses that are drawn.
             per_call: about so many poses are looked at in one call, where there is no deadline; about 1 ms each.
             most: and so many in one search.
         """

@@ -27,10 +27,7 @@ class PoseMargins:
     """Margins of many states at once.
 
     Attributes:
-        model: the arm.
         proximity: its geometry and the scene's.
-        gains: of the controller.
-        box: that torques are taken over.
     """
 
     model: RobotModel

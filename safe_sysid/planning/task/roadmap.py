@@ -62,11 +62,8 @@ class Roadmap:
     """Searches for ways between poses.
 
     Attributes:
-        test: margins of poses.
         lower, upper: (n,) where new poses are drawn from, rad.
-        seed: of the draws.
         looks: how many poses may be tested in one search.
-        shortcuts: tried on the way that was found.
         resolution: rad, longest joint's part between two poses that are looked at.
     """
 
@@ -198,7 +195,6 @@ def goals_of_other_turns(model: RobotModel, start: FloatArray, goal: FloatArray)
     """Goals (G, n): the given one first, then with one continuous joint turned the other way, nearest first.
 
     Args:
-        model: which joints are continuous.
         start: (n,) rad.
         goal: (n,) rad.
     """
@@ -216,7 +212,6 @@ def room_to_search(model: RobotModel, start: FloatArray, goals: FloatArray) -> t
     """Lower and upper angles (n,) that poses are drawn between: the limits, or beyond start (n,) and goals (G, n).
 
     Args:
-        model: its position limits.
         start: (n,) rad.
         goals: (G, n) rad.
     """

@@ -78,7 +78,6 @@ class TaskPlanner:
             tolerance: largest distance of a joint to a waypoint that counts as reached, rad.
             patience: so many steps or ways in a row without coming nearer, or four times as many ways in all; then the
                 last resort is tried (:mod:`~.task.last_resort`), and if that finds nothing it is refused.
-            seed: of the ways.
             looks: so many poses looked at without coming nearer, some 0.05 ms each; then the last resort looks at a
                 20th of it in each of its searches, some 1 ms each.
 
@@ -112,28 +111,17 @@ class TaskPlanner:
     # -- for the caller ---------------------------------------------------------------------------------------------
 
     def ends_at_waypoint(self, plan: Plan) -> bool:
-        """Whether a plan comes to rest at the current waypoint.
-
-        Args:
-            plan: of this task.
-        """
+        """Whether a plan comes to rest at the current waypoint."""
         return self._at(plan.trajectory.knots[-1, 0])
 
     def rests_after(self, plan: Plan) -> bool:
-        """Whether a plan is driven to its end: at the current waypoint, and where the last resort is followed.
-
-        Args:
-            plan: of this task.
-        """
+        """Whether a plan is driven to its end: at the current waypoint, and where the last resort is followed."""
         return self._last_resort is not None or self.ends_at_waypoint(plan)
 
     def start_of_next(self, plan: Plan) -> tuple[float, FloatArray]:
         """Time (s) and state (3, n) from which the plan after this one starts.
 
         Its hand-over, or its end where the arm rests after it.
-
-        Args:
-            plan: under way.
         """
         if not self.rests_after(plan):
             return plan.hand_over_time, hand_over_state(plan)
@@ -176,7 +164,6 @@ class TaskPlanner:
             sequence: number of the plan.
             previous: the plan under way that this one takes over from; None at rest.
             budget: default: the planner's, no deadline.
-            calibration: of the previous result.
             on_certified: called with every certified plan as it is found; the last one is returned.
 
         Returns:
@@ -337,7 +324,6 @@ def follow(
     Args:
         task: not begun yet.
         q: (n,) rad, where the arm rests.
-        box: that the controller works with.
         time: s, when the first plan begins.
         most: answers at most.
 

@@ -73,7 +73,6 @@ class StepSearch:
 
         Args:
             asked: from where.
-            way: to follow.
             poses: quick margins with the box in force.
         """
         certificate: Certificate | None = None
@@ -143,7 +142,6 @@ class StepSearch:
 
         Args:
             asked: from where.
-            way: to stay near.
         """
         rest = rest_of_polyline(way, asked.rest)
         goal = rest[min(1, len(rest) - 1)]

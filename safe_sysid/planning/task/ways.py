@@ -50,7 +50,6 @@ class WaySearch:
 
         Args:
             margins: of motions, with what certificates taught about them.
-            seed: of the poses that are drawn.
             per_call: about so many poses are looked at in one call, where there is no deadline.
             most: and so many until the search is given up.
         """

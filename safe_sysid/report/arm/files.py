@@ -27,12 +27,7 @@ def _numbers(values: FloatArray) -> str:
 
 
 def urdf_with(path: Path, found: ArmIdentification) -> str:
-    """The URDF with the identified links: each has what is fixed to it; what is fixed to it has no mass of its own.
-
-    Args:
-        path: of the URDF that the arm was drawn in.
-        found: of the arm.
-    """
+    """The URDF with the identified links: each has what is fixed to it; what is fixed to it has no mass of its own."""
     root: Any = read_xml(path, "a URDF file")
     joints = {joint.get("name"): joint for joint in root.findall("joint")}
     below: dict[str, list[str]] = {}
@@ -78,8 +73,6 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
 
     Args:
         path: of the robot's file.
-        found: of the arm.
-        urdf: as the file shall name it.
     """
     data = read_yaml(path)
     data["urdf"] = urdf
@@ -104,11 +97,7 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
 
 
 def mjcf_fragment(found: ArmIdentification) -> str:
-    """Joints and inertials as MuJoCo has them, by name, to be pasted; offsets have no place in MJCF.
-
-    Args:
-        found: of the arm.
-    """
+    """Joints and inertials as MuJoCo has them, by name, to be pasted; offsets have no place in MJCF."""
     fc, fv, ia, _ = found.mechanism.layout.by_term(found.theta)
     root = ET.Element("mujocoinclude")
     for j, name in enumerate(found.mechanism.joint_names):

@@ -47,7 +47,6 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     """The page.
 
     Args:
-        found: of the arm.
         result: as of ``--json``.
     """
     figures = []

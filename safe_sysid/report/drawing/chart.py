@@ -40,7 +40,6 @@ def chart(height: float, unit: str = "s", width: float = 340.0, left: float = 46
 
     Args:
         height: pixels.
-        unit: at the end of the axis below.
         width: pixels, of a telephone.
         left: pixels for the labels of values.
         top: pixels above, for a legend.
@@ -94,7 +93,6 @@ def two_curves(time: FloatArray, first: FloatArray, second: FloatArray, label: s
         time: (N,) s; nan breaks the curves.
         first: (N,).
         second: (N,).
-        label: of the drawing.
     """
     axis = chart(172.0, width=360.0)
     for values, colour in ((first, VIOLET), (second, BLUE)):

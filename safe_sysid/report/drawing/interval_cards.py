@@ -74,7 +74,6 @@ def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
     """What the page's macro ``interval_grid`` shows of one parameter.
 
     Args:
-        row: of the parameter.
         truth: None if nobody knows it.
     """
     bounds, prior = (row.lower, row.nominal, row.upper), (row.prior_lower, row.prior_upper)
@@ -96,9 +95,6 @@ def interval_drawing(
     """The interval within its prior, and below it magnified, with nominal and truth.
 
     Args:
-        name: of the parameter.
-        bounds: lower, nominal, upper.
-        prior: lower and upper.
         truth: None if nobody knows it.
     """
     lower, nominal, upper = bounds
@@ -129,7 +125,6 @@ def shares_of(rows: Sequence[Row], widths: ArrayLike) -> FloatArray:
     """Widths as shares of the prior's.
 
     Args:
-        rows: of the ten parameters.
         widths: (U, 10) of the updates.
     """
     prior = np.array([row.prior_upper - row.prior_lower for row in rows])

@@ -42,12 +42,8 @@ def draw_motion(
     """Draw what is driven of each plan: until the next one begins, the last one to its end.
 
     Args:
-        path: of the PNG file.
-        model: the arm.
-        scene: that the plans are certified in.
         steps: plans in the order in which they are driven, with their certificates; at least one.
         waypoints: (W, n) rad, marked; None for none.
-        title: of the figure.
     """
     figure = Figure(figsize=(15.0, 9.0), dpi=100, layout="constrained", facecolor="white")
     figure.suptitle(title, fontsize=12.5, color=_INK, x=0.01, ha="left")

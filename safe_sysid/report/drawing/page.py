@@ -159,7 +159,6 @@ def render_page(title: str, template: str, values: Mapping[str, Any]) -> str:
     """A whole page.
 
     Args:
-        title: of the window.
         template: Jinja, the body; ``blocks.html`` has macros ``rows``, ``lines`` and ``interval_grid``.
         values: for it; only :class:`markupsafe.Markup` is taken for markup.
     """

@@ -107,10 +107,7 @@ def identification_html(
     """The page.
 
     Args:
-        result: of the identification.
-        verdict: the last line of the terminal.
         pictures: PNG bytes by caption.
-        command: that verifies the certificates.
         kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
     classes = {"ok": "" if kind == "guaranteed" else "weak", "empty_set": "bad", "no_data": "weak"}
@@ -162,11 +159,7 @@ def write_html(
     """Write the page, whole or not at all; arguments as :func:`identification_html`.
 
     Args:
-        path: of the file.
-        result: of the identification.
-        verdict: the last line of the terminal.
         pictures: PNG bytes by caption.
-        command: that verifies the certificates.
         kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
     write_text(path, identification_html(result, verdict, pictures, command, kind))

@@ -62,18 +62,11 @@ def assemble_result(
     """The result as a structure.
 
     Args:
-        model: the arm.
-        log: that was used.
-        run: what came of it.
-        findings: of the checks.
-        method: its name.
         path: of the log's file, for people.
         tare: of the tare file; None without one.
         guaranteed: whether the method proves its intervals.
         filtered_hz: what it was low-passed at; None: not at all.
         certificates: that were written; None without.
-        seconds: by stage.
-        diagnosis: lines for people.
         errors_used: share of the declared errors that the data use up; None where nothing is proved.
     """
     prior = model.arm_prior
@@ -165,7 +158,6 @@ def declared_texts(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
     """The assumptions that the intervals stand on, as texts with units; None: not declared.
 
     Args:
-        model: the arm.
         with_tare: whether a tare was used.
     """
     settings, payload = model.settings, model.settings.payload
@@ -204,13 +196,7 @@ def write_all(
     """Write every file and return the last line for the terminal.
 
     Args:
-        out: directory.
-        result: assembled.
-        model: the arm.
-        log: that was used.
-        run: what came of it.
         kind: why the intervals are guaranteed or not, a key of ``GUARANTEES``.
-        command: that verifies the certificates.
     """
     from safe_sysid.report.identification.pictures import residuals_picture, slack_picture
 
@@ -231,15 +217,7 @@ def write_all(
 def write_published(
     out: Path, result: IdentificationResult, model: RobotModel, log: Log, run: LogRun
 ) -> None:
-    """Write what programs read, and ``verify`` recomputes: result, and if there are any, bounds, payload and log.
-
-    Args:
-        out: directory.
-        result: assembled.
-        model: the arm.
-        log: that was used.
-        run: what came of it.
-    """
+    """Write what programs read, and ``verify`` recomputes: result, and if there are any, bounds, payload and log."""
     if result.log.filtered_hz is None and (result.log.sha256 is not None or result.status == "empty_set"):
         write_log(out / "log.npz", log.joint_names, log.measurements, log.origin_ns)
     if result.status == "ok":
@@ -264,7 +242,6 @@ def verdict_line(result: IdentificationResult, report: Path) -> str:
     """The last line for the terminal.
 
     Args:
-        result: assembled.
         report: where the page is.
     """
     mass, alone = result.parameters[0], result.payload
@@ -320,12 +297,7 @@ def _tested(result: IdentificationResult) -> str:
 
 
 def print_result(console: Console, result: IdentificationResult) -> None:
-    """The ten intervals as a table, then what was left out and the diagnosis.
-
-    Args:
-        console: to print to.
-        result: assembled.
-    """
+    """The ten intervals as a table, then what was left out and the diagnosis."""
     if result.status != "ok":
         _print_rest(console, result)
         return

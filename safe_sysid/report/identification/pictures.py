@@ -44,8 +44,6 @@ def residuals_picture(
         time: (W,) s.
         residual: (W, n).
         bound: (W, n).
-        joint_names: n names.
-        units: of their torques.
     """
     n = len(joint_names)
     rows = math.ceil(n / 2)
@@ -85,8 +83,6 @@ def slack_picture(parts: FloatArray, causes: Sequence[str], joint_names: Sequenc
 
     Args:
         parts: (n, causes) N m.
-        causes: their names.
-        joint_names: n names.
     """
     n = len(joint_names)
     figure = Figure(figsize=(8.0, 0.5 * n + 1.6), dpi=100, layout="constrained", facecolor="white")

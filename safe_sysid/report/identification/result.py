@@ -176,12 +176,7 @@ class IdentificationResult(_Model):
 
 
 def write_result(path: str | Path, result: IdentificationResult) -> None:
-    """Write ``result.json``, whole or not at all.
-
-    Args:
-        path: of the file.
-        result: to write.
-    """
+    """Write ``result.json``, whole or not at all."""
     text = json.dumps(result.model_dump(mode="json"), indent=2, allow_nan=False)
     write_text(path, text + "\n")
 

@@ -19,7 +19,6 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
 
     Args:
         payload: in the tool frame.
-        robot: name, for the comment.
         guaranteed: whether the intervals are proved.
     """
     rows = [
@@ -77,9 +76,7 @@ def write_urdf(path: str | Path, payload: PayloadAlone, robot: str, guaranteed: 
     """Write the fragment, whole or not at all.
 
     Args:
-        path: of the file.
         payload: in the tool frame.
-        robot: name, for the comment.
         guaranteed: whether the intervals are proved.
     """
     write_text(path, payload_urdf(payload, robot, guaranteed))

@@ -45,7 +45,6 @@ def timeline_drawing(
     """What went on: plans until their hand-over and their braking ends, states of the controller, updates.
 
     Args:
-        plans: answers of the planner.
         states: of the controller: name, begin and end, s.
         updates: times of the updates, s.
         end: of the axis, s.
@@ -78,7 +77,6 @@ def torque_drawing(time: FloatArray, torque: FloatArray, limit: float | None, na
         time: (K,) s.
         torque: (K,) N m or N.
         limit: N m or N; None if not known.
-        name: of the joint.
     """
     axis = chart(96.0)
     finite = torque[np.isfinite(torque)]
@@ -126,7 +124,6 @@ def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: s
 
     Args:
         curves: at most two: name, time (K,) s, share (K,), 1 is the bound.
-        label: of the drawing.
     """
     axis = chart(190.0, top=22.0)
     known = np.concatenate([share[np.isfinite(share)] for _, _, share in curves])
@@ -147,7 +144,6 @@ def histogram_drawing(histogram: TimeHistogram, label: str) -> Markup:
 
     Args:
         histogram: of the 1 kHz loop.
-        label: of the drawing.
     """
     texts = [_micro(upper) for upper in histogram.upper_us]
     texts.append(f"> {texts[-1]}" if texts else "all")

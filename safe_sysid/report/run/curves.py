@@ -71,10 +71,6 @@ class JudgedCurves:
 def write_curves(path: str | Path, curves: JudgedCurves) -> None:
     """Write the file, whole or not at all.
 
-    Args:
-        path: of the file.
-        curves: to write.
-
     Raises:
         OSError: it cannot be written.
     """
@@ -84,9 +80,6 @@ def write_curves(path: str | Path, curves: JudgedCurves) -> None:
 
 def read_curves(path: str | Path) -> JudgedCurves:
     """Read the file again.
-
-    Args:
-        path: of the file.
 
     Raises:
         CurvesError: it cannot be read, or is not what :func:`write_curves` writes.

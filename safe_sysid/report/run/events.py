@@ -46,11 +46,7 @@ def states_of(log: ControllerLog | None) -> list[tuple[str, float, float]]:
 
 
 def events_of(facts: RunFacts) -> list[RunEvent]:
-    """All events, in order.
-
-    Args:
-        facts: of the run.
-    """
+    """All events, in order."""
     events = []
     for number, (name, begin, _) in enumerate(states_of(facts.logs.controller)):
         bad = name == "fault"

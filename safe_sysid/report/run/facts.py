@@ -43,15 +43,8 @@ class Certified:
     """What the certificates of the bounds say of themselves; nothing of it is checked here.
 
     Attributes:
-        count: of certificates.
-        samples: that the last one rests on.
-        rows: equations of the last one.
         digest: SHA-256 of the last one's arrays.
         urdf, settings: SHA-256 of what they state of the robot.
-        written_by: program and version.
-        robot: name.
-        errors: declared bounds of the measurements, by name.
-        stated: all that they state of the robot.
     """
 
     count: int
@@ -71,13 +64,10 @@ class RunFacts:
     """Everything that a report is made of.
 
     Attributes:
-        directory: of the run.
         summary: of the judge of a simulated run; None for others.
         curves: of that judge; None without.
-        logs: of the nodes.
         rows: the ten intervals after the last update.
         epoch: of these; -1 if there was no update.
-        updates: of that epoch.
         joint_names: base to tip; may be empty.
         torque_limits: (n,) N m or N; None if nothing states them.
         torques: time (K,) s and commanded torque (K, n); None if not logged.
@@ -85,7 +75,6 @@ class RunFacts:
         plan_files: readable ones, in order.
         certified: None without certificates of bounds.
         parameters: that the controller's process was started with, as text; empty if not known.
-        counts: lines of what nodes counted and refused.
         recorded: whether there is a bag.
         missing: what could not be read, and why.
     """

@@ -43,7 +43,6 @@ def write_run_report(
     """Write the page of a run.
 
     Args:
-        facts: of the run.
         out: of the page; None: ``report.html`` in its directory.
         model: the arm of the run, which alone knows the hand; without it the payload alone is left out.
 
@@ -63,7 +62,6 @@ def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, Run
     """The page, and its verdict.
 
     Args:
-        facts: of the run.
         model: the arm of the run, or None.
     """
     summary, events = facts.summary, events_of(facts)

@@ -85,7 +85,6 @@ class ControllerLog:
             measurement to command. Either may be empty.
         e, de: (K, n) measured tracking error. uncertainty: (K,) S of the command, nan where unknown. mixed: (K,) by
             how much the oldest measurement behind it is older than its own, s. May be empty.
-        scheduling: that the system granted.
         claim_lost: since when the tracking bound was not proved, and why, for each start at which that happened.
         feed_forward: its name, "" if there was none. feed_forward_ticks: "followed: 12", or why it was not: ticks.
     """
@@ -160,7 +159,6 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     """Read what the four nodes left in a run directory.
 
     Args:
-        run_dir: of the run.
         n: number of joints.
 
     Returns:

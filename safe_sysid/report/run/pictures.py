@@ -41,7 +41,6 @@ def plot_bounds(
     """Ten panels: bounds over time.
 
     Args:
-        path: of the PNG file.
         time: (U,) s, when each update came.
         lower: (U, 10) of the updates. nominal, upper: the same.
         nominal: (U, 10).
@@ -49,7 +48,6 @@ def plot_bounds(
         prior: lower and upper, (10,) each, what holds before the first update.
         truth: (10,), or None if it is not known.
         end: s, where the time axis ends.
-        title: of the figure.
     """
     figure = new_figure(16.0, 7.2, title)
     axes = figure.subplots(2, 5, sharex=True)

@@ -20,7 +20,6 @@ def robot_of_run(facts: RunFacts, named: str | None = None) -> RobotModel | None
     A file that only the run's directory names is not opened: who wrote the directory may be anyone.
 
     Args:
-        facts: of the run.
         named: packaged robot or file; None: the packaged one that the run names.
 
     Returns:
@@ -41,11 +40,7 @@ def robot_of_run(facts: RunFacts, named: str | None = None) -> RobotModel | None
 
 
 def settings_of_run(facts: RunFacts) -> dict[str, Any]:
-    """Settings of the robot that differ from its file's, by dotted path.
-
-    Args:
-        facts: of the run.
-    """
+    """Settings of the robot that differ from its file's, by dotted path."""
     return dict(_flat(facts.parameters.get("robot_settings")))
 
 

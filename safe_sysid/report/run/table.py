@@ -101,11 +101,7 @@ def safety_table(summary: Summary) -> Table:
 
 
 def safety_rows(summary: Summary) -> list[tuple[str, str, str]]:
-    """Worst uses of limits and of proved bounds: what, worst, where.
-
-    Args:
-        summary: of the run.
-    """
+    """Worst uses of limits and of proved bounds: what, worst, where."""
     safety = summary.safety
     nearest = safety.clearance
     if nearest.smallest_m is None:

@@ -31,7 +31,6 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
     """The figures that people look for first.
 
     Args:
-        facts: of the run.
         payload: the payload alone, with its shapes; None if not known.
     """
     tiles: list[Mapping[str, str]] = []
@@ -86,11 +85,7 @@ def _n(updates: Sequence[object]) -> str:
 
 
 def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
-    """Smallest certified margins of plans, by family.
-
-    Args:
-        plans: answers of the planner.
-    """
+    """Smallest certified margins of plans, by family."""
     planned = [plan for plan in plans if plan.planned and plan.margins]
     if not planned:
         return None
@@ -127,11 +122,7 @@ def _shown(margin: Margin) -> str:
 
 
 def timing_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Times of nodes and of the loop.
-
-    Args:
-        summary: of the run.
-    """
+    """Times of nodes and of the loop."""
     timing, loop = summary.timing, summary.timing.controller
     rows = []
     if summary.mode == "real-time":
@@ -169,11 +160,7 @@ def _quantiles(quantiles: Quantiles) -> str:
 
 
 def setting_rows(facts: RunFacts) -> list[tuple[str, str]]:
-    """What was run: robot, scene, noise, versions and digests.
-
-    Args:
-        facts: of the run.
-    """
+    """What was run: robot, scene, noise, versions and digests."""
     rows = [("robot", facts.robot)]
     if facts.joint_names:
         rows.append(("joints", ", ".join(facts.joint_names)))

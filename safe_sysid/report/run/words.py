@@ -48,7 +48,6 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> R
     """What became of the run.
 
     Args:
-        facts: of it.
         payload: bounds of the mass of the payload alone, kg; None if not known.
     """
     summary, controller = facts.summary, facts.logs.controller
@@ -125,11 +124,7 @@ def _count(number: int, what: str) -> str:
 
 
 def commands_of(facts: RunFacts) -> list[tuple[str, str]]:
-    """Commands that check the run, each with what it does.
-
-    Args:
-        facts: of it.
-    """
+    """Commands that check the run, each with what it does."""
     commands = []
     if facts.plan_files or facts.certified is not None:
         settings = settings_of_run(facts)

@@ -39,10 +39,6 @@ def read_collada(content: bytes, file: str) -> Mesh:
 
     What is drawn is what the numbers say, in metres: ``up_axis`` is ignored, as rviz does.
 
-    Args:
-        content: of the file.
-        file: its name, for messages.
-
     Raises:
         ModelError: no XML; a unit other than the metre; a node with geometry that is moved, turned or scaled; bones
             or animations.

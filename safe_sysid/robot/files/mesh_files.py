@@ -95,9 +95,6 @@ def check_count(triangles: int) -> None:
 def read_stl(content: bytes) -> Mesh:
     """STL, binary or text: vertices (3 t, 3) and triangles (t, 3).
 
-    Args:
-        content: of the file.
-
     Raises:
         ValueError: it is no STL file, or not all of one.
     """
@@ -125,9 +122,6 @@ def read_stl(content: bytes) -> Mesh:
 
 def read_obj(content: bytes) -> Mesh:
     """OBJ: vertices and polygons; no other file that it names is opened.
-
-    Args:
-        content: of the file.
 
     Raises:
         ValueError: broken, or with surfaces that are not polygons.
@@ -216,9 +210,6 @@ def _ply_header(content: bytes) -> tuple[str, list[_Element], int]:
 
 def read_ply(content: bytes) -> Mesh:
     """PLY, text or binary: x, y, z of ``vertex``, polygons of ``face``.
-
-    Args:
-        content: of the file.
 
     Raises:
         ValueError: broken, or without these.

@@ -31,7 +31,6 @@ def mesh_path(name: str, beside: str | Path) -> Path:
     Args:
         name: ``package://NAME/PATH`` (:mod:`~.files.packages`), ``file://PATH``, or a path, relative to the
             folder of ``beside``.
-        beside: file that names it.
 
     Raises:
         ModelError: no such file, or a scheme that is neither of these.
@@ -64,7 +63,6 @@ def read_mesh(
     """Different vertices (m, 3), triangles (t, 3) and the error (m) of the coordinates that reading may have caused.
 
     Args:
-        path: of the file.
         scale: factor, or one per axis.
 
     Raises:

@@ -34,7 +34,6 @@ def package_directories(
     """Existing folders that may be a package's, the most specific first.
 
     Args:
-        package: its name.
         beside: file that names it; a package's own files find their package in the folders above them.
         package_dirs: folders that hold packages, or are packages, looked at first.
 
@@ -81,7 +80,6 @@ def package_file(uri: str, beside: str | Path, package_dirs: Sequence[str | Path
     """Path of the file that ``package://NAME/PATH`` names.
 
     Args:
-        uri: the name.
         beside: file that it stands in, for the search and for messages.
         package_dirs: as in :func:`package_directories`.
 

@@ -60,10 +60,7 @@ class UrdfChain:
     """A URDF's tree of which one serial chain of joints moves, with links fixed to it, or locked, anywhere.
 
     Attributes:
-        file: for messages.
-        root: name of the root link.
         joints: the moving joints, base to tip, without the locked ones.
-        all_joints: every joint of the file.
         locked: moving joint of the file -> position (rad or m) at which it is fixed, mimicking joints included.
         follows: locked joint -> the joint given as locked that its position is an affine function of (itself, if it
             mimics none), and that function's slope.
@@ -110,7 +107,6 @@ class UrdfChain:
         ``nq == nv``; limits are taken from the settings, never from Pinocchio's model.
 
         Args:
-            without_collision: links that lose their collision geometry.
             mounting: (x, y, z) in m and (roll, pitch, yaw) in rad of the root link in the world; None: its frame is it.
         """
         robot = ET.Element("robot", {"name": self.xml.get("name", "robot")})
@@ -340,9 +336,7 @@ class UrdfTree(NamedTuple):
         reader: composes errors; has the XML.
         masses: link name -> mass, kg.
         collisions: link name -> kinds of collision geometry.
-        joints: all of them.
         above: link name -> joint that it hangs on.
-        root: the link that hangs on none.
     """
 
     reader: _Reader
@@ -355,9 +349,6 @@ class UrdfTree(NamedTuple):
 
 def read_tree(path: str | Path) -> UrdfTree:
     """Read a URDF file of any number of moving joints.
-
-    Args:
-        path: of the file.
 
     Raises:
         ModelError: unreadable, broken, malformed, or not one root.
@@ -388,10 +379,8 @@ def joints_between(
     """Names of the moving joints on the way from one link to another, base to tip.
 
     Args:
-        tree: of the file.
         base_link: where the arm begins; None: at the root.
         tip_link: where it ends.
-        config: the file that names the links, for messages.
 
     Raises:
         ConfigError: the URDF has no such link, or the tip does not hang on the base.
@@ -426,7 +415,6 @@ def read_urdf(
     Floating and planar joints that no moving joint carries are taken at their origin, as what a robot stands on.
 
     Args:
-        path: of the file.
         locked: moving joint -> position (rad or m) at which it is fixed; joints that mimic it are fixed, too.
         config: the file that says what is locked, for messages.
         base_link: link that the arm begins at; None: the root.

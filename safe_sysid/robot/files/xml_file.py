@@ -64,8 +64,6 @@ def read_xml(
     """Read a file.
 
     Args:
-        path: of the file.
-        expected: what it should be, as "a URDF file".
         most: bytes.
         elements: that it may have.
 
@@ -86,8 +84,6 @@ def parse_xml(content: bytes, file: str, expected: str, elements: int = _MAX_ELE
     """Parse the bytes of a file.
 
     Args:
-        content: of the file.
-        file: for messages.
         expected: as in :func:`read_xml`.
         elements: that it may have.
 

@@ -163,9 +163,6 @@ def _line(node: yaml.Node | yaml.Event) -> str:
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read a YAML file whose top level is a mapping.
 
-    Args:
-        path: of the file.
-
     Raises:
         ConfigError: missing or unreadable file, or as :func:`parse_yaml`.
     """
@@ -184,7 +181,6 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
 
     Args:
         text: at most :data:`~safe_sysid.input_limits.MAX_YAML_BYTES` characters.
-        file: for messages.
 
     Raises:
         ConfigError: too long, YAML syntax, a duplicate key, too many or too deep entries (aliases count as what they
@@ -201,7 +197,6 @@ def parse_value(text: str, file: str) -> Any:
 
     Args:
         text: as in :func:`parse_yaml`.
-        file: for messages.
 
     Raises:
         ConfigError: as :func:`parse_yaml`, but for the top level.

@@ -57,8 +57,6 @@ class Scene:
     """What stands around the arm.
 
     Attributes:
-        name: of the scene.
-        obstacles: of any kind.
         allowed_pairs: pairs {obstacle's name, body's name} whose overlap is harmless, such as the ground and the base.
         start: (n,) rad, where a run starts in this scene; None for the robot's home.
         goal: (n,) rad, where the scene's task ends; None if it has none.

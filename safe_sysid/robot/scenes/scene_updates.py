@@ -71,7 +71,6 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
     hull. What did not come as a marker stays: a publisher of markers cannot take the table away.
 
     Args:
-        markers: additions, changes and deletions.
         scene: before them; its allowed pairs, start and goal are kept.
         frame: name of the world frame; poses in another are refused.
 

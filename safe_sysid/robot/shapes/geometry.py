@@ -154,10 +154,8 @@ def build_bodies(chain: UrdfChain, model: pin.Model, settings: Settings, file: s
     """All bodies of the arm: base, links, hand, and the payload's envelope box.
 
     Args:
-        chain: the checked URDF tree.
         model: Pinocchio's model of the same tree.
         settings: the robot's settings; ``geometry`` replaces the URDF's collision geometry link by link.
-        file: the settings' file, for messages.
 
     Returns:
         Bodies in the order of the links along the arm; a link with one hull gives a body of its own name, one with

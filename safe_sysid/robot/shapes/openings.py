@@ -36,7 +36,6 @@ class Openings:
     """The joints of a hand and how far they move.
 
     Attributes:
-        chain: whose locked joints they are.
         travels: joint -> ends of its positions, rad or m.
         model: Pinocchio's, with the locked joints moving; None where no joint of the hand moves.
     """
@@ -48,11 +47,6 @@ class Openings:
     @classmethod
     def of(cls, chain: UrdfChain, settings: Settings, file: str) -> Openings:
         """As the robot's file declares them.
-
-        Args:
-            chain: the checked URDF tree.
-            settings: of the robot.
-            file: the settings' file, for messages.
 
         Raises:
             ConfigError: a hand whose opening changes its inertia but not its geometry, a joint that is not a locked one
@@ -90,7 +84,6 @@ class Openings:
         """A hull that holds a link's hull at every position of the hand's joints.
 
         Args:
-            link: of the URDF.
             points: (m, 3) in the last joint's frame, the hand as it is locked, m.
             radius: m.
 
@@ -121,7 +114,6 @@ class Openings:
 
         Args:
             declared: (10,) largest change.
-            file: for messages.
 
         Raises:
             ConfigError: names the entry and what it would have to be at least.

@@ -36,11 +36,7 @@ def allowed_pairs(
     """Pairs of bodies that are not checked; every other pair is.
 
     Args:
-        bodies: of the arm.
-        kinematics: of the arm.
         joined: parent and child link of each moving joint, base to tip.
-        extra: pairs of names to add.
-        file: that gives the extra pairs, for messages.
 
     Raises:
         ConfigError: an extra pair with a name that no body has.
@@ -70,7 +66,6 @@ def overlap_in_every_pose(parent: Body, child: Body, joint: int, kinematics: Kin
         parent: in the frame before the joint's.
         child: in the joint's frame.
         joint: its index.
-        kinematics: of the arm.
     """
     if kinematics.sliding[joint] or (parent.joint, child.joint) != (joint - 1, joint):
         return False
@@ -100,12 +95,7 @@ def overlap_in_every_pose(parent: Body, child: Body, joint: int, kinematics: Kin
 
 
 def unchecked(model: RobotModel, scene: Scene | None = None) -> tuple[str, ...]:
-    """What a certificate of this arm does not check, and so assumes, in sentences.
-
-    Args:
-        model: of the arm.
-        scene: whose allowed pairs are told, too.
-    """
+    """What a certificate of this arm does not check, and so assumes, in sentences."""
     joint = {body.name: body.joint for body in model.bodies}
     stated = {frozenset(pair) for pair in model.settings.allowed_pairs}
     moving = {pair for pair in model.allowed_pairs if len({joint.get(name) for name in pair}) > 1}

@@ -32,8 +32,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     what it holds counts as its last link. Every third trial gives its samples as two logs.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
     """
     began = time.thread_time()

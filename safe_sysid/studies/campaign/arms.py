@@ -39,12 +39,10 @@ class TrueArm:
     """An arm as it is, payload in hand.
 
     Attributes:
-        kinematics: of the chain, gravity included.
         theta: (14 n,) true parameters.
         hand: (10,) last link with the empty hand, last joint's frame.
         opening: (10,) largest change by the hand's opening; the true one is within.
         flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
-        payload: in hand.
         uncertainty: relative part of the declared uncertainty.
     """
 
@@ -75,10 +73,7 @@ def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload
     """A random arm.
 
     Args:
-        rng: generator.
-        n: joints.
         chain: one of :data:`CHAINS`.
-        payload: what it holds.
         coulomb: size of the Coulomb friction, N m.
 
     Raises:
@@ -109,12 +104,7 @@ def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload
 
 
 def draw_motors(rng: np.random.Generator, n: int) -> Motors:
-    """Rotors that turn in moving links: any link before the joint, any axis, ratios of both signs, 5 to 160.
-
-    Args:
-        rng: generator.
-        n: joints of the arm.
-    """
+    """Rotors that turn in moving links: any link before the joint, any axis, ratios of both signs, 5 to 160."""
     joints = np.flatnonzero(rng.random(n) < 0.8)
     joints = joints[joints > 0]
     axis = rng.normal(size=(len(joints), 3))
@@ -166,8 +156,6 @@ def prior_around(rng: np.random.Generator, arm: TrueArm, place: FloatArray | Non
     """A box that holds the truth: unequal widths, a payload prior some ten times wider than the rest.
 
     Args:
-        rng: generator.
-        arm: the arm.
         place: (14 n,) where the truth lies in the box, -1 at its lower, 1 at its upper end; None: anywhere.
     """
     theta = arm.theta
@@ -216,8 +204,6 @@ def arm_model(
 
     Args:
         rng: generator; places the true hand within its declared uncertainty, at its ends with a chance of one half.
-        arm: as it is.
-        prior: holds the truth.
         continuous: (n,) joints whose measured position wraps.
         sections: settings that replace the packaged ones, by section.
         transition: friction's transition velocity, rad/s.

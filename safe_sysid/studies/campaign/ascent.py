@@ -57,7 +57,6 @@ class Dynamics:
 
         Args:
             arm: true.
-            record: of its motion.
             transition: velocity from which on the sign of friction is certain, rad/s.
             link: whether torques are those of the link side.
             states: whether states have errors; else what only these need is left zero.
@@ -107,7 +106,6 @@ def aimed_direction(
     """Multipliers that prove an upper bound of a combination, and the direction in which the prior box is felt.
 
     Args:
-        dynamics: of the record.
         half_width: (N, n) estimate of the half width of each period's equation, N m s, > 0.
         scale: (14 n,) half widths of the prior box.
         functional: (14 n,) coefficients of parameters divided by ``scale``.
@@ -137,7 +135,6 @@ def worst_gravity(
     Args:
         field: Y (N, n).
         arm: true.
-        record: of its motion.
         angle: by which gravity may be turned, rad.
         relative: by which it may be stronger or weaker.
     """
@@ -196,12 +193,8 @@ def signs_of_field(
     Args:
         field: Y (N, n).
         place: (14 n,) of the truth in the prior: a sensor's bias adds to the offset.
-        dynamics: of the record.
-        record: the truth.
         viscous: (n,) Fv, zero for torques of the link side.
-        levels: which errors there are.
         sampled: whether a torque serves the periods on both sides of its sample.
-        before: signs so far.
     """
 
     def pick(gain: FloatArray, old: FloatArray) -> FloatArray:

@@ -43,7 +43,6 @@ class Break:
     Attributes:
         name: key of :data:`BREAKS`, or "none".
         acceleration: factor on the declared bound.
-        settings: of the trial that it needs.
     """
 
     name: str = "none"

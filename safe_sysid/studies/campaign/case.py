@@ -40,11 +40,8 @@ class IdentificationCase:
     """Everything that a trial is made of; logs may be taken with other signs of the errors.
 
     Attributes:
-        settings: drawn.
         arm: as declared (the truth, unless an assumption is broken).
         theta: (14 n,) true parameters.
-        record: what happened.
-        levels: declared errors.
         acceleration: (n,) declared bound, rad/s^2.
         continuous: (n,) joints that wrap.
         beyond: factor on all errors.
@@ -167,8 +164,6 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
     """Draw a trial and make its motion.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: ``beyond`` (factor on the errors), ``break`` (name of a broken assumption), ``fixed`` (settings).
     """
     s = draw_settings(seed, index, options.get("fixed"))
@@ -305,9 +300,7 @@ def on_cone(rng: np.random.Generator, gravity: FloatArray, levels: Levels) -> Fl
     """True gravity: turned by all of the angle that is allowed, and stronger or weaker by all that is allowed.
 
     Args:
-        rng: generator.
         gravity: (3,) as configured, m/s^2.
-        levels: declared errors.
     """
     across = np.cross(gravity, rng.normal(size=3))
     across /= np.linalg.norm(across)

@@ -29,8 +29,6 @@ class CertificateTrail:
         """Start with no update.
 
         Args:
-            model: what the identifier is told.
-            log: all samples of the run.
             tare: all samples of the motion with the empty hand; None without.
         """
         self._model, self._log, self._tare = model, log, tare
@@ -40,12 +38,7 @@ class CertificateTrail:
         self._faults: list[str] = []
 
     def add(self, result: UpdateResult, samples: int) -> None:
-        """Write the certificate of an update, if it published a box.
-
-        Args:
-            result: of the update.
-            samples: of the log, that it had seen.
-        """
+        """Write the certificate of an update, if it published a box."""
         if result.proof is None:
             return
         names = self._model.joint_names

@@ -161,11 +161,9 @@ def draw_motion(
     """A random motion.
 
     Args:
-        rng: generator.
         kind: one of :data:`MOTIONS`: quintics to rest that follow each other before they end; waves; quintics with a
             pause; accelerations that jump between bounds; the same at (nearly) every sample; slow motion that stays
             about the velocity where friction changes; none.
-        n: joints.
         duration: s.
         period: of the samples, s.
         transition: velocity below which friction may be anything, rad/s.

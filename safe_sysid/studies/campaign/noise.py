@@ -88,8 +88,6 @@ def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effo
     """Random bounds, unequal for all joints.
 
     Args:
-        rng: generator.
-        n: joints.
         period: of the samples, s.
         kind: "usual"; "tiny": torques nearly exact, so that the errors of the equations themselves are tested;
             "coarse": a large share of the torque; "states": errors of position, velocity and stamps too; "sensors":
@@ -145,9 +143,7 @@ def draw_signs(rng: np.random.Generator, pattern: str, record: TrueRecord, torqu
     """Errors by a fixed pattern.
 
     Args:
-        rng: generator.
         pattern: one of :data:`NOISES`, the worst directions apart (they start from random signs).
-        record: the truth.
         torque: (N+1, n) true torques, N m.
 
     Raises:
@@ -187,9 +183,7 @@ def measure(
     """What the sensors say.
 
     Args:
-        record: the truth.
         torque: (N+1, n) true torques, N m.
-        levels: declared bounds.
         signs: errors in units of the bounds.
         beyond: factor on all errors; 1 keeps them within.
         relative_to_measured: whether the torque's relative error is of what is reported, as that of a command may be.

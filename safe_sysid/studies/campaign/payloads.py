@@ -47,7 +47,6 @@ def draw_payload(rng: np.random.Generator, kind: str) -> DrawnPayload:
     """A random payload. A rod's pseudo-inertia has rank 2, a point's rank 1: on the edge of what is possible.
 
     Args:
-        rng: generator.
         kind: one of :data:`PAYLOADS`; "block" has one density and may fill its box, the others are points; "corner" has
             all its mass in corners of the box, "light" a millionth of the usual mass.
 

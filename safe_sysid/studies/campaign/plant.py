@@ -97,9 +97,7 @@ def exact_record(
     """A motion that is known in closed form, and the torque it takes: exact up to rounding, accelerations may jump.
 
     Args:
-        arm: kinematics.
         theta: (14 n,) true parameters.
-        motion: of the joints.
         times: (N+1,) true times of the samples, s, within the motion.
         transition: velocity from which on the Coulomb torque is Fc, rad/s.
         law: one of :data:`LAWS`.
@@ -180,9 +178,7 @@ def instants(
     """A motion with continuous acceleration and the torque at instants beside the samples; friction is saturated.
 
     Args:
-        arm: kinematics.
         theta: (14 n,) true parameters.
-        motion: of the joints.
         times: (N+1,) true times of the samples, s.
         moved: (N+1,) true times of the torques, s.
         transition: velocity over which the Coulomb torque grows to Fc, rad/s, > 0.

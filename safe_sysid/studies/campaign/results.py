@@ -27,9 +27,6 @@ class CampaignError(SafeSysIdError):
 def read_results(path: str | Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """What a file of results holds.
 
-    Args:
-        path: of the file.
-
     Returns:
         What the campaign is, and its trials by index.
 
@@ -82,7 +79,6 @@ class ResultFile:
         """Open, or start, the file.
 
         Args:
-            path: of the file.
             header: what the campaign is; a file that is continued must say the same.
             resume: continue a file that exists; without it such a file is refused, not overwritten.
 

@@ -23,7 +23,6 @@ class RotorBodies:
     """Dynamics of a chain (n joints) with its rotors, without friction.
 
     Attributes:
-        n: joints of the arm.
         model: of Pinocchio; depth first, each rotor right behind the joint of its carrier.
         turns: (model.nv, n) velocity of every joint per velocity of the arm's.
     """
@@ -32,7 +31,6 @@ class RotorBodies:
         """Build the tree.
 
         Args:
-            kin: of the arm, with its motors.
             theta: (14 n,) parameters; friction is not used.
             gravity: (3,) m/s^2; None: the arm's.
         """

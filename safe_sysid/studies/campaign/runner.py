@@ -65,7 +65,6 @@ class Campaign:
 
     Attributes:
         kind: key of :data:`KINDS`.
-        seed: of all trials.
         options: of the kind of trial; plain data.
     """
 
@@ -97,12 +96,7 @@ class Campaign:
 
 
 def run_chunk(campaign: Campaign, indices: Sequence[int]) -> list[Result]:
-    """Some trials, one after the other. A trial that raises is a result too: ``{"index", "error"}``.
-
-    Args:
-        campaign: which.
-        indices: of the trials.
-    """
+    """Some trials, one after the other. A trial that raises is a result too: ``{"index", "error"}``."""
     function = campaign.function()
     results = []
     for index in indices:
@@ -120,12 +114,7 @@ def _chunks(indices: Iterable[int], size: int) -> Iterator[list[int]]:
 
 
 def in_this_process(campaign: Campaign, indices: Iterable[int]) -> Iterator[list[Result]]:
-    """Trials one by one, as they end.
-
-    Args:
-        campaign: which.
-        indices: of the trials.
-    """
+    """Trials one by one, as they end."""
     for index in indices:
         yield run_chunk(campaign, [index])
 
@@ -143,12 +132,6 @@ def in_processes(
     """Trials on several cores; chunks come in the order in which they end.
 
     Close the iterator to stop: workers are killed at once, and with them the trials that are under way.
-
-    Args:
-        campaign: which.
-        indices: of the trials.
-        jobs: worker processes.
-        chunk: trials that a worker takes at once.
 
     Raises:
         CampaignError: a worker died.
@@ -225,10 +208,7 @@ def in_dask(
     """Trials on a Dask cluster, whose workers must be able to import this package.
 
     Args:
-        campaign: which.
-        indices: of the trials.
         address: of the scheduler, as ``tcp://host:8786``.
-        chunk: trials in one task.
 
     Raises:
         CampaignError: Dask is not installed, the scheduler does not answer or has no workers, or a task was lost.

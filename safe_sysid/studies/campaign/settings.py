@@ -33,12 +33,10 @@ class TrialSettings:
         margin: of the declared acceleration bound over the true supremum.
         prior: where the truth lies: "inside" or at a "corner" (worst directions choose the corner themselves).
         component, side: of the bound that a worst direction attacks; ridge: weight of the prior in it.
-        simulated: forward instead of inverse dynamics.
         continuous: whether positions wrap.
         method: "lp" or "sdp". box, density: whether the payload's box and density are told.
         geared: whether rotors turn in moving links. ratios: whether some of their ratios are not told.
         zero: largest offset that is declared of a joint's zero, rad or m; 0: all zeros are exact.
-        updates: batches that the log is fed in.
         tare: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
         prismatic: chance of each joint to slide instead of to turn.
     """
@@ -90,8 +88,6 @@ def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) ->
     """Settings of a trial.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         fixed: values that replace drawn ones; the rest is as without them.
     """
     rng = generator(seed, index, 0)

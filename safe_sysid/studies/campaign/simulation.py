@@ -29,9 +29,7 @@ def simulated_record(
     """A motion tracked by computed torque that is held between switches: ABA and Runge-Kutta, as a robot would move.
 
     Args:
-        arm: kinematics.
         theta: (14 n,) true parameters.
-        motion: to be tracked.
         times: (N+1,) of the samples, s.
         switches: (N,) when the torque that is reported with sample k + 1 comes into force, increasing, s.
         transition: velocity over which the Coulomb torque grows to Fc, rad/s, > 0.

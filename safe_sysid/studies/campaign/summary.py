@@ -86,7 +86,6 @@ def groups_of(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, li
 
     Args:
         trials: results.
-        category: name of the setting.
     """
     groups: dict[Any, list[dict[str, Any]]] = {}
     for trial in trials:
@@ -100,7 +99,6 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
 
     Args:
         trials: results.
-        title: of the table.
     """
     trials = list(trials)
     out = Table(title=title, title_justify="left")

@@ -41,8 +41,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
 
     Returns:
@@ -60,10 +58,7 @@ def repeat_trial(
     """One trial again, telling every update; optionally its last log, with the truth, in a file.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
-        say: told of every update, line by line.
         log: ``.npz`` file to write the log to; beside it, ending in ``.json``, the truth and the prior.
 
     Raises:
@@ -97,12 +92,7 @@ def _result(case: IdentificationCase, verdict: Breaches, began: float) -> dict[s
 def attack(
     case: IdentificationCase, say: Callable[[str], None] | None = None
 ) -> tuple[Breaches, RobotModel, Measurements]:
-    """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer.
-
-    Args:
-        case: the trial.
-        say: told of every update.
-    """
+    """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer."""
     s = case.settings
     verdict = Breaches(case.theta, s.component, s.side, say, case.unknowns)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
@@ -139,11 +129,7 @@ def attack(
 
 
 def neutral(case: IdentificationCase) -> Signs:
-    """No errors at all.
-
-    Args:
-        case: the trial.
-    """
+    """No errors at all."""
     count, n = len(case.record.times), case.arm.n
     shapes = ((count, n), (count, n), (count, n), (count,), (count, n), (n,))
     return Signs(*(np.zeros(shape) for shape in shapes))
@@ -159,7 +145,6 @@ def aimed(
     """The trial with errors and a prior that push an upper bound, before anybody answered.
 
     Args:
-        case: the trial.
         before: errors where nothing pushes.
         functional: (14 n,) what the bound is of, as coefficients of parameters in half widths of their prior.
     """
@@ -190,10 +175,8 @@ def pushed(
     """Errors on their bounds along multipliers of equations.
 
     Args:
-        case: the trial.
         field: (N, n) multipliers.
         place: (14 n,) of the truth in the prior.
-        dynamics: of the record.
         before: errors where nothing pushes.
     """
     sampled = case.settings.effort == "sampled"

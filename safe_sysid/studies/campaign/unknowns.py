@@ -60,7 +60,6 @@ def draw_unknowns(
     """Intervals about what is true, of which it is an end or any number inside.
 
     Args:
-        rng: generator.
         kin: true, with its motors.
         theta: (14 n,) true parameters.
         ratios: whether the ratios of some motors are not told.

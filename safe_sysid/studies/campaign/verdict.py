@@ -40,7 +40,6 @@ class Breaches:
             theta: (14 n,) true parameters.
             component: index of the parameter of theta_e whose bound is attacked.
             side: 1 for the upper bound, -1 for the lower.
-            say: told of every update.
             unknowns: (E,) true constants of the arm; None: there are none.
         """
         self._theta, self._say = theta, say
@@ -66,8 +65,6 @@ class Breaches:
         """A log is about to be identified; its equations are rebuilt here and judged one by one.
 
         Args:
-            model: what the identifier is told.
-            data: the log.
             row_theta: (14 n,) true unknowns of the equations.
         """
         self._last = self._prior = model.arm_prior
@@ -88,7 +85,6 @@ class Breaches:
         """Judge equations.
 
         Args:
-            rows: of the run or of a tare.
             row_theta: (14 n,) true unknowns.
         """
         if not len(rows):

@@ -35,7 +35,6 @@ def with_box_around(model: RobotModel, payload: Payload) -> RobotModel:
     """The arm with the bounding box of a payload's solids, in the tool's axes, in the place of the envelope.
 
     Args:
-        model: the arm.
         payload: in the tool frame; of its solids only, its mass is not looked at.
     """
     bounds = [shape.bounding_box() for shape in payload.shapes]
@@ -51,11 +50,6 @@ def start_share(gains: ControllerGains, carry: QuinticTrajectory, measurement: S
     """What share of the tracking error that the theorem lets a motion begin with is there, at most: energy or tube.
 
     Gains change when a carry begins: what other gains left of an error has to be inside of the new ones' theorem.
-
-    Args:
-        gains: of the carry.
-        carry: the motion.
-        measurement: when it begins.
     """
     a, (q, qd, *_) = gains.assumptions, carry.state(0.0)
     r = np.abs(qd - measurement.qd + gains.K_r * (q - measurement.q))
@@ -95,11 +89,6 @@ class CarryProof:
     def gains(self, payload: str, carry: QuinticTrajectory, box: ParameterBox) -> ControllerGains:
         """Gains for a carry in lock-step.
 
-        Args:
-            payload: its name.
-            carry: the motion.
-            box: that the law is told.
-
         Raises:
             ParameterError: no tracking bound exists.
         """
@@ -119,11 +108,6 @@ class CarryProof:
         No clearance is asked for beyond what is proved: the claim is that nothing is touched until the release.
 
         Args:
-            payload: its name.
-            carry: the motion.
-            box: that the law is told.
-            gains: of the law.
-            scene: what stands around.
             measurement: when the carry begins; None: not looked at.
 
         Returns:

@@ -55,9 +55,7 @@ class CellSimulation:
 
         Args:
             workcell: what stands where.
-            model: the arm.
             theta_arm: (14 n,) true parameters with an empty hand, as of :func:`.dumbbells.draw_arm`.
-            seed: of measurement and actuator errors.
             noise: mode of the measurement errors with the declared bounds, or a noise model of one's own.
             actuator: mode of the actuator errors with the declared bounds.
             q0: (n,) rad; None for the first task's pick pose.
@@ -213,9 +211,6 @@ class CellSimulation:
 
     def grasp(self, name: str) -> None:
         """Weld a dumbbell to the hand, as it stands in the hand now.
-
-        Args:
-            name: of the dumbbell.
 
         Raises:
             GraspError: the hand is full, not around the handle, or moving.

@@ -134,8 +134,6 @@ def run_workcell(
     """Run a work cell until all its dumbbells are placed, or one fails.
 
     Args:
-        cell: freshly built.
-        driver: the method.
         record: whether to keep every tick of the driver's motions.
         progress: called with a line now and then.
 

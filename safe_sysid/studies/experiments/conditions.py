@@ -26,8 +26,6 @@ def run_motion(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     """Condition numbers of one random Fourier motion, drawn slow and fast.
 
     Args:
-        seed: of all motions.
-        index: of this one.
         options: ``robot``.
 
     Returns:
@@ -48,8 +46,6 @@ def run_excitation(seed: int, index: int, options: dict[str, Any]) -> dict[str, 
     """Four plans with one dumbbell, chosen or not; the record of :func:`run_case`.
 
     Args:
-        seed: of all trials.
-        index: of this one.
         options: ``robot``, ``methods`` and ``payloads``.
     """
     which = case("condition", options, index)

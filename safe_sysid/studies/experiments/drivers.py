@@ -58,7 +58,6 @@ class MethodDriver:
     """A :class:`~safe_sysid.studies.experiments.interfaces.Driver` for one method.
 
     Attributes:
-        notes: dumbbell to what happened, plain data.
         estimates: dumbbell to (stamp, estimated mass of hand and payload) over time.
     """
 
@@ -76,10 +75,7 @@ class MethodDriver:
         """Prepare.
 
         Args:
-            method: a row of Table II.
             model: the arm, as believed.
-            seed: of planners and drawn excitation.
-            rehearsal: for the plans that adaptive laws follow.
             robust: law of the methods with a robust controller: "robust" (ours) or "armour" (as published).
             until: "end", or "identified": no task.
             certify: whether to try to prove the task's motion, where the law comes with a proof.
@@ -98,12 +94,7 @@ class MethodDriver:
     # -- the protocol ----------------------------------------------------------------------------------------------
 
     def begin(self, task: CarryTask, cell: Cell) -> None:
-        """Forget the last payload.
-
-        Args:
-            task: what comes.
-            cell: the work cell.
-        """
+        """Forget the last payload."""
         self._task, self._cell = task, cell
         self._box = self._model.arm_prior
         self._known = knowledge_before(self._method, self._model)
@@ -116,8 +107,6 @@ class MethodDriver:
         """Prepare the task's law for its motion; never refuses.
 
         Args:
-            phase: which.
-            trajectory: what will be tracked.
             start_time: stamp at which it begins, s.
         """
         if phase is Phase.CARRY and self._method.law == _ROBUST:
@@ -131,7 +120,6 @@ class MethodDriver:
         """Torque (n,) of the law at work, N m.
 
         Args:
-            measurement: of this tick.
             reference: (4, n) desired position .. jerk.
         """
         m = measurement
@@ -142,7 +130,6 @@ class MethodDriver:
         """The method's exciting motion, and what it teaches.
 
         Args:
-            cell: to step.
             ready: (n,) rad, the reference at which the arm rests.
         """
         if self._method.excitation is Excitation.NONE:

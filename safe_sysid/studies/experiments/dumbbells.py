@@ -41,7 +41,6 @@ def draw_arm(model: RobotModel, payloads: Sequence[Payload], seed: int, mode: st
     """True parameters (14 n,) of an arm with an *empty* hand, inside the prior with each payload in its hand.
 
     Args:
-        model: the arm.
         payloads: in the tool frame.
         seed: the same one gives the same arm.
         mode: one of :data:`~safe_sysid.simulation.arms.DRAW_MODES`.
@@ -71,7 +70,6 @@ def box_around(item: Dumbbell, position: FloatArray, rotation: FloatArray) -> Sc
     """Smallest box along its own axes around a dumbbell at a pose.
 
     Args:
-        item: the dumbbell.
         position: (3,) of its middle, m.
         rotation: (3, 3) its axes.
     """
@@ -96,7 +94,6 @@ def solids_of(item: Dumbbell, position: FloatArray, rotation: FloatArray) -> lis
     """A dumbbell's solids, named "<dumbbell>/<number>": heads as they are, its handle as a capsule inside of them.
 
     Args:
-        item: the dumbbell.
         position: (3,) of its middle, m.
         rotation: (3, 3) its axes.
     """

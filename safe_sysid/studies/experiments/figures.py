@@ -36,12 +36,10 @@ def plot_mass(
     """Figure 5: estimated mass of hand and payload over time.
 
     Args:
-        path: of the PNG file.
         estimates: method to (K, 2) time since the grasp, s, and mass, kg; the last holds on.
         truth: kg.
         prior: lower and upper bound of Table I, kg.
         phases: name to begin and end of what "ours" does, s since the grasp.
-        title: of the figure.
     """
     figure = new_figure(9.0, 4.6, title, title_size=12.0)
     axis = figure.subplots()
@@ -75,11 +73,9 @@ def plot_bounds_of_methods(
     """Figure 6 (7 to 10 with other payloads): intervals of the ten parameters after the identification.
 
     Args:
-        path: of the PNG file.
         found: method to "lower", "nominal", "upper", (10,) each.
         prior: lower and upper, (10,) each.
         truth: (10,).
-        title: of the figure.
     """
     figure = new_figure(12.0, 5.6, title, title_size=12.0)
     axes = figure.subplots(2, 5)
@@ -111,10 +107,8 @@ def plot_tracking(
     """Figures 11 and 12: tracking error and commanded torque while each dumbbell is carried.
 
     Args:
-        path: of the PNG file.
         series: dumbbell to method to "time" (K,) s since the carry began, "error" (K, n) rad and "torque" (K, n) N m.
         torque_limit: (n,) of the criterion, N m.
-        title: of the figure.
     """
     rows = max(len(series), 1)
     figure = new_figure(12.0, 2.3 * rows + 1.2, title, title_size=12.0)

@@ -23,10 +23,6 @@ def draw(
 
     Args:
         table: "3" or a figure.
-        options: of the trials.
-        results: of the trials.
-        store: of their series.
-        out: directory of the PNG files.
 
     Returns:
         The files written.

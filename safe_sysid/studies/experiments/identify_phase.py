@@ -45,7 +45,6 @@ class Learned:
         nominal: (10,) estimate of theta_e inside them.
         rest: (n,) rad, the reference at which the arm rests now.
         failure: "" or why it was given up.
-        notes: for the record.
     """
 
     box: ParameterBox
@@ -62,7 +61,6 @@ class Tap:
         """Begin with an empty log.
 
         Args:
-            cell: that is stepped.
             sampled: called with the stamp of every measurement, for what others want to note then.
         """
         self.cell, self._sampled = cell, sampled
@@ -86,11 +84,7 @@ class Tap:
         return Measurements.of(self.log)
 
     def condition(self, model: RobotModel) -> float:
-        """Condition number of PSO's Y, unscaled, of the phase; nan without two windows of data.
-
-        Args:
-            model: the arm.
-        """
+        """Condition number of PSO's Y, unscaled, of the phase; nan without two windows of data."""
         settings = model.settings
         samples = round(settings.identification.window_s / settings.timing.period_s)
         if len(self.log) <= 2 * samples:
@@ -113,11 +107,8 @@ def plan_and_identify(
 
     Args:
         model: the arm, as believed.
-        tap: of the cell.
         ready: (n,) rad, the reference at which the arm rests.
-        seed: of the planner.
         random: whether plans are drawn instead of chosen.
-        options: of the planner.
         plans: exciting ones; None for the configuration's.
     """
     scene, prior = tap.cell.scene(), model.arm_prior
@@ -172,7 +163,6 @@ def rehearsed_plans(
         model: the arm, as believed.
         plant: the same arm with the same payload, at rest where the phase begins.
         ready: (n,) rad, where it rests.
-        seed: of the planner.
         plans: exciting ones; None for the configuration's.
     """
     try:
@@ -204,9 +194,7 @@ def follow(tap: Tap, law: ControlLaw, known: ModelInUse, reference: Reference, d
     """Track a reference, from now on; returns the position (n,) at which it ends.
 
     Args:
-        tap: of the cell.
         law: at work; it is not reset.
-        known: what it knows of the parameters.
         reference: (4, n) desired position .. jerk at times from 0 s.
         duration: s.
     """
@@ -224,7 +212,6 @@ def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> Learned:
 
     Args:
         model: the arm, as believed.
-        tap: with the data.
         rest: (n,) rad, where the arm rests now.
     """
     if not tap.log:

@@ -78,7 +78,6 @@ class Contact:
 
     Attributes:
         time: s, of the first touch.
-        phase: when.
         one: name of the arm's part, or "payload".
         two: of what was touched: an obstacle, a dumbbell, another part of the arm.
         depth: m, deepest while this pair touched in this phase.
@@ -150,12 +149,7 @@ class Driver(Protocol):
     name: str
 
     def begin(self, task: CarryTask, cell: Cell) -> None:
-        """A new unknown payload was welded to the hand (at rest at ``task.pick``); forget the last one.
-
-        Args:
-            task: what comes.
-            cell: the work cell.
-        """
+        """A new unknown payload was welded to the hand (at rest at ``task.pick``); forget the last one."""
 
     def motion(self, phase: Phase, trajectory: QuinticTrajectory, start_time: float) -> str:
         """Announce the next motion (LIFT, RETURN, CARRY); returns "" or the reason why the method refuses it.
@@ -163,8 +157,6 @@ class Driver(Protocol):
         HOLD and GRASP are not announced: there the reference rests at the end of the last motion.
 
         Args:
-            phase: which.
-            trajectory: what will be tracked.
             start_time: stamp at which it begins, s.
         """
 
@@ -172,7 +164,6 @@ class Driver(Protocol):
         """Torque (n,) for the coming period, N m.
 
         Args:
-            measurement: of this tick.
             reference: (4, n) desired position, velocity, acceleration, jerk at the measurement's stamp.
         """
 
@@ -190,7 +181,6 @@ class Placement:
     """How one dumbbell went.
 
     Attributes:
-        dumbbell: its name.
         success: whether all criteria were met.
         reason: "" or the first criterion that was not, in words.
         failures: all that were not.
@@ -245,11 +235,9 @@ class CellReport:
     """How one run of a work cell went.
 
     Attributes:
-        workcell: its name, "a", "b" or "c".
         method: the driver's name.
         success: whether every dumbbell was placed.
         reason: "" or "<dumbbell>: <why>" of the first that was not; the run ends there.
-        placements: those that were tried.
         recording: tick by tick, where it was asked for.
     """
 

@@ -21,12 +21,7 @@ _BEFORE_LIFTED = (Phase.GRASP, Phase.LIFT)
 
 
 def intended(cell: Workcell, contact: Contact) -> bool:
-    """Whether a touch is part of the task: the dumbbell stands on its rack until it is lifted.
-
-    Args:
-        cell: the work cell.
-        contact: that happened.
-    """
+    """Whether a touch is part of the task: the dumbbell stands on its rack until it is lifted."""
     return contact.phase in _BEFORE_LIFTED and contact.one == "payload" and contact.two in cell.supports
 
 
@@ -35,7 +30,6 @@ def misplaced(simulation: CellSimulation, name: str) -> tuple[float, float]:
 
     Args:
         simulation: as it is now.
-        name: of the dumbbell.
     """
     cell = simulation.workcell
     position, rotation = simulation.pose(name)
@@ -57,12 +51,9 @@ def judge(
 
     Args:
         simulation: after everything has come to rest.
-        task: that was done.
         start: stamp of the grasp, s.
         peak_torque: (n,) largest commands from grasp to release, N m.
         tracking_error: of the carry, rad.
-        troubles: that ended it early, or refusals, in words.
-        notes: of the identification.
         finished: whether it was carried to its end.
     """
     cell = simulation.workcell

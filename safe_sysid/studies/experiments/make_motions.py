@@ -52,7 +52,6 @@ def pose_for(model: RobotModel, position: FloatArray, rotation: FloatArray, near
     """Joint angles (n,) with a dumbbell at a pose in the hand, the nearest to others.
 
     Args:
-        model: the arm.
         position: (3,) of the dumbbell's middle, m.
         rotation: (3, 3) its axes.
         near: (n,) rad.

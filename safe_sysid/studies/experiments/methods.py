@@ -119,9 +119,7 @@ def choose(names: Iterable[str], known: tuple[str, ...], what: str) -> tuple[str
     """Names in the paper's order, each once.
 
     Args:
-        names: as a user gave them.
         known: all there are: methods, experiments or payloads.
-        what: they are, for the message.
 
     Raises:
         ExperimentError: unknown name, or none at all.
@@ -148,7 +146,6 @@ def empty_hand(model: RobotModel, uncertain: bool) -> ModelInUse:
     """Nothing in the hand, as wrong and grav-pid assume, and as all methods know when they have let go.
 
     Args:
-        model: the arm.
         uncertain: with the hand's own uncertainty, that of every other link; else taken for exact.
     """
     lower, upper = hand_box(model)
@@ -160,7 +157,6 @@ def table_one(model: RobotModel, uncertain: bool) -> ModelInUse:
     """Table I, clipped to the configuration's prior.
 
     Args:
-        model: the arm.
         uncertain: with its intervals; else its nominal is taken for exact.
     """
     return _model_in_use(model, NOMINAL_TABLE_ONE, model.arm_prior, uncertain)
@@ -170,8 +166,6 @@ def identified(model: RobotModel, box: ParameterBox, nominal: ArrayLike, uncerta
     """What an identification found.
 
     Args:
-        model: the arm.
-        box: proved bounds of all parameters.
         nominal: (10,) estimate of theta_e.
         uncertain: with the bounds; else the estimate is taken for exact.
     """
@@ -179,12 +173,7 @@ def identified(model: RobotModel, box: ParameterBox, nominal: ArrayLike, uncerta
 
 
 def knowledge_before(method: Method, model: RobotModel) -> ModelInUse:
-    """What a method knows when it takes hold of a dumbbell.
-
-    Args:
-        method: which.
-        model: the arm.
-    """
+    """What a method knows when it takes hold of a dumbbell."""
     if method.model is ModelSource.EMPTY_HAND:
         return empty_hand(model, method.uncertain)
     # Before the task the robust law knows Table I's intervals, whatever the task's law will use of the result.

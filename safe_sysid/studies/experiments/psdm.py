@@ -210,7 +210,6 @@ def figure(number: str, out: Path) -> tuple[dict[str, Any], Path]:
 
     Args:
         number: "2", "4", "5", "6" or "7".
-        out: directory for the picture.
     """
     from matplotlib.figure import Figure
 
@@ -312,7 +311,6 @@ def casadi_code(chain: Chain, links: FloatArray) -> str | None:
     """Inverse and forward dynamics of an arm as CasADi generates them, with entry points like ours; None without it.
 
     Args:
-        chain: of the arm.
         links: (10 n,) parameters about its frames.
     """
     try:

@@ -23,7 +23,6 @@ class PaperArm:
     """A table of the paper.
 
     Attributes:
-        title: of the arm.
         table: (n, 4) theta, d, a, alpha: rad and m.
         sliding: (n,) joints that slide.
         inertia: (n, 10) mass, centre of mass (m) in the link's frame, and Ixx, Iyy, Izz, Ixy, Ixz, Iyz about it.

@@ -93,7 +93,6 @@ def experiment(
 
     Args:
         table: one of :data:`TABLES` or :data:`FIGURES`.
-        seed: of all trials.
         experiments: of "a", "b", "c"; None for those of the table.
         methods: by the paper's names; None for those of the table.
         payloads: dumbbells; None for those of the table.
@@ -156,8 +155,6 @@ def cases(kind: str, options: dict[str, Any], repeats: int) -> list[dict[str, An
     """What each index stands for: repeats outermost, so that more of them do not renumber what is done.
 
     Args:
-        kind: of trial.
-        options: of the trials.
         repeats: of each combination; ``trial`` counts them.
     """
     if kind == "correlation":
@@ -173,13 +170,7 @@ def cases(kind: str, options: dict[str, Any], repeats: int) -> list[dict[str, An
 
 
 def case(kind: str, options: dict[str, Any], index: int) -> dict[str, Any]:
-    """The one of these with a given index.
-
-    Args:
-        kind: of trial.
-        options: of the trials.
-        index: of the trial.
-    """
+    """The one of these with a given index."""
     per_repeat = len(cases(kind, options, 1))
     repeat, rest = divmod(index, per_repeat)
     return {**cases(kind, options, 1)[rest], "trial": repeat}

@@ -43,11 +43,7 @@ class SeriesStore:
         return {key: value for key, value in result.items() if key != "series"}
 
     def load(self, index: int) -> dict[str, NDArray]:
-        """Arrays of a trial by name; none if it left none.
-
-        Args:
-            index: of the trial.
-        """
+        """Arrays of a trial by name; none if it left none."""
         path = self._path(index)
         if not path.exists():
             return {}

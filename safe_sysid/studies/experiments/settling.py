@@ -68,8 +68,6 @@ class Settling:
 
         Args:
             bodies: by name: what it is (solids and parameters in its own frame), and how it moves now.
-            boxes: what stands still.
-            friction: of all contacts.
             gravity: (3,) m/s^2.
 
         Raises:

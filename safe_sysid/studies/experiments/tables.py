@@ -36,11 +36,7 @@ def is_sound(result: Result) -> bool:
 
 
 def records(results: Sequence[Result]) -> list[Result]:
-    """One record per dumbbell (tables III), or per run or motion; trials that raised are records with ``error``.
-
-    Args:
-        results: of the trials.
-    """
+    """One record per dumbbell (tables III), or per run or motion; trials that raised are records with ``error``."""
     flat: list[Result] = []
     for result in results:
         shared = {key: value for key, value in result.items() if key != "placements"}
@@ -56,9 +52,6 @@ def outcome(result: Result) -> str:
     """A trial in the words of Table III: ``success``, ``fail at 6lb``, or ``collide``.
 
     Experiment (c) ends with ``collide`` where something was touched, else with what went wrong.
-
-    Args:
-        result: of a trial of a task.
     """
     if "error" in result:
         return "error"
@@ -93,11 +86,7 @@ def _cell(results: Sequence[Result]) -> str:
 
 
 def success_table(results: Sequence[Result]) -> Table:
-    """Table III: for every experiment the paper's cell, then ours.
-
-    Args:
-        results: of the trials.
-    """
+    """Table III: for every experiment the paper's cell, then ours."""
     where = {
         (e, m): [r for r in results if r.get("experiment") == e and r.get("method") == m]
         for e in EXPERIMENTS
@@ -141,7 +130,6 @@ def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
     """Condition numbers of all motions of one draw.
 
     Args:
-        results: of the trials.
         draw: key of :data:`~safe_sysid.studies.campaign.excitation.correlation.DRAWS`.
     """
     parts = [result[draw] for result in results if draw in result]
@@ -154,11 +142,7 @@ def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
 
 
 def correlation_table(results: Sequence[Result]) -> Table:
-    """Table IV; fewer than three motions (of a run that was stopped) have no numbers, and show "-".
-
-    Args:
-        results: of the trials.
-    """
+    """Table IV; fewer than three motions (of a run that was stopped) have no numbers, and show "-"."""
     kinds = ("as in the paper", "trapezoids", "ranks")
     plural = "" if len(results) == 1 else "s"
     table = Table(
@@ -182,11 +166,7 @@ def correlation_table(results: Sequence[Result]) -> Table:
 
 
 def condition_table(results: Sequence[Result]) -> Table:
-    """Table V: medians over repeats.
-
-    Args:
-        results: of the trials.
-    """
+    """Table V: medians over repeats."""
     good = [result for result in results if is_sound(result)]
     named = [{**result, "cost": result["method"]} for result in good]
     table = Table(
@@ -242,12 +222,7 @@ def width_table(results: Sequence[Result]) -> Table:
 
 
 def summary_of(header: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Everything of a run for JSON: what it was, counts, and all records as ``trials``; null what is no number.
-
-    Args:
-        header: what was run.
-        results: of its trials.
-    """
+    """Everything of a run for JSON: what it was, counts, and all records as ``trials``; null what is no number."""
     results = sorted(results, key=lambda result: result["index"])
     out = {**header, "runs": len(results), "errors": sum(not is_sound(result) for result in results)}
     tasks = [result for result in results if "placements" in result]

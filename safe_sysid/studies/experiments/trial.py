@@ -42,7 +42,6 @@ def only(workcell: Workcell, payloads: Sequence[str]) -> Workcell:
     """The work cell with only some dumbbells to move; those before them stand where they belong already.
 
     Args:
-        workcell: as its file says.
         payloads: names, neighbours in the stack.
 
     Raises:
@@ -94,13 +93,7 @@ class _Rehearsal:
 
 
 def seeds_of(seed: int, repeat: int, experiment: str) -> tuple[int, ...]:
-    """Four seeds: of the true arm, of errors in the cell, of plans and of the rehearsal's errors; for all methods.
-
-    Args:
-        seed: of all trials.
-        repeat: of the experiment.
-        experiment: its name.
-    """
+    """Four seeds: of the true arm, of errors in the cell, of plans and of the rehearsal's errors; for all methods."""
     sequence = np.random.SeedSequence([seed, repeat, EXPERIMENTS.index(experiment)])
     return tuple(int(value) for value in sequence.generate_state(4))
 
@@ -215,11 +208,7 @@ def _not_tried(name: str, reason: str) -> dict[str, Any]:
 
 
 def category(placement: Placement) -> str:
-    """One word for why a dumbbell's way failed: what came first counts, but a collision counts before all.
-
-    Args:
-        placement: that failed.
-    """
+    """One word for why a dumbbell's way failed: what came first counts, but a collision counts before all."""
     if placement.contacts:
         return "collision"
     reason = placement.reason

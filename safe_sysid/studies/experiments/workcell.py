@@ -103,7 +103,6 @@ class Workcell:
 
     Attributes:
         name: "a", "b", "c" or a file's own.
-        title: one line.
         scene: table, rack, platform, obstacles, all boxes; its start is the ready pose.
         dumbbells: in the rack, in the order in which they are moved.
         supports: names of boxes that a dumbbell may touch until it is lifted.
@@ -111,12 +110,8 @@ class Workcell:
         place_rotation: (3, 3) of dumbbells there.
         release: whether dumbbells are put down and stacked (else the run ends when the carry is over).
         gap: m, between a dumbbell at its place pose and what it will fall on.
-        friction: of all surfaces.
-        criteria: of success.
-        timing: of the choreography.
         ready: (n,) rad, where identification and carry begin.
         tasks: one per dumbbell.
-        file: it was read from.
     """
 
     name: str
@@ -180,7 +175,6 @@ def reversed_motion(motion: QuinticTrajectory, slower: float) -> QuinticTrajecto
     """The same way back, ``slower`` times as long; both ends at rest.
 
     Args:
-        motion: starts and ends at rest.
         slower: factor.
     """
     times = slower * (motion.duration - motion.times[::-1])
@@ -295,10 +289,6 @@ def wanted_motions(file: str | Path) -> MotionsWanted:
 
 def check_fits(cell: Workcell, model: RobotModel) -> None:
     """Check what only a robot can tell.
-
-    Args:
-        cell: the work cell.
-        model: the arm.
 
     Raises:
         ConfigError: numbers of joints, or names in allowed pairs, that do not fit.

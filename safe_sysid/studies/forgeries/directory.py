@@ -53,9 +53,6 @@ class ForgedRun:
 
     Attributes:
         folder: as ``identify`` leaves it, without report.
-        model: the arm.
-        log: that was used.
-        verification: that has passed it.
         proved: (10,) lower and upper ends that its last certificate proves, which may be better than what it publishes.
         keep: whose end is the folder's.
     """
@@ -81,7 +78,6 @@ def answer_to(folder: Path, verification: Verification) -> tuple[Answer | None, 
     """What ``verify`` says of a directory: None and why, where it cannot be checked.
 
     Args:
-        folder: with whatever is in it.
         verification: with the trusted robot.
     """
     text = io.StringIO()
@@ -93,11 +89,7 @@ def answer_to(folder: Path, verification: Verification) -> tuple[Answer | None, 
 
 
 def log_of(case: IdentificationCase) -> tuple[RobotModel, Log]:
-    """The arm as declared, and what its sensors said.
-
-    Args:
-        case: of a campaign.
-    """
+    """The arm as declared, and what its sensors said."""
     torque = case.record.torque(0.0 * case.record.q, case.settings.source == "link")
     signs = draw_signs(case.rng(9), case.settings.noise, case.record, torque)
     model = case.model(None)
@@ -108,9 +100,6 @@ def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
     """Identify, and leave what ``identify`` leaves for programs.
 
     Args:
-        folder: of the run.
-        model: the arm.
-        log: of its joints.
         updates: into how many the log is divided.
     """
     errors = MeasurementErrors.from_model(model)
@@ -139,10 +128,6 @@ def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
 @lru_cache(maxsize=4)
 def honest_run(seed: int, number: int) -> ForgedRun:
     """A run of a made-up arm that passes: the first of some that are drawn.
-
-    Args:
-        seed: of the campaign.
-        number: of the arm.
 
     Raises:
         SafeSysIdError: an honest run is refused, or none of those that were drawn moves its arm enough.

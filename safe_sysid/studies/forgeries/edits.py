@@ -37,9 +37,7 @@ class ForgeryScene:
     """What a forger works with.
 
     Attributes:
-        folder: copy of an honest run, to be forged.
         run: that it is of. other: the run of another arm.
-        rng: of everything random.
     """
 
     folder: Path
@@ -59,12 +57,7 @@ class ForgeryScene:
 
 
 def leaves(content: Any, path: Leaf = ()) -> Iterator[tuple[Leaf, Any]]:
-    """All values that are neither objects nor lists, with their places.
-
-    Args:
-        content: JSON.
-        path: of it.
-    """
+    """All values that are neither objects nor lists, with their places."""
     if isinstance(content, dict):
         for key, value in content.items():
             yield from leaves(value, (*path, key))

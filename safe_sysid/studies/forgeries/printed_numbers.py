@@ -52,8 +52,6 @@ def run_trial(seed: int, index: int, options: Mapping[str, Any]) -> dict[str, An
     """One trial: ten intervals, a payload and margins of random magnitude and width in every output.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: ``break``: ``nearest`` has every number rounded to nearest instead, to as many places as were printed.
     """
     began = time.thread_time()
@@ -260,7 +258,6 @@ def table(trials: Iterable[Mapping[str, Any]], title: str) -> Table:
 
     Args:
         trials: results.
-        title: of the table.
     """
     out = Table(title=title, title_justify="left")
     counts = summarise(trials)

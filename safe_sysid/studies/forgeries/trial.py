@@ -28,7 +28,6 @@ def forge(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """Forge the run of one arm in one way.
 
     Args:
-        seed: of the campaign.
         index: of the trial; a hundred in a row are of one arm.
         options: ``fixed``: the way, a key of :data:`~safe_sysid.studies.forgeries.edits.EDITS`.
 
@@ -60,8 +59,6 @@ def contradict(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     """Identify a log whose payload or friction changes half-way, look at what is left, and put back what was withdrawn.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: ``fixed``: what changes, one of :data:`CHANGES`; ``settings``: of the arm and its log, not drawn.
 
     Returns:

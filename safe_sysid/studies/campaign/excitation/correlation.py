@@ -118,10 +118,6 @@ def motion_conditions(
     """Condition numbers of one random motion about the arm's home.
 
     Args:
-        model: the arm.
-        seed: of all motions.
-        index: of this one.
-        horizons: h, samples.
         draw: how motions are drawn; None for the default.
 
     Returns:

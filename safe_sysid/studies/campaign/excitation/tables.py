@@ -26,7 +26,6 @@ class ConditionRow:
     """Condition numbers of Y with one payload.
 
     Attributes:
-        payload: which.
         runs: of each cost, in the order of the keys of ``ours``.
         ours: cost to the median of the condition number of unscaled columns.
         scaled: cost to that of columns scaled by the prior's radii.

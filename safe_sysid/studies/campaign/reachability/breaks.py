@@ -36,7 +36,6 @@ def told(case: ReachabilityCase, name: str | None) -> ReachabilityCase:
     """The case as the enclosures get to know it.
 
     Args:
-        case: as it is.
         name: one of :data:`BREAKS`; None for the truth.
 
     Raises:

@@ -38,7 +38,6 @@ class ReachabilityCase:
 
     Attributes:
         seeds: campaign's seed and trial's index.
-        settings: of the trial.
         model, trajectory, box, gains, scene: the five arguments of a certificate.
         true: (14 n,) parameters of a physically consistent arm inside the box.
         clearance_margin: m.
@@ -84,8 +83,6 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> ReachabilityCa
     """A trial.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: ``fixed``: settings that replace drawn ones.
     """
     s = draw_reachability_settings(seed, index, options.get("fixed"))

@@ -61,12 +61,8 @@ def attack_certificate(
     """Compare what really happens at some states with the margins of the cell that they are in.
 
     Args:
-        case: the trial.
-        certificate: of its plan.
         times: (N,) s; after the end is the rest.
         x: (N, size) symbols.
-        rng: generator.
-        record: of findings.
         commands: states at which the controller is asked for its command.
         pairs_each: pairs of bodies looked at in each of ``commands`` states.
     """

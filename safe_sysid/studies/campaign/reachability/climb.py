@@ -25,10 +25,8 @@ def climb(
     """Largest values found from some starts.
 
     Args:
-        tube: the set.
         x: (N, size) starts, in the set.
         value: ``(rows, x) -> (len(rows),)``, what to make large, of the goals ``rows`` at symbols x.
-        turns: gradients taken.
 
     Returns:
         Symbols (N, size) and values (N,).

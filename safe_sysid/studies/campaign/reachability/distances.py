@@ -38,7 +38,6 @@ class PairTruth:
     """Distance of two bodies at given states, from above.
 
     Attributes:
-        case: the trial.
         first, second: bodies; joint -1 is the world.
     """
 
@@ -97,14 +96,7 @@ def _true_reach(obstacle: Any, d: FloatArray) -> FloatArray:
 def attack_obstacles(
     scene: Scene, rng: np.random.Generator, record: AttackRecord, directions: int = 30
 ) -> None:
-    """Obstacles as bodies reach as far, in any direction, as what they stand for.
-
-    Args:
-        scene: with obstacles.
-        rng: generator.
-        record: of findings.
-        directions: looked in, for each obstacle.
-    """
+    """Obstacles as bodies reach as far, in any direction, as what they stand for."""
     for obstacle in scene.obstacles:
         d = rng.normal(size=(directions, 3))
         d /= np.linalg.norm(d, axis=1, keepdims=True)
@@ -131,12 +123,6 @@ def attack_clearances(
     """Descend on the distance of some pairs in some cells, the nearest pairs first.
 
     Args:
-        case: the trial.
-        cells: of the enclosure.
-        clearance: what is attacked.
-        rng: generator.
-        record: of findings.
-        tasks: pairs and cells for descent.
         samples: states at which all pairs near each other are looked at.
 
     Returns:

@@ -144,7 +144,6 @@ def exact_poses(kin: Kinematics, q: Exact, base: int = 0) -> tuple[list[Exact], 
     """Rotations and origins of the frames base .. n in frame ``base`` (0 the world, j + 1 joint frame j).
 
     Args:
-        kin: of the arm.
         q: (n,) exact.
         base: index of the frame of reference.
     """

@@ -38,13 +38,7 @@ _ROUNDING = 1e-7  # m: of coal's distances
 
 
 def attack_links(seed: int, index: int, record: AttackRecord) -> None:
-    """One arm, one motion: the enclosed distances of its links against those of its URDF.
-
-    Args:
-        seed: of the campaign.
-        index: of the trial.
-        record: of findings.
-    """
+    """One arm, one motion: the enclosed distances of its links against those of its URDF."""
     rng = generator(seed, index, _STREAM)
     urdf, joints = draw_urdf(rng)
     with tempfile.TemporaryDirectory(prefix="safe_sysid_") as folder:
@@ -128,11 +122,7 @@ def _link(joint: ET.Element, end: str) -> str:
 
 
 def draw_urdf(rng: np.random.Generator) -> tuple[str, list[str]]:
-    """A URDF of boxes and balls, one on each link, and the names of its moving joints, base to tip.
-
-    Args:
-        rng: generator.
-    """
+    """A URDF of boxes and balls, one on each link, and the names of its moving joints, base to tip."""
     links: list[str] = []
     joints: list[str] = []
     moving: list[str] = []

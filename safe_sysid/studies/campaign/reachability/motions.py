@@ -19,12 +19,10 @@ def draw_motion(
     """A trajectory to rest.
 
     Args:
-        rng: generator.
         kind: "rest": one quintic from a moving state; "knots": two to five segments, acceleration and jerk jump;
             "hold"; "limits": starts at the velocity limit in every joint; "extrema": there and back, turning points
             inside cells; "low_order": coefficients that vanish, or nearly; "short", "long": milliseconds, a minute;
             "crawl": velocities about zero, where friction changes its sign.
-        n: joints.
         velocity: (n,) velocity limits, rad/s.
         home: (n,) about where to move, rad; None for anywhere.
         far: whether to start many turns from zero.

@@ -37,14 +37,9 @@ def attack_poses(
     """Points of the arm's frames in frames before them, in all six directions; and the forms, symbol by symbol.
 
     Args:
-        case: the trial.
-        cells: of the enclosure.
         rotations: (M, n + 1, n + 1, 3, 3, K + 2) enclosed relative poses.
         origins: (M, n + 1, n + 1, 3, K + 2).
-        rng: generator.
-        record: of findings.
         tasks: cells and pairs of frames for ascent, half of them from the world.
-        samples: for each pair of frames, over all cells.
     """
     n, tube, kin = case.n, case.tube, case.model.kinematics
     for task in range(tasks):
@@ -138,13 +133,8 @@ def attack_pose_forms(
     enclosure, up to the last digits of half a cell and of the errors' axes: what that amounts to is allowed for.
 
     Args:
-        case: the trial.
-        cells: of the enclosure.
         rotations: (M, n + 1, n + 1, 3, 3, K + 2) enclosed relative poses.
         origins: (M, n + 1, n + 1, 3, K + 2).
-        rng: generator.
-        record: of findings.
-        samples: states.
     """
     n, tube, kin = case.n, case.tube, case.model.kinematics
     which = rng.integers(0, cells.count, samples)
@@ -202,13 +192,7 @@ def attack_swept(
     """Bodies, tracking errors included, against the boxes in the world that are to hold them.
 
     Args:
-        case: the trial.
-        cells: of the enclosure.
-        swept: what is attacked.
-        rng: generator.
-        record: of findings.
         tasks: groups of cells and bodies for ascent, in all six directions.
-        samples: states besides.
     """
     tube, model = case.tube, case.model
     bodies = {body.name: body for body in model.bodies}

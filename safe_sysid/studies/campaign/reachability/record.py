@@ -37,7 +37,6 @@ class AttackRecord:
         exact: values computed in 40 digits.
         nearest: per family, for each attacked enclosure, what was found over what is claimed, both from the middle.
         violations: what was found beyond a claim; the worst of each family.
-        broken: violations in all.
     """
 
     enclosures: dict[str, int] = field(default_factory=dict)
@@ -72,10 +71,8 @@ class AttackRecord:
         """Compare what was found with upper bounds.
 
         Args:
-            family: what is bounded.
             claimed: upper bounds; NaN claims nothing.
             found: of the same shape.
-            where: what repeats an entry, for the report.
             exact: the value of an entry in extended precision, at the same point; None where floats are exact enough.
             size: magnitude of the terms that were summed up, broadcast; rounding is relative to it.
         """

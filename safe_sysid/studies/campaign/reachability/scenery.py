@@ -31,7 +31,6 @@ def draw_bodies(
     """One or two bodies on most joints, one on the base, the payload's box; and the pairs that may overlap.
 
     Args:
-        rng: generator.
         kind: "capsules", "hulls", "degenerate" (points, segments, flat hulls, twice the same corner) or "mixed".
         translation: (n, 3) of the joints' frames: links reach to the next one.
     """
@@ -91,9 +90,7 @@ def draw_scene(
     """A scene of up to six obstacles, each beside a body in one of the poses.
 
     Args:
-        rng: generator.
         kind: "none", "boxes", "flat" (an edge next to nothing or many metres long), "all" kinds of obstacles.
-        model: with bodies.
         poses: (N, n) of which some are on the motion, rad.
         room: besides, between obstacle and body, m.
     """
@@ -149,8 +146,6 @@ def without_collisions(
     """The same, with pairs of bodies allowed, and obstacles left out, that come too near each other in some pose.
 
     Args:
-        model: with bodies.
-        scene: with obstacles.
         poses: (N, n) rad.
         room: smallest distance kept, m.
     """

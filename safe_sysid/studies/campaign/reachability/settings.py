@@ -35,7 +35,6 @@ class ReachabilitySettings:
     """One trial. Random numbers follow from seed, index and these.
 
     Attributes:
-        robot: "random" or the name of a packaged robot.
         joints: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.studies.campaign.arms.CHAINS`.
         motion, tracking, box, bodies, obstacles: kinds, see above.
         far: whether joints are many turns from zero.
@@ -73,8 +72,6 @@ def draw_reachability_settings(
     """Settings of a trial.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         fixed: values that replace drawn ones; the rest is as without them.
     """
     rng = generator(seed, index, 0)

@@ -104,7 +104,6 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
 
     Args:
         trials: results.
-        title: of the table.
     """
     trials = list(trials)
     out = Table(title=title, title_justify="left")

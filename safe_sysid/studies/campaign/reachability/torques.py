@@ -103,13 +103,7 @@ def extreme_times(case: ReachabilityCase, cells: TimeCells) -> list[list[FloatAr
 
 
 def attack_ranges(case: ReachabilityCase, cells: TimeCells, record: AttackRecord) -> None:
-    """Every cell's ranges of the desired motion, at the exact extrema.
-
-    Args:
-        case: the trial.
-        cells: what is attacked.
-        record: of findings.
-    """
+    """Every cell's ranges of the desired motion, at the exact extrema."""
     t, grid = case.trajectory, cells.grid
     if not (grid[0] == 0.0 and grid[-1] >= t.duration and np.all(np.diff(grid) > 0.0)):
         record.check("time", np.zeros(1), np.ones(1), lambda _: {"grid": [float(grid[0]), float(grid[-1])]})
@@ -211,16 +205,6 @@ def attack_torques(
 ) -> tuple[FloatArray, FloatArray]:
     """Samples in every cell, then ascent in some: those where samples came nearest to the claim, and one at random.
 
-    Args:
-        case: the trial.
-        cells: of the enclosure.
-        enclosure: what is attacked.
-        rng: generator.
-        record: of findings.
-        ascents: cells.
-        starts: of each ascent.
-        samples: in all cells together, about.
-
     Returns:
         Times (N,) and symbols (N, size) of what was visited last: places worth a look by others.
     """
@@ -271,14 +255,9 @@ def attack_torque_forms(
     Sharper than any range, as :func:`~safe_sysid.studies.campaign.reachability.places.attack_pose_forms`.
 
     Args:
-        case: the trial.
-        cells: of the enclosure.
         nominal: (M, n, K + 2) forms.
         spread: (M, n, K + 2) forms.
         axes: (n,) semi-axes of the measured e and r, whose unit balls the symbols are.
-        rng: generator.
-        record: of findings.
-        samples: states.
     """
     truth, tube, n = TorqueTruth(case), case.tube, case.n
     which = rng.integers(0, cells.count, samples)

@@ -36,8 +36,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
 
     Args:
-        seed: of the campaign.
-        index: of the trial.
         options: ``fixed``: settings that replace drawn ones; ``break``: what the enclosures are told wrongly, see
             :mod:`~safe_sysid.studies.campaign.reachability.breaks`.
 
@@ -71,11 +69,6 @@ def attack_enclosures(
     """Attack motion, torque, S, poses and clearance, each enclosure for itself.
 
     Enclosures are looked up in their modules at every call, so that a test can put a broken one there.
-
-    Args:
-        case: as it is.
-        claims: as the enclosures are told.
-        record: of findings.
 
     Returns:
         Number of cells, and times (N,) and symbols (N, size) that are worth a look by :func:`attack_plan`.
@@ -124,11 +117,8 @@ def attack_plan(
     """Attack the certificate of the case's plan.
 
     Args:
-        case: as it is.
-        claims: as the certificate is told.
         times: (N,) at which to look, s.
         symbols: (N, size) likewise.
-        record: of findings.
     """
     certificate = certificates.verify_plan(
         claims.plan,

@@ -61,7 +61,6 @@ class Tube:
     """The set of states at one time. Symbols x (N, 1 + 4 n): time in its cell, e, r, and the two measurement errors.
 
     Attributes:
-        trajectory: desired.
         e, r: (n,) semi-axes of the errors' ellipsoids, rad and rad/s.
         e_box: (n,) bound of each |e_j|, rad.
         k_r: (n,) 1/s.

@@ -76,11 +76,7 @@ class ConstrainedExperiment(Campaign):
 
 
 def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end.
-
-    Args:
-        result: of the trial.
-    """
+    """Whether a trial ran to its end."""
     return "error" not in result
 
 
@@ -101,11 +97,6 @@ def _values(rows: Sequence[Result], key: str) -> FloatArray:
 
 def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
     """All that came out, for programs.
-
-    Args:
-        which: table.
-        header: of the campaign.
-        results: of its trials.
 
     Returns:
         ``rows``, one per seed and joint (and speed); ``medians`` over seeds; ``lost``: joints whose median is worse
@@ -152,7 +143,6 @@ def table(which: str, told: Result) -> Table:
     """Medians over seeds beside the paper's figures.
 
     Args:
-        which: table.
         told: of :func:`summary`.
     """
     out = Table(
@@ -196,7 +186,6 @@ def draw(figure: str, results: Sequence[Result], out: Path) -> list[Path]:
     Args:
         figure: "3", "4" or "5".
         results: with ``series``.
-        out: directory of the PNG files.
     """
     paths = []
     for result in results:

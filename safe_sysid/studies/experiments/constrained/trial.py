@@ -41,13 +41,7 @@ TRANSITION = 0.01
 
 @dataclass
 class Study:
-    """A true arm, its logs and its identification; each part is made when it is asked for.
-
-    Attributes:
-        seed: of all that is drawn.
-        limb: a key of LIMBS.
-        sensors: errors of what is recorded.
-    """
+    """A true arm, its logs and its identification; each part is made when it is asked for."""
 
     seed: int
     limb: str
@@ -99,10 +93,8 @@ class Study:
         """A log of a motion that is tracked with feed-forward of a model and a PD law [eq. 34].
 
         Args:
-            waves: that are asked for.
             seconds: how long.
             theta: (14 n,) of the model.
-            purpose: of the draws.
         """
         m = self.mechanism
         t = 1e-3 * np.arange(round(seconds / 1e-3), dtype=np.float64)
@@ -150,7 +142,6 @@ def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.rand
         mechanism: that moves, with the manufacturer's parameters.
         velocity: rad/s.
         limit: (n_a,) largest torques, N m.
-        rng: draws phases and sizes.
     """
     low, high = box_of_motions(mechanism)
     t, found = np.linspace(0.0, 2.0, 200), []
@@ -167,7 +158,6 @@ def torque_rms(study: Study, theta: FloatArray) -> FloatArray:
     """Table I: (n_a,) root mean square of measured less modelled torque on the validation motion, N m.
 
     Args:
-        study: whose validation motion.
         theta: (14 n,) of the model.
     """
     m, data = study.mechanism, study.validation
@@ -181,7 +171,6 @@ def simulated(study: Study, theta: FloatArray) -> tuple[FloatArray, FloatArray, 
     A segment whose simulation runs into a singular position is not a number from its begin on.
 
     Args:
-        study: whose validation motion.
         theta: (14 n,) of the model.
     """
     m, data = study.mechanism, study.validation
@@ -218,7 +207,6 @@ def tracking(study: Study, theta: FloatArray, speed: float) -> tuple[FloatArray,
     """Tables III and IV: stamps (N,) and errors (N, n_a), degrees, of sines tracked with a model.
 
     Args:
-        study: whose arm.
         theta: (14 n,) of the model.
         speed: largest velocity, rad/s.
     """
@@ -236,8 +224,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One limb of one seed.
 
     Args:
-        seed: of the first.
-        index: seed times limbs plus limb.
         options: ``table`` ("1" to "4"), ``limbs``, and ``series``, whether curves for the figures are kept.
     """
     limbs, table = options["limbs"], options["table"]

@@ -43,9 +43,7 @@ def perturbed(
 
     Args:
         theta: (14 n,) of the manufacturer.
-        layout: of theta.
         links: whether links are off, too.
-        rng: draws.
     """
     out = np.array(theta)
     out[layout.joint_terms] *= _away(rng, out[layout.joint_terms].size)
@@ -86,7 +84,6 @@ class TrueLimb:
         """Make Pinocchio's model.
 
         Args:
-            name: of a packaged mechanism.
             theta: (14 n,) true parameters.
             actuated: (n_a,) joints with motors.
         """
@@ -147,7 +144,6 @@ class TrueLimb:
             seconds: how long.
             law: number of the sample, measured positions and velocities (n_a,) of the motors to their torques (n_a,).
             sensors: errors of what is recorded, and of what the law sees.
-            rng: draws them.
 
         Returns:
             Positions, velocities and torques of the joints with motors; torque k holds from stamp k on.
