@@ -126,11 +126,7 @@ def estimate_in(lower: float, estimate: float, upper: float, unit: str, digits: 
 
 
 def width_at_most(lower: float, upper: float, digits: int = 3, places: int | None = None) -> str:
-    """Width of an interval, rounded up.
-
-    Args:
-        places: behind the point, instead of digits that count.
-    """
+    """Width of an interval, rounded up. ``places``: behind the point, instead of digits that count."""
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return at_most(upper - lower)
     return at_most(Fraction(upper) - Fraction(lower), digits, 1, places)

@@ -16,11 +16,7 @@ _LONGEST = 500  # characters of a value in a message: it may come from a strange
 
 
 def short(value: object, most: int = _LONGEST) -> str:
-    """``repr`` of any value, cut off where it gets long.
-
-    Args:
-        most: characters.
-    """
+    """``repr`` of any value, cut off where it gets long. ``most``: characters."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # Python does not write whole numbers of more than 4300 digits

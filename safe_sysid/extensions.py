@@ -66,10 +66,6 @@ def chosen(table: Mapping[str, str], name: str | None, key: str) -> Any:
 
 @cache
 def loaded(place: str) -> Any:
-    """What stands at a place.
-
-    Args:
-        place: ``module:attribute``, of a line of a table.
-    """
+    """What stands at a place. ``place``: ``module:attribute``, of a line of a table."""
     module, _, attribute = place.partition(":")
     return reduce(getattr, attribute.split("."), import_module(module))

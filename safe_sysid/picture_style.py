@@ -16,13 +16,7 @@ INK = "#30363d"
 
 
 def new_figure(width: float, height: float, title: str, title_size: float = 12.5) -> Figure:
-    """An empty figure with its title at the left.
-
-    Args:
-        width: inches.
-        height: inches.
-        title_size: points.
-    """
+    """An empty figure with its title at the left. ``width``: inches; ``height``: inches; ``title_size``: points."""
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     figure.suptitle(title, fontsize=title_size, color=INK, x=0.01, ha="left")
     return figure

@@ -293,11 +293,7 @@ def table(motion: PlannedMotion) -> Table:
 
 
 def describe(motion: PlannedMotion, console: Console, out: Path) -> None:
-    """Table of the plans and how to check them, on a console.
-
-    Args:
-        out: where its files are.
-    """
+    """Table of the plans and how to check them, on a console. ``out``: where its files are."""
     if motion.steps:
         console.print(table(motion))
         for line in unchecked(motion.model, motion.scene):

@@ -132,12 +132,7 @@ def pair(text: str) -> tuple[float, float]:
 
 
 def numbers(count: int, example: str) -> Callable[[str], tuple[float, ...]]:
-    """Type of ``count`` finite numbers, separated by commas.
-
-    Args:
-        count: how many.
-        example: shown in the error.
-    """
+    """Type of ``count`` finite numbers, separated by commas. ``count``: how many; ``example``: shown in the error."""
 
     def parse(text: str) -> tuple[float, ...]:
         expected = f"expected {count} numbers separated by commas, as in {example}"
@@ -153,11 +148,7 @@ def numbers(count: int, example: str) -> Callable[[str], tuple[float, ...]]:
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
-    """Type of a whole number from ``lowest`` up.
-
-    Args:
-        lowest: smallest number that is taken.
-    """
+    """Type of a whole number from ``lowest`` up. ``lowest``: smallest number that is taken."""
 
     def integer(text: str) -> int:
         try:
@@ -174,11 +165,7 @@ def at_least(lowest: int) -> Callable[[str], int]:
 
 
 def whole(lowest: int, highest: int) -> Callable[[str], int]:
-    """A type of arguments: a whole number in a range.
-
-    Args:
-        highest: the same.
-    """
+    """A type of arguments: a whole number in a range."""
 
     def convert(text: str) -> int:
         if not re.fullmatch(r"\d{1,9}", text) or not lowest <= int(text) <= highest:

@@ -26,11 +26,7 @@ class KnownBoxes(OrderedDict[str, ParameterBox]):
     """Boxes of this epoch that were announced, by identity; the oldest are forgotten."""
 
     def note(self, box: ParameterBox) -> None:
-        """A box was announced; one of another epoch makes all before it foreign.
-
-        Args:
-            box: in force.
-        """
+        """A box was announced; one of another epoch makes all before it foreign. ``box``: in force."""
         if any(known.epoch != box.epoch for known in self.values()):
             self.clear()
         self[box.identity] = box
@@ -39,11 +35,7 @@ class KnownBoxes(OrderedDict[str, ParameterBox]):
 
 
 def why_not_plan(plan: Plan, n: int, box: ParameterBox, known: Mapping[str, ParameterBox]) -> str | None:
-    """Reason why a plan is not certified for what this controller does, None if it is.
-
-    Args:
-        box: in force.
-    """
+    """Reason why a plan is not certified for what this controller does, None if it is. ``box``: in force."""
     if plan.trajectory.n != n:
         return f"plan has {plan.trajectory.n} joints: expected {n}"
     epoch, _ = parse_identity(plan.box_identity)

@@ -61,11 +61,7 @@ class BoxBlend:
         self.target, self._share = target, 0.0
 
     def advance(self, elapsed: float) -> ParameterBox | None:
-        """One tick; returns the target when it is reached.
-
-        Args:
-            elapsed: since the last tick, s.
-        """
+        """One tick; returns the target when it is reached. ``elapsed``: since the last tick, s."""
         target = self.target
         if target is None:
             return None

@@ -132,11 +132,7 @@ class BoundStatus:
 
 
 def added_text(model: RobotModel, added: FloatArray) -> str:
-    """The most that a feed-forward adds, for people.
-
-    Args:
-        added: (n,) N m or N.
-    """
+    """The most that a feed-forward adds, for people. ``added``: (n,) N m or N."""
     parts = [f"{at_most(x)} {unit}" for x, unit in zip(added.tolist(), model.torque_units, strict=True)]
     if len(set(parts)) == 1:
         return parts[0]

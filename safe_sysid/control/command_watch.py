@@ -65,11 +65,7 @@ class CommandWatch:
         self._gap, self._since = 0.0, 0
 
     def note(self, torque: FloatArray) -> None:
-        """A command has been sent.
-
-        Args:
-            torque: (n,) N m.
-        """
+        """A command has been sent. ``torque``: (n,) N m."""
         self._commands[self._count % _COMMANDS] = torque
         self._count += 1
 

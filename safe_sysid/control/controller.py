@@ -270,11 +270,7 @@ class Controller:
     # -- plans and boxes ----------------------------------------------------------------------------------------
 
     def offer_plan(self, plan: Plan, now: float) -> str | None:
-        """Take a plan for the next hand-over; returns the reason of a refusal, None if taken.
-
-        Args:
-            now: s.
-        """
+        """Take a plan for the next hand-over; returns the reason of a refusal, None if taken. ``now``: s."""
         reason = self._judge_plan(plan, now)
         if reason is None:
             # Exactly at the hand-over: what a stamp since 1970 rounds would be a jump of the desired motion.
@@ -400,11 +396,7 @@ class Controller:
         return out
 
     def note_late(self, covered: bool, what: str) -> None:
-        """A command came later than declared.
-
-        Args:
-            covered: whether the theorem covers it.
-        """
+        """A command came later than declared. ``covered``: whether the theorem covers it."""
         self.bound_status.note_late(self._watch.stamp, covered, what)
 
     def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:

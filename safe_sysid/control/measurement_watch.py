@@ -52,12 +52,7 @@ class MeasurementWatch:
         self.q = np.zeros(n)
 
     def begin(self, stamp: float, q: FloatArray) -> None:
-        """Everything before is forgotten.
-
-        Args:
-            stamp: of the first measurement, s.
-            q: (n,) rad.
-        """
+        """Everything before is forgotten. ``stamp``: of the first measurement, s; ``q``: (n,) rad."""
         self.stamp, self.elapsed, self.q, self._back = stamp, 0.0, np.array(q), np.inf
 
     def judge(self, stamp: float, q: FloatArray, qd: FloatArray) -> MeasurementStatus:

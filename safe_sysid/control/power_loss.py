@@ -175,12 +175,7 @@ class ClosedLoop:
         return None
 
     def power_loss(self, nu: float, robust_gain: float, lead: float) -> PowerLoss:
-        """D for ``V <= nu^2 / 2``.
-
-        Args:
-            nu: sqrt(2 V_max), sqrt(J).
-            lead: s.
-        """
+        """D for ``V <= nu^2 / 2``. ``nu``: sqrt(2 V_max), sqrt(J); ``lead``: s."""
         h, d, S = self.assume.hold_max, self.assume.delay_max, self.assume.uncertainty
         c, k, mu_d, c_d, e_d, eta = robust_gain, self.k, self.mu_d, self.c_d, self.e_d, self.eta
         found = self.crude(nu, h, lead)

@@ -86,13 +86,7 @@ class RobustLaw:
         self.uncertainty = 0.0
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
-        """Nothing to forget.
-
-        Args:
-            t: s.
-            q: (n,) rad.
-            qd: (n,) rad/s.
-        """
+        """Nothing to forget. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
 
     def step(
         self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse

@@ -40,11 +40,7 @@ def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str
 
 
 class TorqueRate:
-    """The last command and what the next one may be.
-
-    Attributes:
-        taking_over: whether the ramp is under way.
-    """
+    """The last command and what the next one may be. ``taking_over``: whether the ramp is under way."""
 
     def __init__(self, rate: FloatArray, longest: float) -> None:
         """Before the first command anything may be commanded.

@@ -77,11 +77,7 @@ COULOMB, VISCOUS, ROTOR, OFFSET = range(PER_LINK, PER_LINK + 4)
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Where everything lies in the parameter vector of an arm.
-
-    Attributes:
-        n: number of joints.
-    """
+    """Where everything lies in the parameter vector of an arm. ``n``: number of joints."""
 
     n: int
 

@@ -66,11 +66,7 @@ class DemoView:
     """The viewer beside a demo: up before the nodes are, and still there when they have ended. Use as a context."""
 
     def __init__(self, setup: Setup, domain: int, say: Callable[[str], None]) -> None:
-        """Nothing is started yet.
-
-        Args:
-            setup: of the run; whether there is a view at all is one of its options.
-        """
+        """Nothing is started yet. ``setup``: of the run; whether there is a view at all is one of its options."""
         self._setup, self._domain, self._say = setup, domain, say
         self._group = ProcessGroup()
         self._process: NodeProcess | None = None

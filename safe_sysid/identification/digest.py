@@ -24,11 +24,7 @@ class LogDigest:
     """
 
     def __init__(self, joint_names: Sequence[str]) -> None:
-        """Start with no sample.
-
-        Args:
-            joint_names: n names in the order of the samples' columns.
-        """
+        """Start with no sample. ``joint_names``: n names in the order of the samples' columns."""
         self._n = len(joint_names)
         self._hash = hashlib.sha256(_HEADER + json.dumps(list(joint_names)).encode() + b"\n")
         self._count = 0

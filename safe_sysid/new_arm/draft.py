@@ -33,11 +33,7 @@ _UNKNOWN = 1e5  # rad/s^2, while no gains are known
 
 
 def short(values: FloatArray | float, digits: int = 4) -> Any:
-    """Plain numbers for a file.
-
-    Args:
-        values: a number, or (m,).
-    """
+    """Plain numbers for a file. ``values``: a number, or (m,)."""
     if np.ndim(values) == 0:
         return float(f"{float(values):.{digits}g}") + 0.0
     return [float(f"{float(value):.{digits}g}") + 0.0 for value in np.asarray(values)]

@@ -96,11 +96,7 @@ def simulated_drives(torque: FloatArray, load: FloatArray, matching: float) -> D
 
 
 def unknown_drives(torque: FloatArray, ratios: Mapping[int, float]) -> DriveGuess:
-    """Of an arm whose drives nobody has measured.
-
-    Args:
-        torque: (n,) limits, N m.
-    """
+    """Of an arm whose drives nobody has measured. ``torque``: (n,) limits, N m."""
     low, high = (np.full(len(torque), ratio) for ratio in _RATIOS)
     for joint, ratio in ratios.items():
         low[joint] = high[joint] = ratio

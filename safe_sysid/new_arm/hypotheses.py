@@ -45,12 +45,7 @@ _WORST = 1.0
 
 @dataclass(frozen=True)
 class Excursion:
-    """What exciting plans do.
-
-    Attributes:
-        k_range: how far a joint goes from its start, rad.
-        t_f: duration, s.
-    """
+    """What exciting plans do. ``k_range``: how far a joint goes from its start, rad; ``t_f``: duration, s."""
 
     k_range: float
     t_f: float = 3.0

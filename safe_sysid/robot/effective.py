@@ -99,11 +99,7 @@ def flat_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
 
 
 def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[EffectiveValue]:
-    """All values in force.
-
-    Args:
-        data: the file, as it was read (:func:`safe_sysid.robot.files.yaml_file.read_yaml`).
-    """
+    """All values in force. ``data``: the file, as it was read (:func:`safe_sysid.robot.files.yaml_file.read_yaml`)."""
     values = []
     limits = _limits(model)
     for key, setting in flat_settings(model.settings):

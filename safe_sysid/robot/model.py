@@ -194,11 +194,7 @@ class RobotModel:
         return self.flange if self.payload_placement is None else self.payload_placement
 
     def shortest_way(self, gap: FloatArray) -> FloatArray:
-        """A difference of positions without whole turns of continuous joints.
-
-        Args:
-            gap: (..., n) rad or m.
-        """
+        """A difference of positions without whole turns of continuous joints. ``gap``: (..., n) rad or m."""
         return np.where(self.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
 
     @property

@@ -55,11 +55,7 @@ default the key is required. Sliding joints have m and N where turning ones have
 
 
 def reference(groups: Iterable[type[Section]], keys: Keys) -> str:
-    """The page, as Markdown.
-
-    Args:
-        keys: of a robot's file.
-    """
+    """The page, as Markdown. ``keys``: of a robot's file."""
     lines = [_HEAD + _WHEN + "## Node parameters\n"]
     for group in groups:
         lines.append(f"### {str(group.__doc__).removesuffix('.')}\n")

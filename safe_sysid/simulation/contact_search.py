@@ -32,12 +32,7 @@ class ContactSearch:
         self._wait = 0
 
     def prepare(self, q: FloatArray, qd: FloatArray) -> None:
-        """Decide for the coming period.
-
-        Args:
-            q: (n,) true position, rad.
-            qd: (n,) true velocity, rad/s.
-        """
+        """Decide for the coming period. ``q``: (n,) true position, rad; ``qd``: (n,) true velocity, rad/s."""
         reach = self._world.reach
         stride = 2.0 * self._period * float(np.abs(qd) @ reach) + _STRIDE
         # Written so that a state that is not finite any more is searched, too.

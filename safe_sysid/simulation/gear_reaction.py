@@ -30,11 +30,7 @@ class GearReaction:
     """Adds the reaction of the rotors to one MuJoCo model of hinges and slides, and integrates it."""
 
     def __init__(self, model: mujoco.MjModel, motors: Motors, links: list[int]) -> None:
-        """Keep what does not change.
-
-        Args:
-            links: MuJoCo's body of each link, n of them.
-        """
+        """Keep what does not change. ``links``: MuJoCo's body of each link, n of them."""
         self._model = model
         self._rotors = [
             (int(j), links[c], np.array(axis), float(gear * model.dof_armature[j]))

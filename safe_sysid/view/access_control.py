@@ -79,11 +79,7 @@ class AccessControl:
         return f"safe_sysid_view_{self.port}"
 
     def judge(self, target: str, headers: RequestHeaders) -> AccessAnswer:
-        """What to answer to a GET.
-
-        Args:
-            target: path and query, as it stands in the request line.
-        """
+        """What to answer to a GET. ``target``: path and query, as it stands in the request line."""
         host = _only(headers, "Host")
         if host is None or not self._names_us(host):
             return _refusal(403, "Host: expected localhost, an address, or a name given with --allow-host")

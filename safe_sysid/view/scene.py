@@ -40,11 +40,7 @@ class ArmScene:
     """Draws into a viser scene; every method may be called as often as there is news."""
 
     def __init__(self, server: viser.ViserServer, model: RobotModel, shapes: Sequence[LinkShape]) -> None:
-        """Light, floor, camera and the arm at its home.
-
-        Args:
-            shapes: what it looks like.
-        """
+        """Light, floor, camera and the arm at its home. ``shapes``: what it looks like."""
         self._scene, self._model = server.scene, model
         self._frames: list[Any] = []
         self._around: list[Any] = []

@@ -24,12 +24,7 @@ def _plain(mesh: trimesh.Trimesh) -> Mesh:
 
 
 def ball(radius: float, around: int = AROUND) -> Mesh:
-    """A sphere about the origin.
-
-    Args:
-        radius: m.
-        around: corners of its equator, a multiple of 4.
-    """
+    """A sphere about the origin. ``radius``: m; ``around``: corners of its equator, a multiple of 4."""
     return _plain(creation.uv_sphere(radius, count=[around // 2, around]))
 
 
@@ -46,21 +41,12 @@ def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
 
 
 def cylinder(radius: float, length: float, around: int = AROUND) -> Mesh:
-    """A cylinder along z, edges sharp: their vertices are doubled.
-
-    Args:
-        radius: m.
-        length: m.
-    """
+    """A cylinder along z, edges sharp: their vertices are doubled. ``radius``: m; ``length``: m."""
     return _plain(creation.cylinder(radius, length, around).smooth_shaded)
 
 
 def box(size: FloatArray) -> Mesh:
-    """A box about the origin; each face has vertices of its own.
-
-    Args:
-        size: (3,) m.
-    """
+    """A box about the origin; each face has vertices of its own. ``size``: (3,) m."""
     return unindexed(np.array(creation.box(np.asarray(size, float)).triangles))
 
 
@@ -89,21 +75,12 @@ def rounded_hull(points: FloatArray, radius: float) -> Mesh:
 
 
 def unindexed(triangles: FloatArray) -> Mesh:
-    """A mesh with sharp edges.
-
-    Args:
-        triangles: (t, 3, 3) m.
-    """
+    """A mesh with sharp edges. ``triangles``: (t, 3, 3) m."""
     return triangles.reshape(-1, 3), np.arange(3 * len(triangles)).reshape(-1, 3)
 
 
 def placed(mesh: Mesh, rotation: FloatArray, position: FloatArray) -> Mesh:
-    """The mesh elsewhere.
-
-    Args:
-        rotation: (3, 3).
-        position: (3,) m.
-    """
+    """The mesh elsewhere. ``rotation``: (3, 3); ``position``: (3,) m."""
     return mesh[0] @ np.asarray(rotation).T + position, mesh[1]
 
 

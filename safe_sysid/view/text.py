@@ -11,11 +11,7 @@ LONGEST = 300
 
 
 def plain(text: object, longest: int = LONGEST) -> str:
-    """One line without control, format and bidirectional characters, cut with an ellipsis.
-
-    Args:
-        longest: characters.
-    """
+    """One line without control, format and bidirectional characters, cut with an ellipsis. ``longest``: characters."""
     # Before looking at every character: a message may be megabytes long.
     raw = str(text)[: 4 * longest]
     clean = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in raw)

@@ -44,11 +44,7 @@ class Curves:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Outcome.
-
-    Attributes:
-        gaps: what could not be judged for lack of data; a run with gaps is not a success.
-    """
+    """Outcome. ``gaps``: what could not be judged for lack of data; a run with gaps is not a success."""
 
     violations: Violations
     safety: Safety

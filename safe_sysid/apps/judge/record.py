@@ -9,11 +9,7 @@ __all__ = ["JudgeRecord"]
 
 @dataclass
 class JudgeRecord:
-    """Collects while judging.
-
-    Attributes:
-        gaps: what could not be judged.
-    """
+    """Collects while judging. ``gaps``: what could not be judged."""
 
     counts: dict[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)

@@ -70,11 +70,7 @@ class AdaptiveRobustLaw:
     proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: AdaptiveRobustSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
-        """
+        """Make the law for one arm. ``settings``: None for the configuration's."""
         s = settings or model.settings.controller.laws.adaptive_robust
         self._arm, self._transition = model.kinematics.packed, model.friction_transition_velocity
         damping = 2.0 * s.damping_ratio * s.bandwidth
@@ -88,13 +84,7 @@ class AdaptiveRobustLaw:
         self.rho = s.initial_bound
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
-        """Forget what was learned of the bound.
-
-        Args:
-            t: s.
-            q: (n,) rad.
-            qd: (n,) rad/s.
-        """
+        """Forget what was learned of the bound. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
         self.rho = self._first
         self._elapsed.reset()
 

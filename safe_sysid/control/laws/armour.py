@@ -158,11 +158,7 @@ class ArmourLaw:
     proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: ArmourSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
-        """
+        """Make the law for one arm. ``settings``: None for the configuration's."""
         s = settings or model.settings.controller.laws.armour
         n = model.n
         self.K_r = per_joint(s.K_r, n)
@@ -177,13 +173,7 @@ class ArmourLaw:
         self.disturbance = self.energy = self.robust_gain = 0.0
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
-        """Nothing to forget.
-
-        Args:
-            t: s.
-            q: (n,) rad.
-            qd: (n,) rad/s.
-        """
+        """Nothing to forget. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
 
     def step(
         self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse

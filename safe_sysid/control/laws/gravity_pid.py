@@ -69,11 +69,7 @@ class GravityPidLaw:
     proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: GravityPidSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
-        """
+        """Make the law for one arm. ``settings``: None for the configuration's."""
         s = settings or model.settings.controller.laws.gravity_pid
         self._arm, self._still = model.kinematics.packed, np.zeros(model.n)
         inertia, n = joint_inertia(model), model.n
@@ -89,13 +85,7 @@ class GravityPidLaw:
         self.residual_bound = np.zeros(model.n)
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
-        """Empty the integral.
-
-        Args:
-            t: s.
-            q: (n,) rad.
-            qd: (n,) rad/s.
-        """
+        """Empty the integral. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
         self.integral[:] = 0.0
         self._elapsed.reset()
 

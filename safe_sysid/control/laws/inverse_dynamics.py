@@ -82,13 +82,7 @@ class _InverseDynamics:
         self.residual_bound = np.zeros(model.n)
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
-        """Forget the external torque.
-
-        Args:
-            t: s.
-            q: (n,) rad.
-            qd: (n,) rad/s.
-        """
+        """Forget the external torque. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
         self.external[:] = 0.0
 
     def step(

@@ -95,11 +95,7 @@ class PassivityAdaptiveLaw:
     proves = Proves.NOTHING
 
     def __init__(self, model: RobotModel, settings: PassivityAdaptiveSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
-        """
+        """Make the law for one arm. ``settings``: None for the configuration's."""
         s = settings or model.settings.controller.laws.passivity_adaptive
         n = model.n
         self._arm = model.kinematics.packed

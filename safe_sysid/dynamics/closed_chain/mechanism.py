@@ -250,19 +250,11 @@ class Mechanism:
         )
 
     def jacobian(self, q: FloatArray) -> FloatArray:
-        """J (n_u, n), the independent rows, translations per length of their loop.
-
-        Args:
-            q: (n,) closed loops.
-        """
+        """J (n_u, n), the independent rows, translations per length of their loop. ``q``: (n,) closed loops."""
         return self.loops.rows @ (self._linearised(q[None])[1][0] * self._scale[:, None])
 
     def is_closed(self, q: FloatArray) -> bool:
-        """Whether all loops are closed, redundant rows included.
-
-        Args:
-            q: (..., n) rad (m).
-        """
+        """Whether all loops are closed, redundant rows included. ``q``: (..., n) rad (m)."""
         return bool(np.all(np.abs(self._linearised(np.atleast_2d(q))[0]) < _CLOSED))
 
     def positions(self, q_a: ArrayLike, stamps: FloatArray | None = None) -> FloatArray:

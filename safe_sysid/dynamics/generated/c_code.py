@@ -90,11 +90,7 @@ def write_c(
     prefix: str = "arm",
     transition: float = 0.0,
 ) -> Source:
-    """The code.
-
-    Args:
-        transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
-    """
+    """The code. ``transition``: velocity below which the sign of friction is linear, rad/s; 0: it is the sign."""
     roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
     stored: dict[int, str] = {}
     for indices in roots.values():

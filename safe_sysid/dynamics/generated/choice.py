@@ -31,11 +31,7 @@ _STATES, _ROUNDS = 1000, 15
 
 @dataclass(frozen=True)
 class Candidates:
-    """Functions in one graph.
-
-    Attributes:
-        values: (function, method) -> entries of the result, row by row.
-    """
+    """Functions in one graph. ``values``: (function, method) -> entries of the result, row by row."""
 
     graph: Graph
     joints: int

@@ -34,11 +34,7 @@ class FactoredArm:
     """
 
     def __init__(self, model: PseudoSymbolicModel, graph: Graph | None = None) -> None:
-        """Declare the inputs ``q qd qdd s c b`` of the code to be.
-
-        Args:
-            graph: to trace into; None: one of its own.
-        """
+        """Declare the inputs ``q qd qdd s c b`` of the code to be. ``graph``: to trace into; None: one of its own."""
         self.model, self.graph, self.n = model, graph if graph is not None else Graph(), model.n
         g = self.graph
         self._b = [g.parameter(f"b[{k}]") for k in range(model.l)]

@@ -133,11 +133,7 @@ class PseudoSymbolicModel:
         return self.base_map() @ theta[: 14 * self.n]
 
     def coefficients(self, theta_b: FloatArray) -> FloatArray:
-        """(p, n): what each function is multiplied by in each torque, N m.
-
-        Args:
-            theta_b: (l,) base parameters.
-        """
+        """(p, n): what each function is multiplied by in each torque, N m. ``theta_b``: (l,) base parameters."""
         return np.stack([np.asarray(matrix @ theta_b) for matrix in self.reduction], axis=1)
 
     def base_map(self) -> FloatArray:

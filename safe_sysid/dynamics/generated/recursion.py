@@ -63,11 +63,7 @@ class _Motion:
 
 
 class TracedArm:
-    """One arm in one graph: every method traces one function.
-
-    Attributes:
-        n: number of joints.
-    """
+    """One arm in one graph: every method traces one function. ``n``: number of joints."""
 
     def __init__(self, chain: Chain, base: Sequence[int], rotors: bool, graph: Graph | None = None) -> None:
         """Declare the inputs ``q qd qdd tau s c b`` of the code to be.

@@ -35,11 +35,7 @@ class Functionals:
         self.scaled = self._matrix / self._reach[:, None]
 
     def coefficients(self, index: int) -> FloatArray:
-        """(P,) of an objective.
-
-        Args:
-            index: of an unknown, or P plus that of a combination.
-        """
+        """(P,) of an objective. ``index``: of an unknown, or P plus that of a combination."""
         size = len(self._scale)
         return np.eye(1, size, index)[0] if index < size else self._matrix[index - size]
 

@@ -44,11 +44,7 @@ def _up(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class IntervalArray:
-    """``lo <= exact value <= hi``, entry by entry; shapes broadcast as numpy's do.
-
-    Attributes:
-        lo, hi: bounds.
-    """
+    """``lo <= exact value <= hi``, entry by entry; shapes broadcast as numpy's do."""
 
     lo: FloatArray
     hi: FloatArray

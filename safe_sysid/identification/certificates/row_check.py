@@ -36,11 +36,7 @@ class CertificateRefusedError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class NamedLog:
-    """A log and what to call it.
-
-    Attributes:
-        measurements: all samples in order of arrival.
-    """
+    """A log and what to call it. ``measurements``: all samples in order of arrival."""
 
     name: str
     joint_names: tuple[str, ...]
@@ -114,11 +110,7 @@ class LogBook:
     """Finds logs by the digest of their first samples."""
 
     def __init__(self, logs: Sequence[NamedLog]) -> None:
-        """Keep logs.
-
-        Args:
-            logs: any number.
-        """
+        """Keep logs. ``logs``: any number."""
         self._logs = tuple(logs)
         self._digests = [LogDigest(log.joint_names) for log in logs]
         self._known: list[dict[int, str]] = [{} for _ in logs]
@@ -167,11 +159,7 @@ class RowChecker:
     """Rebuilds rows; keeps those of the last certificate, as the next one uses many of them again."""
 
     def __init__(self, model: RobotModel) -> None:
-        """Start without rows.
-
-        Args:
-            model: trusted.
-        """
+        """Start without rows. ``model``: trusted."""
         self._model = model
         self._rebuilt: dict[tuple[object, ...], RebuiltRow] = {}
         self._views: dict[str, LogView] = {}

@@ -98,11 +98,7 @@ def sensed_offset(box: ParameterBox, errors: MeasurementErrors) -> tuple[FloatAr
 
 
 def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unknowns: Unknowns) -> BoxFacts:
-    """Prepare a box.
-
-    Args:
-        box: holds the true, physically consistent parameters.
-    """
+    """Prepare a box. ``box``: holds the true, physically consistent parameters."""
     layout, reaction = box.layout, np.asarray(unknowns.reaction)
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = seen * np.maximum(np.abs(box.lower), np.abs(box.upper))

@@ -45,11 +45,7 @@ class PayloadExtent:
     centre: FloatArray | None
 
     def text(self, box: PayloadBox | None) -> str:
-        """For people.
-
-        Args:
-            box: declared, to compare with; None for none.
-        """
+        """For people. ``box``: declared, to compare with; None for none."""
         out = f"payload of {at_least(self.mass[0])} to {at_most(self.mass[1])} kg"
         if self.centre is None:
             return out

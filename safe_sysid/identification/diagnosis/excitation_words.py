@@ -145,11 +145,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
 
 
 def describe_excitation(weak: list[WeakCombination]) -> list[str]:
-    """Lines for people about what is hardly excited; one line if nothing is.
-
-    Args:
-        weak: of :func:`weak_combinations`.
-    """
+    """Lines for people about what is hardly excited; one line if nothing is. ``weak``: of :func:`weak_combinations`."""
     lines = [
         f"hardly excited: {w.name} is known to +-{at_most(w.half_width, 2)} {w.unit} only "
         f"(before: {at_most(w.prior, 2)})" + (f"; {w.advice}" if w.advice else "")

@@ -43,11 +43,7 @@ class WidthCauses:
     """Follows the widths of theta_e through updates, cause by cause."""
 
     def __init__(self, prior: ParameterBox) -> None:
-        """Start with the prior, all of which the motion has yet to excite.
-
-        Args:
-            prior: box of all 14 n parameters.
-        """
+        """Start with the prior, all of which the motion has yet to excite. ``prior``: box of all 14 n parameters."""
         self._parts = np.zeros((10, len(CAUSES)))
         self._parts[:, _EXCITATION] = prior.payload_upper - prior.payload_lower
         layout = prior.layout

@@ -27,11 +27,7 @@ class NearRows:
     """Rows ``|a.z - t| <= 1`` nearest to their bounds at some point; at most a fixed number."""
 
     def __init__(self, size: int, capacity: int = 400) -> None:
-        """Start empty.
-
-        Args:
-            size: number of unknowns.
-        """
+        """Start empty. ``size``: number of unknowns."""
         self.matrix, self.target = np.empty((0, size)), np.empty(0)
         self._capacity = capacity
 

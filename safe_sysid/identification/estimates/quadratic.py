@@ -25,12 +25,7 @@ PRIOR_WEIGHT = 3.0  # 1 / variance of uniform on [-1, 1]
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """``f(x) = x.H x / 2 - b.x``, strictly convex.
-
-    Attributes:
-        hessian: (K, K) H, positive definite.
-        linear: (K,) b.
-    """
+    """``f(x) = x.H x / 2 - b.x``, strictly convex. ``hessian``: (K, K) H, positive definite; ``linear``: (K,) b."""
 
     hessian: FloatArray
     linear: FloatArray

@@ -187,11 +187,7 @@ class TareRecorder:
     """Collects samples while the hand is empty."""
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors, max_samples: int = 600_000) -> None:
-        """Start empty.
-
-        Args:
-            max_samples: after which no more are taken, so that memory stays bounded.
-        """
+        """Start empty. ``max_samples``: after which no more are taken, so that memory stays bounded."""
         self._model, self._errors, self._max = model, errors, max_samples
         self._parts: list[Measurements] = []
         self.samples, self.ignored = 0, 0

@@ -23,11 +23,7 @@ _COPY = 1 << 20
 
 
 def storage_file(path: Path) -> Path | None:
-    """The mcap file of a bag, None if there is not exactly one.
-
-    Args:
-        path: of the file, or of the bag's directory.
-    """
+    """The mcap file of a bag, None if there is not exactly one. ``path``: of the file, or of the bag's directory."""
     if path.is_dir():
         found = sorted(path.glob("*.mcap"))
         return found[0] if len(found) == 1 else None

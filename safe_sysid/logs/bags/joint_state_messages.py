@@ -25,12 +25,7 @@ class JointStateDecoder:
     """
 
     def __init__(self, where: str, topic: str, store: Any, joint_names: Sequence[str]) -> None:
-        """Start with none.
-
-        Args:
-            topic: the same.
-            joint_names: n names that are wanted, in their order.
-        """
+        """Start with none. ``joint_names``: n names that are wanted, in their order."""
         self._where, self._topic, self._store, self._joints = where, topic, store, tuple(joint_names)
         self._stamps, self._values = array("q"), array("d")
         self.seen, self.lacking = 0, 0

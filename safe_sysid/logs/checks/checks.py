@@ -17,11 +17,7 @@ __all__ = ["check_log"]
 
 
 def check_log(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Finding]:
-    """What is wrong, or may be, with a log; errors first.
-
-    Args:
-        log: of the robot's joints, in the robot's order.
-    """
+    """What is wrong, or may be, with a log; errors first. ``log``: of the robot's joints, in the robot's order."""
     out: list[Finding] = []
     if log.columns.get("order"):
         out.append(

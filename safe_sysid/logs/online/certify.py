@@ -41,11 +41,7 @@ class CertificateWriter:
         method: str,
         tare: tuple[str, int] | None = None,
     ) -> None:
-        """Start a chain.
-
-        Args:
-            tare: hash and number of samples of the tare's log, if its rows are used.
-        """
+        """Start a chain. ``tare``: hash and number of samples of the tare's log, if its rows are used."""
         self._directory, self._model, self._errors, self._method = directory, model, errors, method
         self._tare = tare
         self._digest = LogDigest(model.joint_names)

@@ -58,11 +58,7 @@ class Journal:
     """Writes entries; without anyone to tell it costs nothing."""
 
     def __init__(self, tell: Callable[[str], None] | None, clock: Callable[[], datetime]) -> None:
-        """Start at number 0.
-
-        Args:
-            tell: is given each entry; None for nobody.
-        """
+        """Start at number 0. ``tell``: is given each entry; None for nobody."""
         self._tell, self._clock = tell, clock
         self._number, self._last = 0, ""
 

@@ -25,11 +25,7 @@ class RestGate:
     """Follows the measurements piece by piece. Efforts count: a payload that is lost while the arm rests is news."""
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors, rest_s: float) -> None:
-        """No rest yet.
-
-        Args:
-            rest_s: so much of a rest is taken in, s.
-        """
+        """No rest yet. ``rest_s``: so much of a rest is taken in, s."""
         self._model, self._errors, self._rest_s = model, errors, rest_s
         self._speed = errors.velocity + _SPEED
         self._drift = 2.0 * errors.position + _DRIFT
@@ -42,11 +38,7 @@ class RestGate:
         self._effort: FloatArray | None = None  # (2, n), smallest and largest of this rest
 
     def is_new(self, piece: Measurements) -> bool:
-        """Whether a piece is to be taken in.
-
-        Args:
-            piece: in order of arrival, some tenths of a second.
-        """
+        """Whether a piece is to be taken in. ``piece``: in order of arrival, some tenths of a second."""
         if not len(piece):
             return True
         pose = self._pose

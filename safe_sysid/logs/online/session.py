@@ -235,11 +235,7 @@ class IdentifierSession:
         return self.core.rows
 
     def reset(self, epoch: int) -> None:
-        """Another payload.
-
-        Args:
-            epoch: its number.
-        """
+        """Another payload. ``epoch``: its number."""
         self._end_epoch()
         self._recorder = None
         self.state, self._last_seq = IDENTIFYING, 0

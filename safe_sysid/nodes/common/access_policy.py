@@ -146,11 +146,7 @@ def _group(tag: str, item: str, what: str, names: Sequence[str], namespace: str)
 
 
 def policy_text(namespaces: Sequence[str] = ("",)) -> str:
-    """The policy file.
-
-    Args:
-        namespaces: one per arm, without slashes around it; "": none.
-    """
+    """The policy file. ``namespaces``: one per arm, without slashes around it; "": none."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         "<!-- Made by python -m safe_sysid.nodes.common.access_policy, from the table there; do not edit. -->",

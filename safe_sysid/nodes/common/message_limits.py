@@ -68,11 +68,7 @@ FREE_SERVICES = frozenset({"stop", "emergency_stop"})
 
 
 def limit_of_service(name: str) -> Limit | None:
-    """Limit of ``~/name``, a service of ours; None: there is none.
-
-    Args:
-        name: last part of the service's name.
-    """
+    """Limit of ``~/name``, a service of ours; None: there is none. ``name``: last part of the service's name."""
     return None if name in FREE_SERVICES else OWN_SERVICES
 
 

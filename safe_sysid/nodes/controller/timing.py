@@ -15,11 +15,7 @@ __all__ = ["ControlTiming", "LockstepControlTiming", "RealTimeControlTiming"]
 
 
 class ControlTiming(Protocol):
-    """What a mode decides for the controller.
-
-    Attributes:
-        lockstep: whether simulated time waits for commands.
-    """
+    """What a mode decides for the controller. ``lockstep``: whether simulated time waits for commands."""
 
     lockstep: bool
     pending: PendingAnswers

@@ -33,11 +33,7 @@ class ServiceCalls:
         self._waiting: dict[tuple[str, int], tuple[Answer, float]] = {}
 
     def ask(self, service: str, answer: Answer) -> None:
-        """Call a service soon; from any thread.
-
-        Args:
-            answer: gets success and message, once, in the node's thread.
-        """
+        """Call a service soon; from any thread. ``answer``: gets success and message, once, in the node's thread."""
         self._asked.put((service, answer))
 
     def work(self) -> None:

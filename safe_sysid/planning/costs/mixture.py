@@ -17,11 +17,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class MixedCost:
-    """``sum_i weight_i cost_i`` over one family.
-
-    Attributes:
-        terms: (weight, cost) pairs, at least one.
-    """
+    """``sum_i weight_i cost_i`` over one family. ``terms``: (weight, cost) pairs, at least one."""
 
     terms: tuple[tuple[float, Cost], ...]
 

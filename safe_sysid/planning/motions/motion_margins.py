@@ -31,11 +31,7 @@ class MotionMargins:
     """
 
     def __init__(self, planner: Planner) -> None:
-        """Nothing is known yet about what the quick margins are worth.
-
-        Args:
-            planner: of the arm, in the scene.
-        """
+        """Nothing is known yet about what the quick margins are worth. ``planner``: of the arm, in the scene."""
         self.planner, self.reserve = planner, np.zeros(6)
         self._proximity = Proximity.build(planner.model, planner.scene, planner.settings.clearance_margin)
 

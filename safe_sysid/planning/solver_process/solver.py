@@ -24,11 +24,7 @@ __all__ = ["Solver", "main"]
 
 
 class Solver:
-    """What a job sees of its process.
-
-    Attributes:
-        state: whatever jobs leave for later ones: the planner, a task under way.
-    """
+    """What a job sees of its process. ``state``: whatever jobs leave for later ones: the planner, a task under way."""
 
     def __init__(self, connection: Connection) -> None:
         """Answer over ``connection``, which the parent holds the other end of."""

@@ -24,11 +24,7 @@ _FAR = 1e3  # m, where there is nothing to hit
 
 @dataclass(frozen=True, eq=False)
 class PoseMargins:
-    """Margins of many states at once.
-
-    Attributes:
-        proximity: its geometry and the scene's.
-    """
+    """Margins of many states at once. ``proximity``: its geometry and the scene's."""
 
     model: RobotModel
     proximity: Proximity

@@ -61,11 +61,7 @@ class StepSearch:
     """Looks for steps; learns from every certificate."""
 
     def __init__(self, margins: MotionMargins) -> None:
-        """Prepare.
-
-        Args:
-            margins: of motions, with what certificates taught about them.
-        """
+        """Prepare. ``margins``: of motions, with what certificates taught about them."""
         self._margins, self._planner = margins, margins.planner
 
     def along(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> PlannerResult:

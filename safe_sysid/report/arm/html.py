@@ -44,11 +44,7 @@ bounds. {{ intervals }}</p>
 
 
 def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
-    """The page.
-
-    Args:
-        result: as of ``--json``.
-    """
+    """The page. ``result``: as of ``--json``."""
     figures = []
     time = found.held_out.stamps - found.held_out.stamps[0]
     breaks = found.held_out.segments[1:-1]
@@ -86,11 +82,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
 
 
 def intervals_text(result: dict[str, Any]) -> str:
-    """What the guaranteed intervals rest on, or why there are none.
-
-    Args:
-        result: as of ``--json``.
-    """
+    """What the guaranteed intervals rest on, or why there are none. ``result``: as of ``--json``."""
     said = result["intervals"]
     if not said["proved"]:
         return f"No guaranteed intervals: {said['reason']}."

@@ -64,12 +64,7 @@ def chart(height: float, unit: str = "s", width: float = 340.0, left: float = 46
 
 
 def markup(axis: Axes, label: str) -> Markup:
-    """The drawing, the same bytes each time.
-
-    Args:
-        axis: of :func:`chart`.
-        label: for those who cannot see it.
-    """
+    """The drawing, the same bytes each time. ``axis``: of :func:`chart`; ``label``: for those who cannot see it."""
     from matplotlib import rc_context
 
     if axis.get_legend_handles_labels()[0]:

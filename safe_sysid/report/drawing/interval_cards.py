@@ -71,11 +71,7 @@ class Row(Protocol):
 
 
 def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
-    """What the page's macro ``interval_grid`` shows of one parameter.
-
-    Args:
-        truth: None if nobody knows it.
-    """
+    """What the page's macro ``interval_grid`` shows of one parameter. ``truth``: None if nobody knows it."""
     bounds, prior = (row.lower, row.nominal, row.upper), (row.prior_lower, row.prior_upper)
     return {
         "name": row.name,
@@ -122,11 +118,7 @@ def interval_drawing(
 
 
 def shares_of(rows: Sequence[Row], widths: ArrayLike) -> FloatArray:
-    """Widths as shares of the prior's.
-
-    Args:
-        widths: (U, 10) of the updates.
-    """
+    """Widths as shares of the prior's. ``widths``: (U, 10) of the updates."""
     prior = np.array([row.prior_upper - row.prior_lower for row in rows])
     w = np.asarray(widths, float)
     return np.divide(w, prior, out=np.ones_like(w), where=prior > 0.0)

@@ -239,11 +239,7 @@ def write_published(
 
 
 def verdict_line(result: IdentificationResult, report: Path) -> str:
-    """The last line for the terminal.
-
-    Args:
-        report: where the page is.
-    """
+    """The last line for the terminal. ``report``: where the page is."""
     mass, alone = result.parameters[0], result.payload
     if result.status == "empty_set":
         return f"CONTRADICTION: {result.message}; see {report}"

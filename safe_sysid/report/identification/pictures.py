@@ -79,11 +79,7 @@ def residuals_picture(
 
 
 def slack_picture(parts: FloatArray, causes: Sequence[str], joint_names: Sequence[str]) -> bytes:
-    """Stacked bars: what the half widths of each joint's equations are made of.
-
-    Args:
-        parts: (n, causes) N m.
-    """
+    """Stacked bars: what the half widths of each joint's equations are made of. ``parts``: (n, causes) N m."""
     n = len(joint_names)
     figure = Figure(figsize=(8.0, 0.5 * n + 1.6), dpi=100, layout="constrained", facecolor="white")
     axis = figure.subplots()

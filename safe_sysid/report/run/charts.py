@@ -140,11 +140,7 @@ def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: s
 
 
 def histogram_drawing(histogram: TimeHistogram, label: str) -> Markup:
-    """Counts of times; heights are logarithmic so that single late ones show.
-
-    Args:
-        histogram: of the 1 kHz loop.
-    """
+    """Counts of times; heights are logarithmic so that single late ones show. ``histogram``: of the 1 kHz loop."""
     texts = [_micro(upper) for upper in histogram.upper_us]
     texts.append(f"> {texts[-1]}" if texts else "all")
     axis = chart(130.0, "", left=10.0, top=16.0)

@@ -30,11 +30,7 @@ class RunEvent:
 
 
 def states_of(log: ControllerLog | None) -> list[tuple[str, float, float]]:
-    """States of the controller: name, begin and end, s.
-
-    Args:
-        log: of the controller; None: no states.
-    """
+    """States of the controller: name, begin and end, s. ``log``: of the controller; None: no states."""
     if log is None or not log.time.size:
         return []
     changes = np.flatnonzero(log.state[1:] != log.state[:-1]) + 1

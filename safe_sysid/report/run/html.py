@@ -59,11 +59,7 @@ def write_run_report(
 
 
 def run_html(facts: RunFacts, model: RobotModel | None = None) -> tuple[str, RunVerdict]:
-    """The page, and its verdict.
-
-    Args:
-        model: the arm of the run, or None.
-    """
+    """The page, and its verdict. ``model``: the arm of the run, or None."""
     summary, events = facts.summary, events_of(facts)
     payload, payload_note = _payload(facts, model)
     verdict = verdict_of(facts, payload["shapes"].mass if payload is not None else None)

@@ -28,11 +28,7 @@ _SCALES = {"m": (1000, "mm"), "rad": (1000, "mrad"), "of the limit": (100, "%")}
 
 
 def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping[str, str]]:
-    """The figures that people look for first.
-
-    Args:
-        payload: the payload alone, with its shapes; None if not known.
-    """
+    """The figures that people look for first. ``payload``: the payload alone, with its shapes; None if not known."""
     tiles: list[Mapping[str, str]] = []
     if payload is not None:
         tiles.append({"value": payload["shapes"].mass_text, "text": "payload alone"})

@@ -45,11 +45,7 @@ class RunVerdict:
 
 
 def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> RunVerdict:
-    """What became of the run.
-
-    Args:
-        payload: bounds of the mass of the payload alone, kg; None if not known.
-    """
+    """What became of the run. ``payload``: bounds of the mass of the payload alone, kg; None if not known."""
     summary, controller = facts.summary, facts.logs.controller
     mass = _mass(facts, payload)
     if summary is not None and (wrong := _wrong(summary)):

@@ -134,12 +134,7 @@ class Obstacle:
 
 @dataclass(frozen=True, eq=False)
 class SceneBox(Obstacle):
-    """A box.
-
-    Attributes:
-        rpy: (3,) fixed-axis roll, pitch, yaw, rad.
-        size: (3,) full edge lengths, m.
-    """
+    """A box. ``rpy``: (3,) fixed-axis roll, pitch, yaw, rad; ``size``: (3,) full edge lengths, m."""
 
     kind: ClassVar[str] = "box"
     rpy: FloatArray
@@ -251,11 +246,7 @@ class SceneMesh(Obstacle):
 
 @dataclass(frozen=True, eq=False)
 class SceneZonotope(Obstacle):
-    """All ``xyz + sum b_i generators_i`` with ``b_i`` in [-1, 1].
-
-    Attributes:
-        generators: (g, 3), m.
-    """
+    """All ``xyz + sum b_i generators_i`` with ``b_i`` in [-1, 1]. ``generators``: (g, 3), m."""
 
     kind: ClassVar[str] = "zonotope"
     generators: FloatArray

@@ -26,11 +26,7 @@ class CertificateTrail:
     """Certificates of the updates of one log."""
 
     def __init__(self, model: RobotModel, log: Measurements, tare: Measurements | None) -> None:
-        """Start with no update.
-
-        Args:
-            tare: all samples of the motion with the empty hand; None without.
-        """
+        """Start with no update. ``tare``: all samples of the motion with the empty hand; None without."""
         self._model, self._log, self._tare = model, log, tare
         self._errors = MeasurementErrors.from_model(model)
         self._directory = tempfile.TemporaryDirectory(prefix="safe_sysid_campaign_")

@@ -85,11 +85,7 @@ def generator(seed: int, index: int, stream: int) -> np.random.Generator:
 
 
 def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) -> TrialSettings:
-    """Settings of a trial.
-
-    Args:
-        fixed: values that replace drawn ones; the rest is as without them.
-    """
+    """Settings of a trial. ``fixed``: values that replace drawn ones; the rest is as without them."""
     rng = generator(seed, index, 0)
     pick = rng.choice
     joints = int(rng.integers(3, 10))

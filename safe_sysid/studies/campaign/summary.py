@@ -82,11 +82,7 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
 
 
 def groups_of(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """Results by the value of one setting, in order; those without settings are left out.
-
-    Args:
-        trials: results.
-    """
+    """Results by the value of one setting, in order; those without settings are left out."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for trial in trials:
         if "settings" in trial:
@@ -95,11 +91,7 @@ def groups_of(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, li
 
 
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
-    """Counts by category.
-
-    Args:
-        trials: results.
-    """
+    """Counts by category."""
     trials = list(trials)
     out = Table(title=title, title_justify="left")
     out.add_column("category")

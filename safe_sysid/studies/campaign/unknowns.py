@@ -40,11 +40,7 @@ class TrueUnknowns:
         return np.concatenate([self.kappa[self.hidden], self.offset[self.zero > 0.0]])
 
     def declared(self, kin: Kinematics) -> tuple[Kinematics, Unknowns]:
-        """What the identifier is told: the arm with the motors whose ratio is known, and the rest.
-
-        Args:
-            kin: true.
-        """
+        """What the identifier is told: the arm with the motors whose ratio is known, and the rest. ``kin``: true."""
         known, other = (_some(kin.motors, which) for which in (~self.hidden, self.hidden))
         unknown = other._replace(gear=np.ones(len(other.joint)))
         return kin._replace(motors=known), Unknowns(self.zero, unknown, self.reaction[self.hidden])

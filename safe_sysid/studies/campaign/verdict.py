@@ -82,11 +82,7 @@ class Breaches:
             self.rows(rows, row_theta)
 
     def rows(self, rows: MomentumRows, row_theta: FloatArray) -> None:
-        """Judge equations.
-
-        Args:
-            row_theta: (14 n,) true unknowns.
-        """
+        """Judge equations. ``row_theta``: (14 n,) true unknowns."""
         if not len(rows):
             return
         off = rows.constants @ self._unknowns if rows.constants.shape[1] else 0.0

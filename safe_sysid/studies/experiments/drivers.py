@@ -104,11 +104,7 @@ class MethodDriver:
         self._note_mass(cell.time)
 
     def motion(self, phase: Phase, trajectory: QuinticTrajectory, start_time: float) -> str:
-        """Prepare the task's law for its motion; never refuses.
-
-        Args:
-            start_time: stamp at which it begins, s.
-        """
+        """Prepare the task's law for its motion; never refuses. ``start_time``: stamp at which it begins, s."""
         if phase is Phase.CARRY and self._method.law == _ROBUST:
             gains = self._gains_for(trajectory)
             self._use(_ROBUST, gains, self._cell.measurement)

@@ -79,12 +79,7 @@ def box_around(item: Dumbbell, position: FloatArray, rotation: FloatArray) -> Sc
 
 
 def angle_between(one: FloatArray, two: FloatArray) -> float:
-    """Angle (rad) of the rotation from one frame's axes (3, 3) to another's.
-
-    Args:
-        one: (3, 3).
-        two: (3, 3).
-    """
+    """Angle (rad) of the rotation from one frame's axes (3, 3) to another's. ``one``: (3, 3); ``two``: (3, 3)."""
     r = one @ two.T
     skew = np.array([r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]])
     return float(np.arctan2(np.linalg.norm(skew), np.trace(r) - 1.0))

@@ -68,11 +68,7 @@ class Tap:
         self.log: list[Sample] = []
 
     def step(self, torque: ArrayLike | None) -> Sample:
-        """Advance by one period.
-
-        Args:
-            torque: (n,) N m; None: none came.
-        """
+        """Advance by one period. ``torque``: (n,) N m; None: none came."""
         self.measurement = self.cell.step(torque)
         self.log.append(self.measurement)
         if self._sampled is not None:

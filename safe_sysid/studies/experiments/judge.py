@@ -26,11 +26,7 @@ def intended(cell: Workcell, contact: Contact) -> bool:
 
 
 def misplaced(simulation: CellSimulation, name: str) -> tuple[float, float]:
-    """How far a dumbbell is from where it belongs: m and rad.
-
-    Args:
-        simulation: as it is now.
-    """
+    """How far a dumbbell is from where it belongs: m and rad. ``simulation``: as it is now."""
     cell = simulation.workcell
     position, rotation = simulation.pose(name)
     off = float(np.linalg.norm(position - cell.target(name)))

@@ -206,11 +206,7 @@ def _evaluation(name: str, joints: int) -> dict[str, Any]:
 
 
 def figure(number: str, out: Path) -> tuple[dict[str, Any], Path]:
-    """What a figure shows, as data and as a picture.
-
-    Args:
-        number: "2", "4", "5", "6" or "7".
-    """
+    """What a figure shows, as data and as a picture. ``number``: "2", "4", "5", "6" or "7"."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(8.0, 5.0), layout="constrained")

@@ -20,19 +20,11 @@ class SeriesStore:
     """A directory of ``<index>.npz``; made with the first file."""
 
     def __init__(self, directory: Path) -> None:
-        """Name the directory.
-
-        Args:
-            directory: need not exist.
-        """
+        """Name the directory. ``directory``: need not exist."""
         self.directory = directory
 
     def take(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Put a result's ``series`` away; returns the result without them.
-
-        Args:
-            result: of a trial; left as it is.
-        """
+        """Put a result's ``series`` away; returns the result without them. ``result``: of a trial; left as it is."""
         series = result.get("series")
         if series is None:
             return result

@@ -172,11 +172,7 @@ def digest(data: dict[str, Any]) -> str:
 
 
 def reversed_motion(motion: QuinticTrajectory, slower: float) -> QuinticTrajectory:
-    """The same way back, ``slower`` times as long; both ends at rest.
-
-    Args:
-        slower: factor.
-    """
+    """The same way back, ``slower`` times as long; both ends at rest. ``slower``: factor."""
     times = slower * (motion.duration - motion.times[::-1])
     scale = np.array([1.0, -1.0 / slower, 1.0 / slower**2])[None, :, None]
     return QuinticTrajectory(times, motion.knots[::-1] * scale)

@@ -66,11 +66,7 @@ class ForgedRun:
 
 
 def trusting(model: RobotModel) -> Verification:
-    """What ``verify`` does with a trusted robot, and nothing else.
-
-    Args:
-        model: trusted.
-    """
+    """What ``verify`` does with a trusted robot, and nothing else. ``model``: trusted."""
     return Verification(Console(file=io.StringIO(), width=10_000), model, quiet=True)
 
 
@@ -97,11 +93,7 @@ def log_of(case: IdentificationCase) -> tuple[RobotModel, Log]:
 
 
 def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
-    """Identify, and leave what ``identify`` leaves for programs.
-
-    Args:
-        updates: into how many the log is divided.
-    """
+    """Identify, and leave what ``identify`` leaves for programs. ``updates``: into how many the log is divided."""
     errors = MeasurementErrors.from_model(model)
     method = model.settings.identification.method
     writer = CertificateWriter(folder, model, errors, method)

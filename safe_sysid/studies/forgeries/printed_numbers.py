@@ -254,11 +254,7 @@ def as_json(header: Mapping[str, Any], trials: Iterable[Mapping[str, Any]]) -> d
 
 
 def table(trials: Iterable[Mapping[str, Any]], title: str) -> Table:
-    """Counts.
-
-    Args:
-        trials: results.
-    """
+    """Counts of trials."""
     out = Table(title=title, title_justify="left")
     counts = summarise(trials)
     for name in counts:

@@ -63,11 +63,7 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
 
 
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
-    """Counts by way.
-
-    Args:
-        trials: results.
-    """
+    """Counts by way."""
     trials = list(trials)
     out = Table(title=title, title_justify="left")
     out.add_column("way")

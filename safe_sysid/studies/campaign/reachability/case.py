@@ -80,11 +80,7 @@ def _packaged(name: str) -> RobotModel:
 
 
 def build_case(seed: int, index: int, options: dict[str, Any]) -> ReachabilityCase:
-    """A trial.
-
-    Args:
-        options: ``fixed``: settings that replace drawn ones.
-    """
+    """A trial. ``options``: ``fixed``: settings that replace drawn ones."""
     s = draw_reachability_settings(seed, index, options.get("fixed"))
     rng = generator(seed, index, 1)
     if s.robot == "random":

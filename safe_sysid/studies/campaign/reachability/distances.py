@@ -35,11 +35,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PairTruth:
-    """Distance of two bodies at given states, from above.
-
-    Attributes:
-        first, second: bodies; joint -1 is the world.
-    """
+    """Distance of two bodies at given states, from above. ``first``, ``second``: bodies; joint -1 is the world."""
 
     case: ReachabilityCase
     first: Body

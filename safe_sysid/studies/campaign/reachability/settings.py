@@ -69,11 +69,7 @@ class ReachabilitySettings:
 def draw_reachability_settings(
     seed: int, index: int, fixed: dict[str, Any] | None = None
 ) -> ReachabilitySettings:
-    """Settings of a trial.
-
-    Args:
-        fixed: values that replace drawn ones; the rest is as without them.
-    """
+    """Settings of a trial. ``fixed``: values that replace drawn ones; the rest is as without them."""
     rng = generator(seed, index, 0)
     pick = rng.choice
     values: dict[str, Any] = {

@@ -100,11 +100,7 @@ def _short(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
-    """Counts by category, and how near the attack came by family.
-
-    Args:
-        trials: results.
-    """
+    """Counts by category, and how near the attack came by family."""
     trials = list(trials)
     out = Table(title=title, title_justify="left")
     out.add_column("category")

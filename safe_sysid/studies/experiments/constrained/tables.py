@@ -140,11 +140,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
 
 
 def table(which: str, told: Result) -> Table:
-    """Medians over seeds beside the paper's figures.
-
-    Args:
-        told: of :func:`summary`.
-    """
+    """Medians over seeds beside the paper's figures. ``told``: of :func:`summary`."""
     out = Table(
         title=_TITLES[which], caption="identified / manufacturer, median over seeds; paper: left limbs"
     )

@@ -81,12 +81,7 @@ class TrueLimb:
     """One mechanism with true parameters that can be moved and recorded."""
 
     def __init__(self, name: str, theta: FloatArray, actuated: NDArray[np.int64]) -> None:
-        """Make Pinocchio's model.
-
-        Args:
-            theta: (14 n,) true parameters.
-            actuated: (n_a,) joints with motors.
-        """
+        """Make Pinocchio's model. ``theta``: (14 n,) true parameters; ``actuated``: (n_a,) joints with motors."""
         path = mechanism_path(name)
         settings = read_mechanism_file(path)
         tree = read_tree(resource_path(f"urdf/{settings.urdf}"))
