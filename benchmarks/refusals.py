@@ -36,7 +36,7 @@ from rich.table import Table
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.certification.certificate import Certificate, may_rest, verify_plan
+from safe_sysid.planning.certification.certificate import PlanCertificate, may_rest, verify_plan
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.robot.loading import load_robot
@@ -205,7 +205,7 @@ class Witness:
             return False
         return self._certificate(a, b).ok
 
-    def _certificate(self, a: FloatArray, b: FloatArray) -> Certificate:
+    def _certificate(self, a: FloatArray, b: FloatArray) -> PlanCertificate:
         settings = self.model.settings.planner
         rest = np.stack([a, 0.0 * a, 0.0 * a])
         plan = Plan(

@@ -41,7 +41,7 @@ from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.online.known_bounds import KnownBounds
 from safe_sysid.planning import Budget, Planner, PlannerOptions, PlannerResult, hand_over_state
-from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
 from safe_sysid.planning.excitation.fourier_excitation import certified_fourier
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner
 from safe_sysid.planning.task.task import TaskPlanner, follow
@@ -275,7 +275,7 @@ def motion_outcome(arm_name: str, motion: str) -> Outcome:
     return of_certificate(certificate) | {"start": reasons}
 
 
-def of_certificate(certificate: Certificate) -> Outcome:
+def of_certificate(certificate: PlanCertificate) -> Outcome:
     """The smallest margins in words and bits, all others as digests."""
     families = certificate.families
     return {

@@ -8,7 +8,7 @@ from test_certificate import gains_for, plan_of, reach_out, with_limits
 
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification import cell_margins
-from safe_sysid.planning.certification.certificate import FAMILIES, Certificate, verify_plan
+from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan
 from safe_sysid.reachability import clearance
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -32,7 +32,7 @@ def certify(
     trajectory: QuinticTrajectory | None = None,
     scene: Scene | None = None,
     **more: object,
-) -> Certificate:
+) -> PlanCertificate:
     trajectory = reach_out(model, np.array(model.settings.home)) if trajectory is None else trajectory
     gains = gains_for(model, box, 0.02)
     arguments = {"intervals": 16, "clearance_margin": 0.002} | more

@@ -12,7 +12,7 @@ from safe_sysid import extensions
 from safe_sysid.simulation.arms import hand_box
 from safe_sysid.studies.experiments import drivers
 from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
-from safe_sysid.studies.experiments.identify_phase import Learned
+from safe_sysid.studies.experiments.identify_phase import LearnedPayload
 from safe_sysid.studies.experiments.interfaces import Driver, Phase
 from safe_sysid.studies.experiments.methods import (
     METHODS,
@@ -203,7 +203,9 @@ def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbb
 
     def learn(model, tap, ready, seed, random):
         seeds.append((seed, random))
-        return Learned(box, nominal, ready, "", {"stamps": [1.0, 2.0], "nominal": [nominal + 1.0, nominal]})
+        return LearnedPayload(
+            box, nominal, ready, "", {"stamps": [1.0, 2.0], "nominal": [nominal + 1.0, nominal]}
+        )
 
     monkeypatch.setattr(drivers, "plan_and_identify", learn)
     for name, law in (("ours", "robust"), ("random", "robust"), ("grav-pid-ours", "gravity_pid")):
@@ -224,7 +226,9 @@ def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbb
 
 def test_a_failed_identification_teaches_nothing(model, ready, monkeypatch):
     monkeypatch.setattr(
-        drivers, "plan_and_identify", lambda *_, **__: Learned(model.arm_prior, np.ones(10), ready, "no plan")
+        drivers,
+        "plan_and_identify",
+        lambda *_, **__: LearnedPayload(model.arm_prior, np.ones(10), ready, "no plan"),
     )
     cell = FreeCell(model, "4lb", 3, ready)
     driver = driver_of("ours", model)

@@ -18,7 +18,7 @@ from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bags.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.formats.npz import read_log
 from safe_sysid.logs.online.rest_gate import RestGate
-from safe_sysid.logs.online.rows import Rows
+from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common.log_throttle import LogPauses
 from safe_sysid.robot import load_robot
@@ -215,7 +215,7 @@ def test_lines_that_repeat_grow_rare_and_begin_anew_after_a_silence() -> None:
 
 @pytest.mark.parametrize("most", [1000, 5000])
 def test_rows_beyond_the_most_are_the_oldest(most: int) -> None:
-    rows, count, width = Rows(9, most), 40_000, 9
+    rows, count, width = GrowingRows(9, most), 40_000, 9
     for k in range(count):
         rows.new()[:] = k
         if k == 20_000:

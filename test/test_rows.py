@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safe_sysid.logs.online.rows import Rows
+from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.simulation.log import TruthLog
 
 
 @given(st.integers(1, 700), st.lists(st.integers(0, 300), max_size=6))
 def test_every_row_is_kept_whenever_they_are_looked_at(width: int, counts: list[int]) -> None:
-    rows, expected = Rows(width), []
+    rows, expected = GrowingRows(width), []
     for count in counts:
         for _ in range(count):
             row = rows.new()
@@ -29,7 +29,7 @@ def test_every_row_is_kept_whenever_they_are_looked_at(width: int, counts: list[
 
 def test_rows_are_never_moved_while_they_come() -> None:
     """What was measured to stop the loop: an array that is copied as it grows. Here old rows stay where they are."""
-    rows = Rows(47)
+    rows = GrowingRows(47)
     first = rows.new()
     places = {first.__array_interface__["data"][0]}
     for _ in range(20_000):
@@ -41,7 +41,7 @@ def test_rows_are_never_moved_while_they_come() -> None:
 
 
 def test_what_is_told_cannot_be_changed() -> None:
-    rows = Rows(2)
+    rows = GrowingRows(2)
     rows.new()[:] = 1.0
     with pytest.raises(ValueError, match="read-only"):
         rows.array()[0, 0] = 2.0

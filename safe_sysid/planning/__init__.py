@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+    from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
     from safe_sysid.planning.optimiser.optimise import Budget
     from safe_sysid.planning.planner import (
         Calibration,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "Calibration",
-    "Certificate",
+    "PlanCertificate",
     "PlanStatus",
     "Planner",
     "PlannerOptions",
@@ -34,7 +34,7 @@ __all__ = [
 
 _HOMES = {
     "Budget": "optimiser.optimise",
-    **dict.fromkeys(("Certificate", "start_check", "verify_plan"), "certification.certificate"),
+    **dict.fromkeys(("PlanCertificate", "start_check", "verify_plan"), "certification.certificate"),
 }
 
 

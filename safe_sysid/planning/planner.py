@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import Certificate, start_check, verify_plan
+from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict, verdict_of
 from safe_sysid.planning.costs import CostContext, CostMemory, CostSpec, build_cost
 from safe_sysid.planning.distances.proximity import Proximity
@@ -110,7 +110,7 @@ class Planner:
         """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
         return Planner(self.model, scene, self.gains, self.settings, self.options, self.seed, *self._given)
 
-    def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> Certificate:
+    def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> PlanCertificate:
         """The rigorous margins of a plan, with this planner's settings, or another number of time cells."""
         return verify_plan(
             plan, self.model, box, self.scene, self.gains,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.costs import CostSpec
 from safe_sysid.planning.optimiser.constraints import Margins
 from safe_sysid.robot.parameters import ParameterBox
@@ -105,7 +105,7 @@ class PlannerResult:
 
     status: PlanStatus
     plan: Plan | None = None
-    certificate: Certificate | None = None
+    certificate: PlanCertificate | None = None
     cost: float = np.nan
     condition: float = np.nan
     information: FloatArray = field(default_factory=lambda: np.zeros((10, 10)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.logs.online.rows import Rows
+from safe_sysid.logs.online.rows import GrowingRows
 
 __all__ = ["TruthLog"]
 
@@ -24,7 +24,7 @@ class TruthLog:
     def __init__(self, n: int, most: int | None = None) -> None:
         """No row yet, for ``n`` joints; ``most``: rows that are kept, the oldest go."""
         self._n = n
-        self._rows = Rows(n * len(_VECTORS) + len(_SCALARS), most)
+        self._rows = GrowingRows(n * len(_VECTORS) + len(_SCALARS), most)
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from safe_sysid.decimals import bracketed, interval_text
 from safe_sysid.identification.certificates.chain import ChainVerdict
-from safe_sysid.identification.certificates.file import Certificate
+from safe_sysid.identification.certificates.file import BoundsCertificate
 from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.model import RobotModel
 
@@ -20,7 +20,7 @@ __all__ = ["print_bounds_verdict"]
 def print_bounds_verdict(
     console: Console,
     model: RobotModel,
-    certificates: Sequence[Certificate],
+    certificates: Sequence[BoundsCertificate],
     verdicts: Sequence[ChainVerdict],
     wrong: str | None,
     condition: str | None = None,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError, short
-from safe_sysid.identification.certificates.file import Certificate
+from safe_sysid.identification.certificates.file import BoundsCertificate
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.settings import METHODS
@@ -72,7 +72,7 @@ class CertificateChain:
     """
 
     model: RobotModel
-    certificates: Sequence[Certificate]
+    certificates: Sequence[BoundsCertificate]
     log: Log
     tare_samples: int | None
 
@@ -269,7 +269,7 @@ def _updates(result: IdentificationResult, chain: CertificateChain) -> Iterator[
         yield "updates[-1].nominal", result.updates[-1].nominal, [p.nominal for p in result.parameters]
 
 
-def _method(last: Certificate) -> str:
+def _method(last: BoundsCertificate) -> str:
     """As the certificate says; linear programs alone make no cuts of a body's consistency."""
     method = str(last.header["method"])
     if method not in METHODS or (method == "lp" and np.any(last.arrays["cut_kind"] == "semidefinite")):

@@ -27,7 +27,7 @@ from safe_sysid.identification.certificates.arm_file import (
 )
 from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
 from safe_sysid.identification.certificates.file import (
-    Certificate,
+    BoundsCertificate,
     CertificateError,
     read_certificate,
     read_header,
@@ -185,7 +185,7 @@ class Verification:
         return Answer.PASS if open_end is None else Answer.CONDITIONAL
 
     def _walk(
-        self, model: RobotModel, certificates: Sequence[Certificate], book: LogBook, tares: LogBook
+        self, model: RobotModel, certificates: Sequence[BoundsCertificate], book: LogBook, tares: LogBook
     ) -> list[ChainVerdict]:
         verdicts: list[ChainVerdict] = []
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -199,7 +199,7 @@ class Verification:
                 bar.update(task, completed=len(verdicts))
         return verdicts
 
-    def _robot_of(self, certificate: Certificate | ArmCertificate) -> RobotModel:
+    def _robot_of(self, certificate: BoundsCertificate | ArmCertificate) -> RobotModel:
         """The trusted description. A certificate may only name a packaged one, never a file."""
         if self.robot is None:
             name = str(certificate.header["robot"].get("name"))
@@ -356,12 +356,12 @@ def _stray(folder: Path) -> str | None:
     return None
 
 
-def _chain(model: RobotModel, certificates: Sequence[Certificate], log: Log) -> CertificateChain:
+def _chain(model: RobotModel, certificates: Sequence[BoundsCertificate], log: Log) -> CertificateChain:
     tare = certificates[-1].header["tare_log"]
     return CertificateChain(model, certificates, log, None if tare is None else int(tare["samples"]))
 
 
-def _other_epochs(certificates: Sequence[Certificate], folder: Path) -> str | None:
+def _other_epochs(certificates: Sequence[BoundsCertificate], folder: Path) -> str | None:
     """Certificates of several payloads beside bounds of one."""
     epochs = sorted({c.header["epoch"] for c in certificates})
     if len(epochs) > 1 and (folder / "bounds.yaml").is_file():
@@ -369,7 +369,7 @@ def _other_epochs(certificates: Sequence[Certificate], folder: Path) -> str | No
     return None
 
 
-def _uncovered(model: RobotModel, certificates: Sequence[Certificate], book: LogBook) -> str | None:
+def _uncovered(model: RobotModel, certificates: Sequence[BoundsCertificate], book: LogBook) -> str | None:
     """Samples of an epoch's log that came after its last certificate: they may contradict what it says.
 
     So few that they make no equation of ``identification.window_s`` are not held against it.

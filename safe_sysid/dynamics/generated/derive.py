@@ -22,8 +22,8 @@ from safe_sysid.dynamics.generated.chain import Chain, chain_of
 from safe_sysid.dynamics.generated.model import GRAVITY, PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import (
     DIGITS,
+    FunctionRows,
     Matrices,
-    Rows,
     derivatives,
     expand,
     joint_transforms,
@@ -54,8 +54,8 @@ def _force_of_unit_acceleration(sliding: bool) -> FloatArray:
     return out
 
 
-def _placed(parts: list[tuple[int, Rows]], width: int) -> Rows:
-    """One :class:`Rows` of ``width`` columns from parts with (first column, rows), equal functions together."""
+def _placed(parts: list[tuple[int, FunctionRows]], width: int) -> FunctionRows:
+    """One :class:`FunctionRows` of ``width`` columns from parts with (first column, rows), equal functions together."""
     codes, which = np.unique(np.concatenate([rows.code for _, rows in parts]), return_inverse=True)
     row, size, at = np.zeros((len(codes), width)), np.zeros((len(codes), width)), 0
     for first, rows in parts:
@@ -64,54 +64,54 @@ def _placed(parts: list[tuple[int, Rows]], width: int) -> Rows:
         columns = slice(first, first + rows.row.shape[1])
         np.add.at(row[:, columns], lines, rows.row)
         np.add.at(size[:, columns], lines, rows.size)
-    return Rows(codes, row, size)
+    return FunctionRows(codes, row, size)
 
 
 def _mass_matrix(
     chain: Chain, transforms: list[tuple[Matrices, Matrices, Matrices]]
-) -> dict[tuple[int, int], Rows]:
+) -> dict[tuple[int, int], FunctionRows]:
     """``D_ij``, i <= j, per parameter: ten of each link, then the rotors."""
     n, none = chain.n, np.zeros(1, np.int64)
-    parts: dict[tuple[int, int], list[tuple[int, Rows]]] = {}
+    parts: dict[tuple[int, int], list[tuple[int, FunctionRows]]] = {}
     for i in range(n):
         unit = np.zeros((1, 6))
         unit[0, 2 if chain.sliding[i] else 5] = 1.0
-        along = Rows(none, unit, unit)
+        along = FunctionRows(none, unit, unit)
         for j in range(i, n):
             if j > i:
                 along = expand(along, j, transforms[j][1])
             unit_force = _force_of_unit_acceleration(bool(chain.sliding[j]))
-            rows = Rows(along.code, along.row @ unit_force, along.size @ np.abs(unit_force))
+            rows = FunctionRows(along.code, along.row @ unit_force, along.size @ np.abs(unit_force))
             parts[i, j] = [(PER_LINK * j, rows)]
             for k in range(j + 1, n):
                 rows = expand(rows, k, transforms[k][2])
                 parts[i, j].append((PER_LINK * k, rows))
     for j in range(n):
-        parts[j, j].append((PER_LINK * n + j, Rows(none, np.ones((1, 1)), np.ones((1, 1)))))
+        parts[j, j].append((PER_LINK * n + j, FunctionRows(none, np.ones((1, 1)), np.ones((1, 1)))))
     for j, carrier, gear, axis in zip(*chain.motors, strict=True):
         for i in range(int(carrier) + 1):
             if chain.sliding[i]:
                 continue
             z = np.array([[0.0, 0.0, 1.0]])
-            rows = Rows(none, z, z)
+            rows = FunctionRows(none, z, z)
             for k in range(i + 1, int(carrier) + 1):
                 rows = expand(
                     rows, k, {d: x[:3, :3] for d, x in transforms[k][1].items() if np.any(x[:3, :3])}
                 )
-            seen = Rows(
+            seen = FunctionRows(
                 rows.code, gear * rows.row @ axis[:, None], abs(gear) * rows.size @ np.abs(axis)[:, None]
             )
             parts[i, int(j)].append((PER_LINK * n + int(j), seen))
     return {pair: _placed(part, 11 * n) for pair, part in parts.items()}
 
 
-def _potential(chain: Chain, transforms: list[tuple[Matrices, Matrices, Matrices]]) -> Rows:
+def _potential(chain: Chain, transforms: list[tuple[Matrices, Matrices, Matrices]]) -> FunctionRows:
     """Potential energy per parameter."""
     start = -np.append(chain.gravity, 0.0)[None]
-    rows, parts = Rows(np.zeros(1, np.int64), start, np.abs(start)), []
+    rows, parts = FunctionRows(np.zeros(1, np.int64), start, np.abs(start)), []
     for k in range(chain.n):
         rows = expand(rows, k, transforms[k][0])
-        turned = Rows(rows.code, rows.row[:, [3, 0, 1, 2]], rows.size[:, [3, 0, 1, 2]])
+        turned = FunctionRows(rows.code, rows.row[:, [3, 0, 1, 2]], rows.size[:, [3, 0, 1, 2]])
         parts.append((PER_LINK * k, turned))
     return _placed(parts, 11 * chain.n)
 

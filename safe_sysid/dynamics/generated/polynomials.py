@@ -1,10 +1,10 @@
 r"""Polynomials in sines, cosines and sliding positions of the joints, with rows of coefficients.
 
 A function of the joints is a digit per joint, base 5: of a turning joint ``1, s, c, s c, c^2`` (``s^2 = 1 - c^2`` is
-written so: the paper's first pre-filter), of a sliding one ``1, q, q^2``. :class:`Rows` maps such functions to rows
-of numbers, what each parameter multiplies. Transforms of one joint are short polynomials with matrix coefficients, so
-that products along the chain solve, one joint at a time, the linear systems that the paper solves for all at once
-([PSDM eq. 25]).
+written so: the paper's first pre-filter), of a sliding one ``1, q, q^2``. :class:`FunctionRows` maps such functions
+to rows of numbers, what each parameter multiplies. Transforms of one joint are short polynomials with matrix
+coefficients, so that products along the chain solve, one joint at a time, the linear systems that the paper solves
+for all at once ([PSDM eq. 25]).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.dynamics.generated.chain import PSEUDO, UNPSEUDO, Chain, kronecker, skew
 
-__all__ = ["DIGITS", "Matrices", "Rows", "derivatives", "expand", "joint_transforms"]
+__all__ = ["DIGITS", "FunctionRows", "Matrices", "derivatives", "expand", "joint_transforms"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -44,7 +44,7 @@ Matrices = dict[int, FloatArray]
 
 
 @dataclass(frozen=True)
-class Rows:
+class FunctionRows:
     """Functions of the joints with a row of numbers each.
 
     Attributes:
@@ -102,7 +102,7 @@ def joint_transforms(chain: Chain, j: int) -> tuple[Matrices, Matrices, Matrices
     return {digit: x for digit, x in pose.items() if np.any(x)}, force, transfer
 
 
-def expand(rows: Rows, j: int, transform: Matrices) -> Rows:
+def expand(rows: FunctionRows, j: int, transform: Matrices) -> FunctionRows:
     """``rows`` times the transform of joint j, which they do not depend on yet; what is zero is left out."""
     codes, values, sizes = [], [], []
     for digit, matrix in transform.items():
@@ -112,7 +112,7 @@ def expand(rows: Rows, j: int, transform: Matrices) -> Rows:
         codes.append(rows.code[kept] + digit * DIGITS**j)
         values.append(value[kept])
         sizes.append(size[kept])
-    return Rows(np.concatenate(codes), np.concatenate(values), np.concatenate(sizes))
+    return FunctionRows(np.concatenate(codes), np.concatenate(values), np.concatenate(sizes))
 
 
 def derivatives(code: IntArray, j: int, sliding: bool) -> tuple[IntArray, IntArray, FloatArray]:

@@ -22,7 +22,7 @@ from safe_sysid.identification.certificates.cuts import (
     cut_refusal,
 )
 from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, proved_lower, proved_upper
-from safe_sysid.identification.certificates.file import Certificate, CertificateError
+from safe_sysid.identification.certificates.file import BoundsCertificate, CertificateError
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.robot_identity import (
     errors_from_json,
@@ -110,7 +110,7 @@ class ChainChecker:
         self._last_sha256: str | None = None
         self._checker: RowChecker | None = None
 
-    def check(self, certificates: Sequence[Certificate]) -> Iterator[ChainVerdict]:
+    def check(self, certificates: Sequence[BoundsCertificate]) -> Iterator[ChainVerdict]:
         """Walk a chain; ends with the first that is not proved.
 
         Args:
@@ -125,7 +125,7 @@ class ChainChecker:
             if not verdict.passed:
                 return
 
-    def check_next(self, certificate: Certificate) -> ChainVerdict:
+    def check_next(self, certificate: BoundsCertificate) -> ChainVerdict:
         """Check one certificate that follows on the last one, or starts an epoch.
 
         Raises:
@@ -154,7 +154,7 @@ class ChainChecker:
             **self._names,
         )
 
-    def _follow(self, certificate: Certificate) -> ParameterBox:
+    def _follow(self, certificate: BoundsCertificate) -> ParameterBox:
         """The box in force before this certificate."""
         header, arrays = certificate.header, certificate.arrays
         different = robot_differences(header["robot"], self._model)
@@ -201,7 +201,7 @@ class ChainChecker:
                 )
         return box
 
-    def _errors(self, certificate: Certificate) -> MeasurementErrors:
+    def _errors(self, certificate: BoundsCertificate) -> MeasurementErrors:
         try:
             stated = errors_from_json(certificate.header.get("errors"))
         except SafeSysIdError as error:
@@ -213,7 +213,7 @@ class ChainChecker:
             )
         return stated
 
-    def _find(self, certificate: Certificate) -> dict[int, tuple[NamedLog, int]]:
+    def _find(self, certificate: BoundsCertificate) -> dict[int, tuple[NamedLog, int]]:
         """Logs of run and tare; those of one epoch are one log that grows, and one tare."""
         header, before, wanted_by = certificate.header, self._before, str(certificate.path)
         named, tare = header["log"], header["tare_log"]
@@ -253,7 +253,7 @@ class ChainChecker:
         return logs
 
     def _prove(
-        self, certificate: Certificate, box: ParameterBox, lower: FloatArray, upper: FloatArray
+        self, certificate: BoundsCertificate, box: ParameterBox, lower: FloatArray, upper: FloatArray
     ) -> float:
         header, arrays = certificate.header, certificate.arrays
         if np.any(~(arrays["lower"] <= arrays["upper"])):
@@ -339,7 +339,7 @@ class ChainChecker:
             out[k, x.hand] = out[k, x.opening] = (-g).stacked()
         return out, np.ascontiguousarray(arrays["cut_constant"])
 
-    def _accept(self, certificate: Certificate, box: ParameterBox) -> None:
+    def _accept(self, certificate: BoundsCertificate, box: ParameterBox) -> None:
         """Published bounds are now proved: they are the next box."""
         arrays, seq = certificate.arrays, int(certificate.header["seq"])
         for side, inside in (

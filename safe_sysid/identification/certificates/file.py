@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
-    "Certificate",
+    "BoundsCertificate",
     "CertificateContext",
     "CertificateError",
     "read_certificate",
@@ -101,7 +101,7 @@ class CertificateContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class BoundsCertificate:
     """What a certificate says; shapes, types and sizes are checked, nothing else.
 
     Attributes:
@@ -204,7 +204,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
     return header, hashlib.sha256(content).hexdigest()
 
 
-def read_certificate(path: str | Path) -> Certificate:
+def read_certificate(path: str | Path) -> BoundsCertificate:
     """Read both files.
 
     Args:
@@ -226,7 +226,7 @@ def read_certificate(path: str | Path) -> Certificate:
                 raise CertificateError(
                     f"{path}: bounds[{i}].{name} = {bound[name]!r}: expected {float(arrays[name][i])!r}, the array's"
                 )
-    return Certificate(path, digest, header, arrays)
+    return BoundsCertificate(path, digest, header, arrays)
 
 
 def _check_header(path: Path, header: Mapping[str, Any]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from safe_sysid.identification.certificates.interval_arrays import TWO_PI, Inter
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 
-__all__ = ["LogView", "Steps"]
+__all__ = ["LogSteps", "LogView"]
 
 FloatArray = NDArray[np.float64]
 #: Samples that contradict the acceleration bound by less than this are not held against a window: float noise of logs.
@@ -25,7 +25,7 @@ _GAP, _BEFORE = 1.5, 31
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class LogSteps:
     """What is known about steps between consecutive samples.
 
     Attributes:
@@ -179,7 +179,7 @@ class LogView:
             return None
         return low, high
 
-    def steps(self, index: NDArray[np.int64]) -> Steps:
+    def steps(self, index: NDArray[np.int64]) -> LogSteps:
         """Facts about the steps that start at these samples, all of them inside windows.
 
         Args:
@@ -231,7 +231,7 @@ class LogView:
         torque = true_torque(data.effort[late], e)
         if e.effort == "sampled":
             torque = (torque + true_torque(data.effort[early], e)).halved()
-        return Steps(
+        return LogSteps(
             index=index,
             h=h,
             longest=longest,

@@ -1,6 +1,6 @@
 r"""Bounds of what a single step or sample contributes to a row and its error, over a parameter box, rounded upward.
 
-Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.Steps`; dq, dv
+Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.LogSteps`; dq, dv
 position and velocity error; w = away, V = speed; ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
 mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``).
 D is the derivative of p or f at ``(c, u)`` itself, enclosed, or along the direction in question the Leibniz bound of
@@ -37,7 +37,7 @@ from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at, slopes_at
 from safe_sysid.identification.certificates.interval_regressors import IntervalKinematics, columns_kernel
 from safe_sysid.identification.certificates.link_bounds import LinkBounds
-from safe_sysid.identification.certificates.log_view import LogView, Steps
+from safe_sysid.identification.certificates.log_view import LogSteps, LogView
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.intervals import iadd, imul, isub
 from safe_sysid.robot.model import Kinematics
@@ -147,7 +147,7 @@ def _along(matrix: FloatArray, direction: FloatArray) -> FloatArray:
 
 
 def step_bounds(
-    enclosed: IntervalKinematics, facts: BoxFacts, s: Steps, errors: MeasurementErrors, ramps: bool
+    enclosed: IntervalKinematics, facts: BoxFacts, s: LogSteps, errors: MeasurementErrors, ramps: bool
 ) -> StepBounds:
     """Everything about some steps; ``change`` and ``twist`` only where the step before is the one before in ``s``.
 
@@ -224,7 +224,7 @@ def _with_slopes(
 
 
 def _sizes(
-    facts: BoxFacts, s: Steps, columns: FloatArray, errors: MeasurementErrors, left: FloatArray
+    facts: BoxFacts, s: LogSteps, columns: FloatArray, errors: MeasurementErrors, left: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Of X and of its changes; ``left`` (S, n): what columns of zeros leave open."""
     count, n = s.rho.shape

@@ -28,8 +28,8 @@ from safe_sysid.identification.equations.measurement_errors import (
 )
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
-from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, Rows, window_kernel
-from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps, step_kernel
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, WindowRows, window_kernel
+from safe_sysid.identification.equations.step_errors import Limits, StepErrors, StepTable, step_kernel
 from safe_sysid.identification.equations.step_states import (
     StepStates,
     coulomb_sign,
@@ -251,7 +251,7 @@ class RowSource:
             states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
-        self._steps = Steps(*(np.require(array, requirements=("C", "W")) for array in steps))
+        self._steps = StepTable(*(np.require(array, requirements=("C", "W")) for array in steps))
         m = len(states.delta)
         self._outside_before = np.concatenate([[0], np.cumsum(states.outside)])
         columns, per_step, per_sample = (n, limits.mid.size), np.zeros((9, m, n)), np.zeros((3, m + 1, n))
@@ -292,7 +292,7 @@ class RowSource:
         )  # up and down needs a sample in between
         windows = np.ascontiguousarray(windows[good])
         count = len(windows)
-        out = Rows(
+        out = WindowRows(
             matrix=np.zeros((count, n, width)),
             target=np.zeros((count, n)),
             noise_square=np.zeros((count, n)),

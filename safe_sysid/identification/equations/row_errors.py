@@ -54,10 +54,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
-from safe_sysid.identification.equations.step_errors import Limits, StepErrors, Steps
+from safe_sysid.identification.equations.step_errors import Limits, StepErrors, StepTable
 from safe_sysid.identification.equations.windows import weights
 
-__all__ = ["ERROR_CAUSES", "Rows", "window_kernel"]
+__all__ = ["ERROR_CAUSES", "WindowRows", "window_kernel"]
 
 FloatArray = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ ERROR_CAUSES = (
 _ROUNDING = 1e-10
 
 
-class Rows(NamedTuple):
+class WindowRows(NamedTuple):
     """Results for W windows: (W, n, 14 n + E), (W, n) twice, (W, n, causes), and which have what they need."""
 
     matrix: FloatArray
@@ -81,7 +81,7 @@ class Rows(NamedTuple):
 
 @njit(cache=True)
 def _delay(
-    steps: Steps,
+    steps: StepTable,
     limits: Limits,
     first: int,
     last: int,
@@ -134,10 +134,10 @@ def window_kernel(
     windows: NDArray[np.int64],
     ramp: float,
     motors: NDArray[np.int64],
-    steps: Steps,
+    steps: StepTable,
     errors: StepErrors,
     limits: Limits,
-    out: Rows,
+    out: WindowRows,
 ) -> None:
     """Fill ``out`` for windows (W, 2), first and last sample; the formulas are those of the text above.
 

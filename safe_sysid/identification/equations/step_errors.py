@@ -66,7 +66,7 @@ from safe_sysid.identification.equations.linearisation import DERIVATIVES, deriv
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["Limits", "StepErrors", "Steps", "step_kernel"]
+__all__ = ["Limits", "StepErrors", "StepTable", "step_kernel"]
 
 FloatArray = NDArray[np.float64]
 _KINDS = len(DERIVATIVES)
@@ -115,7 +115,7 @@ class Limits(NamedTuple):
     zero: FloatArray
 
 
-class Steps(NamedTuple):
+class StepTable(NamedTuple):
     """Samples (m+1, ..) and the steps between them (m, ..).
 
     Attributes:
@@ -207,7 +207,7 @@ def _put_slopes(limits: Limits, slopes: FloatArray, kind: int, columns: FloatArr
 
 
 @njit(cache=True)
-def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, out: StepErrors) -> None:
+def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: StepTable, out: StepErrors) -> None:
     """What belongs to samples: momentum columns, their errors and sizes."""
     dq, dv, rotor = limits.position, limits.velocity, limits.rotor
     n = dq.size
@@ -242,7 +242,7 @@ def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: Steps, ou
 
 @njit(cache=True)
 def _stamps(
-    limits: Limits, steps: Steps, k: int, left: FloatArray, left_before: FloatArray, out: StepErrors
+    limits: Limits, steps: StepTable, k: int, left: FloatArray, left_before: FloatArray, out: StepErrors
 ) -> None:
     """``size`` and ``change`` of step k; ``left`` (n,) is of :func:`_put_slopes`, of this step and the one before."""
     mid, rad = limits.mid, limits.rad
@@ -280,7 +280,7 @@ def step_kernel(
     kin: Kinematics,
     size: Magnitudes,
     limits: Limits,
-    steps: Steps,
+    steps: StepTable,
     ramps: bool,
     out: StepErrors,
 ) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows"]
+__all__ = ["GrowingRows"]
 
 FloatArray = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 _BLOCK = 1 << 16
 
 
-class Rows:
+class GrowingRows:
     """Rows of float64; integers of 64 bits find room in a :meth:`view` of them, exactly.
 
     Attributes:

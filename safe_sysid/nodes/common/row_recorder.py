@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.logs.online.rows import Rows
+from safe_sysid.logs.online.rows import GrowingRows
 
 __all__ = ["Recorder"]
 
@@ -22,7 +22,7 @@ class Recorder:
     def __init__(self, columns: Mapping[str, int], most: int | None = None) -> None:
         """``columns``: name to width, in the order in which rows are given; ``most``: rows that are kept."""
         self._widths = dict(columns)
-        self._rows = Rows(1 + sum(columns.values()), most)
+        self._rows = GrowingRows(1 + sum(columns.values()), most)
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.results import PlannerResult
 from safe_sysid.robot.margin import margin_records
 from safe_sysid.robot.parameters import ParameterBox
@@ -40,7 +40,7 @@ def plan_record(
     return entry
 
 
-def certificate_message(plan: Plan, certificate: Certificate, start_ns: int) -> Float64MultiArray:
+def certificate_message(plan: Plan, certificate: PlanCertificate, start_ns: int) -> Float64MultiArray:
     """A row per family of constraints: smallest margin (inf: nothing constrains it), trajectory time of it in s.
 
     The first label says of which plan, for which box and from when; the second has the families and units, in order.

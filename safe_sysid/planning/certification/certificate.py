@@ -32,7 +32,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "Certificate", "may_rest", "start_check", "verify_plan"]
+__all__ = ["FAMILIES", "PlanCertificate", "may_rest", "start_check", "verify_plan"]
 
 FloatArray = NDArray[np.float64]
 #: Between two poses of :func:`may_rest`, s: the motion there is not looked at, and so slow that its jerk is none.
@@ -40,7 +40,7 @@ _PAUSE = 100.0
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class PlanCertificate:
     """The outcome of :func:`verify_plan`.
 
     Attributes:
@@ -83,7 +83,7 @@ def verify_plan(
     threads: int | None = None,
     grid: ArrayLike | None = None,
     directions: ArrayLike | None = None,
-) -> Certificate:
+) -> PlanCertificate:
     """Certify a plan for a box of parameters (and every box nested in it) and for the rest at its end.
 
     Cells in which a margin is negative are halved and done again. A plan that cannot be saved is given up early: no
@@ -109,7 +109,7 @@ def verify_plan(
         status = f"not certified: the plan is for box {plan.box_identity}, asked for {box.identity}"
         empty: Mapping[str, Any] = MappingProxyType({})
         none = np.zeros(0)
-        return Certificate(False, status, empty, empty, empty, none, box.identity, none.reshape(0, 0, 3))
+        return PlanCertificate(False, status, empty, empty, empty, none, box.identity, none.reshape(0, 0, 3))
     settings = model.settings.planner
     borders = _borders(plan.trajectory, settings.intervals if intervals is None else intervals, grid)
     if not (isinstance(splits, int) and splits >= 0):
@@ -269,7 +269,7 @@ def _finder(
     return MarginFinder(trajectory, model, box, scene, gains, clearance_margin, threads)
 
 
-def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -> Certificate:
+def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -> PlanCertificate:
     start = cells.borders[:, 0]
     families = {name: Margin.smallest(name, labels[name], cells.values[name], start) for name in FAMILIES}
     margins = {family: frozen_array(cells.values[family], None, family, finite=False) for family in FAMILIES}
@@ -280,6 +280,6 @@ def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -
     witness = np.array(cells.directions)
     for array in (grid, witness):
         array.setflags(write=False)
-    return Certificate(
+    return PlanCertificate(
         not bad, status, freeze(families), freeze(margins), freeze(dict(labels)), grid, identity, witness
     )

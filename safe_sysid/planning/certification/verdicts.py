@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.optimiser.constraints import Margins
 
 __all__ = ["PlanVerdict", "verdict_of"]
@@ -29,12 +29,12 @@ class PlanVerdict:
 
     certified: bool
     margins: Mapping[str, FloatArray] = field(default_factory=dict)
-    certificate: Certificate | None = None
+    certificate: PlanCertificate | None = None
     reasons: tuple[str, ...] = ()
 
 
 def verdict_of(
-    certificate: Certificate,
+    certificate: PlanCertificate,
     gains: ControllerGains,
     frame_of: Mapping[str, int] | None = None,
     settled: frozenset[tuple[str, str]] = frozenset(),

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import Certificate, start_check
+from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.observation import condition_number
 from safe_sysid.planning.motions.certified_rows import CertifiedRows
@@ -72,7 +72,7 @@ class FourierExcitation:
     trajectory: QuinticTrajectory
     condition: float
     scaled: float
-    certificate: Certificate | None = None
+    certificate: PlanCertificate | None = None
     rounds: int = 1
 
 

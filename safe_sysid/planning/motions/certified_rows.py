@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
-from safe_sysid.planning.certification.certificate import Certificate, verify_plan
+from safe_sysid.planning.certification.certificate import PlanCertificate, verify_plan
 from safe_sysid.planning.certification.verdicts import verdict_of
 from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
 from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits
@@ -155,7 +155,7 @@ class CertifiedRows:
                 slopes.append(sampler.chain(by_q[:, mine, None, :] / METRE))
         return out
 
-    def certify(self, plan: Plan, x: FloatArray) -> tuple[Certificate, CertifiedRows]:
+    def certify(self, plan: Plan, x: FloatArray) -> tuple[PlanCertificate, CertifiedRows]:
         """The certificate of a motion, and the rows with reserves that reproduce it there, plus a cushion.
 
         Args:
@@ -168,7 +168,9 @@ class CertifiedRows:
         object.__setattr__(other, "reserve", self._learned(certificate, self._parts(x, None)))
         return certificate, other
 
-    def _learned(self, certificate: Certificate, parts: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    def _learned(
+        self, certificate: PlanCertificate, parts: Mapping[str, FloatArray]
+    ) -> dict[str, FloatArray]:
         margins = {
             name: np.atleast_1d(value) / self._unit(name)
             for name, value in verdict_of(certificate, self.gains).margins.items()

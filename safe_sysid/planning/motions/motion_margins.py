@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.planning.certification.cell_margins import SPLIT_HYPOTHESES
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.planner import Planner
@@ -55,7 +55,7 @@ class MotionMargins:
         found[room < 0.0] = np.minimum(found[room < 0.0], room[room < 0.0, None])
         return np.asarray(found.reshape(len(ks), _SAMPLES, -1).min(axis=1))
 
-    def learn(self, quick: FloatArray, certificate: Certificate) -> None:
+    def learn(self, quick: FloatArray, certificate: PlanCertificate) -> None:
         """Set the reserve by a motion whose quick margins (6,) and certificate are known."""
         if not certificate.families:
             return

@@ -20,7 +20,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import Proves
 from safe_sysid.control.laws import make_law
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
-from safe_sysid.planning.certification.certificate import FAMILIES, Certificate, verify_plan
+from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.plan_files.plan_file import PlanFile, PlanFileError, read_plan
 from safe_sysid.planning.plan_files.plan_statement import (
@@ -60,7 +60,7 @@ class PlanReport:
     path: Path
     reason: str | None
     file: PlanFile | None = None
-    certificate: Certificate | None = None
+    certificate: PlanCertificate | None = None
     gains: ControllerGains | None = None
     scene: Scene | None = None
     assumed: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ class PlanChecker:
 
     def _judge(
         self, file: PlanFile, model: RobotModel, scene: Scene
-    ) -> tuple[str | None, ControllerGains | None, Certificate | None]:
+    ) -> tuple[str | None, ControllerGains | None, PlanCertificate | None]:
         """The first thing that is not proved; gains and certificate as far as it came."""
         scene.check(model)
         different = disagreements(file.scene, scene_statement(scene), SAME)
@@ -261,7 +261,7 @@ def _unlike_planner(file: PlanFile, model: RobotModel) -> str | None:
     return None
 
 
-def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerGains) -> Certificate:
+def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerGains) -> PlanCertificate:
     """On the file's own cells and with its directions, if it has any; else on as many equal cells as it says."""
     return verify_plan(
         file.plan,
@@ -276,7 +276,7 @@ def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerG
     )
 
 
-def _overclaimed(file: PlanFile, certificate: Certificate) -> str | None:
+def _overclaimed(file: PlanFile, certificate: PlanCertificate) -> str | None:
     """What the file claims that is better than, or other than, what was recomputed."""
     for name in FAMILIES:
         claim, found = file.claims[name], certificate.families[name]
@@ -292,7 +292,7 @@ def _overclaimed(file: PlanFile, certificate: Certificate) -> str | None:
     return None
 
 
-def _misplaced(claim: Margin, found: Margin, certificate: Certificate) -> str | None:
+def _misplaced(claim: Margin, found: Margin, certificate: PlanCertificate) -> str | None:
     """Whether the smallest margin is elsewhere than the file says (where several are equal, any may be named)."""
     labels, grid = certificate.labels[claim.family], certificate.grid
     columns = [i for i, label in enumerate(labels) if label == (claim.a, claim.b)]

@@ -25,7 +25,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
-from safe_sysid.planning.certification.certificate import FAMILIES, Certificate
+from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate
 from safe_sysid.planning.plan_files.plan_statement import gains_statement, robot_statement, scene_statement
 from safe_sysid.robot.files.yaml_file import validate
 from safe_sysid.robot.identity import digest
@@ -154,7 +154,7 @@ def file_name(plan: Plan) -> str:
 def write_plan(
     path: str | Path,
     plan: Plan,
-    certificate: Certificate,
+    certificate: PlanCertificate,
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
@@ -234,7 +234,7 @@ def _claim(margin: Margin) -> dict[str, Any]:
     return MarginRecord.of(replace(margin, value=modest) if margin.value < math.inf else margin).model_dump()
 
 
-def _packed(certificate: Certificate) -> dict[str, Any]:
+def _packed(certificate: PlanCertificate) -> dict[str, Any]:
     """Cells, and separating directions in each, every bit of them."""
     directions = np.ascontiguousarray(certificate.witness, "<f8")
     packed = base64.b64encode(zlib.compress(directions.tobytes(), 6)).decode("ascii")

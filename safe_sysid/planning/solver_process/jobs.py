@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.excitation.lessons import next_lesson
 from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.plan_files.plan_file import file_name, write_plan
@@ -245,7 +245,7 @@ def _swept(planner: Planner, trajectory: QuinticTrajectory) -> SweptVolume:
 
 
 def write_file(
-    solver: Solver, plan: Plan, certificate: Certificate, box: ParameterBox, directory: Path
+    solver: Solver, plan: Plan, certificate: PlanCertificate, box: ParameterBox, directory: Path
 ) -> None:
     """Leave the plan with everything that it takes to certify it again."""
     p = planner_of(solver)

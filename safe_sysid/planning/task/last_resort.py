@@ -19,7 +19,7 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.planning.certification.certificate import Certificate, may_rest
+from safe_sysid.planning.certification.certificate import PlanCertificate, may_rest
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.separations import Separation, separations
@@ -175,7 +175,7 @@ class LastResort:
 
     # -- along it ---------------------------------------------------------------------------------------------------
 
-    def _along(self, asked: StepRequest) -> tuple[Plan | None, Certificate | None, int]:
+    def _along(self, asked: StepRequest) -> tuple[Plan | None, PlanCertificate | None, int]:
         """The farthest certified motion along the way of those tried: plan, last certificate, how many were tried."""
         planner, family = self._planner, self._planner.family(asked.start)
         rest = rest_of_polyline(self.way, asked.start[0])
@@ -203,7 +203,7 @@ class LastResort:
             reach = max(0.5 * reach, corner) if reach > corner else 0.5 * reach
         return None, certificate, count
 
-    def _note_vain(self, certificate: Certificate | None) -> None:
+    def _note_vain(self, certificate: PlanCertificate | None) -> None:
         self.way = self.way[:0]
         self._resolution = max(0.5 * self._resolution, _FINE)
         if self._ways >= _WAYS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
@@ -71,7 +71,7 @@ class StepSearch:
             asked: from where.
             poses: quick margins with the box in force.
         """
-        certificate: Certificate | None = None
+        certificate: PlanCertificate | None = None
         count, left = 0, self._candidates(asked, way, poses)
         here = self._still(asked, poses)
         while left and count < _CERTIFICATES and not asked.budget.stopped():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from safe_sysid.decimals import at_least
-from safe_sysid.planning.certification.certificate import FAMILIES, Certificate
+from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.margin import Margin
@@ -35,7 +35,7 @@ def draw_motion(
     path: str | Path,
     model: RobotModel,
     scene: Scene,
-    steps: Sequence[tuple[Plan, Certificate]],
+    steps: Sequence[tuple[Plan, PlanCertificate]],
     waypoints: FloatArray | None,
     title: str,
 ) -> None:
@@ -115,7 +115,7 @@ def _view(axis: Axes, model: RobotModel, scene: Scene, q: FloatArray, a: int, b:
 
 
 def _margins(
-    axis: Axes, family: str, steps: Sequence[tuple[Plan, Certificate]], ends: Sequence[float]
+    axis: Axes, family: str, steps: Sequence[tuple[Plan, PlanCertificate]], ends: Sequence[float]
 ) -> None:
     """Smallest certified margin of a family at every instant that is driven."""
     worst = Margin.unconstrained(family)

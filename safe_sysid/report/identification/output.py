@@ -26,7 +26,7 @@ from safe_sysid.report.identification.result import (
     IdentificationResult,
     LogEntry,
     ParameterEntry,
-    UpdateRecord,
+    ResultUpdate,
     payload_alone,
     write_result,
 )
@@ -122,7 +122,7 @@ def assemble_result(
         width_causes=dict(run.causes),
         payload=payload_alone(model, lower, nominal, upper),
         updates=[
-            UpdateRecord(
+            ResultUpdate(
                 time_s=record.time,
                 status=record.status,
                 lower=record.lower.tolist(),

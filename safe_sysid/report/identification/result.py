@@ -23,7 +23,7 @@ __all__ = [
     "LogEntry",
     "ParameterEntry",
     "PayloadAlone",
-    "UpdateRecord",
+    "ResultUpdate",
     "payload_alone",
     "write_result",
 ]
@@ -101,7 +101,7 @@ class PayloadAlone(_Model):
         return texts if self.possible else [(low, "-", high) for low, _, high in texts]
 
 
-class UpdateRecord(_Model):
+class ResultUpdate(_Model):
     """One update: bounds of theta_e after the samples up to ``time_s``."""
 
     time_s: FiniteFloat
@@ -167,7 +167,7 @@ class IdentificationResult(_Model):
     payload_mass_error: Annotated[FiniteFloat, Field(ge=0.0)] | None = None
     width_causes: dict[str, FiniteFloat] = Field(default_factory=dict)
     payload: PayloadAlone
-    updates: list[UpdateRecord]
+    updates: list[ResultUpdate]
     rejected: dict[str, int]
     findings: list[FindingEntry]
     diagnosis: list[str]

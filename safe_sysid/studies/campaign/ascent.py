@@ -30,13 +30,13 @@ from safe_sysid.studies.campaign.noise import Levels, Signs
 from safe_sysid.studies.campaign.plant import TrueRecord, pinocchio_model
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
-__all__ = ["Dynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
+__all__ = ["RecordDynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Dynamics:
+class RecordDynamics:
     """First-order facts of a record, by Pinocchio.
 
     Attributes:
@@ -52,7 +52,9 @@ class Dynamics:
     growth: FloatArray
 
     @classmethod
-    def of(cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool) -> Dynamics:
+    def of(
+        cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool
+    ) -> RecordDynamics:
         """Evaluate a record.
 
         Args:
@@ -101,7 +103,7 @@ class Dynamics:
 
 
 def aimed_direction(
-    dynamics: Dynamics, half_width: FloatArray, scale: FloatArray, functional: FloatArray, ridge: float
+    dynamics: RecordDynamics, half_width: FloatArray, scale: FloatArray, functional: FloatArray, ridge: float
 ) -> tuple[FloatArray, FloatArray]:
     """Multipliers that prove an upper bound of a combination, and the direction in which the prior box is felt.
 
@@ -181,7 +183,7 @@ def field_of_rows(
 def signs_of_field(
     field: FloatArray,
     place: FloatArray,
-    dynamics: Dynamics,
+    dynamics: RecordDynamics,
     record: TrueRecord,
     viscous: FloatArray,
     levels: Levels,

@@ -18,7 +18,7 @@ from safe_sysid.identification.tare.tare import Tare, TareError, make_tare
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.campaign.ascent import (
-    Dynamics,
+    RecordDynamics,
     aimed_direction,
     field_of_rows,
     signs_of_field,
@@ -141,7 +141,7 @@ def _wanted(case: IdentificationCase) -> int:
 
 def aimed(
     case: IdentificationCase, before: Signs, functional: FloatArray
-) -> tuple[IdentificationCase, Signs, FloatArray, Dynamics]:
+) -> tuple[IdentificationCase, Signs, FloatArray, RecordDynamics]:
     """The trial with errors and a prior that push an upper bound, before anybody answered.
 
     Args:
@@ -150,7 +150,7 @@ def aimed(
     """
     s, levels, record = case.settings, case.levels, case.record
     link = s.source == "link"
-    dynamics = Dynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
+    dynamics = RecordDynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
     torque = np.abs(case.torque(before))[1:]
     h = np.diff(record.times)[:, None]
     noise = (
@@ -170,7 +170,7 @@ def aimed(
 
 
 def pushed(
-    case: IdentificationCase, field: FloatArray, place: FloatArray, dynamics: Dynamics, before: Signs
+    case: IdentificationCase, field: FloatArray, place: FloatArray, dynamics: RecordDynamics, before: Signs
 ) -> Signs:
     """Errors on their bounds along multipliers of equations.
 

@@ -21,7 +21,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.carry_proof import CarryProof
 from safe_sysid.studies.experiments.identify_phase import (
-    Learned,
+    LearnedPayload,
     Tap,
     chain,
     follow,
@@ -129,7 +129,7 @@ class MethodDriver:
             ready: (n,) rad, the reference at which the arm rests.
         """
         if self._method.excitation is Excitation.NONE:
-            return self._ended(Learned(self._box, self._nominal, ready))
+            return self._ended(LearnedPayload(self._box, self._nominal, ready))
         tap = Tap(cell, self._note_now_and_then)
         # Every dumbbell has a seed of its own: five times the same random motion would be one draw, not five.
         seed = int(np.random.SeedSequence([self._seed, len(self.notes)]).generate_state(1)[0])
@@ -143,7 +143,7 @@ class MethodDriver:
 
     # -- phases ----------------------------------------------------------------------------------------------------
 
-    def _ended(self, learned: Learned) -> Identification:
+    def _ended(self, learned: LearnedPayload) -> Identification:
         """Take over what was learned, for the task."""
         name = self._task.dumbbell
         if self._method.identifies and not learned.failure:
@@ -156,7 +156,7 @@ class MethodDriver:
         failure = learned.failure or (UNTIL_IDENTIFIED if self._until == "identified" else "")
         return Identification(learned.rest, failure, learned.notes)
 
-    def _rehearsed(self, tap: Tap, ready: FloatArray, seed: int) -> Learned:
+    def _rehearsed(self, tap: Tap, ready: FloatArray, seed: int) -> LearnedPayload:
         plant = self._rehearsal(self._task.dumbbell, tap.cell, ready)
         plans, reasons = rehearsed_plans(self._model, plant, ready, seed)
         notes: dict[str, Any] = {"plans": len(plans), "plan_reasons": list(reasons)}
@@ -165,9 +165,9 @@ class MethodDriver:
             reference, duration = chain(plans)
             rest = follow(tap, self._law, self._known, reference, duration)
             notes["condition"] = tap.condition(self._model)
-        return Learned(self._box, self._nominal, rest, "", notes)
+        return LearnedPayload(self._box, self._nominal, rest, "", notes)
 
-    def _fourier(self, tap: Tap, ready: FloatArray) -> Learned:
+    def _fourier(self, tap: Tap, ready: FloatArray) -> LearnedPayload:
         """The classical way: nobody looks at torques, obstacles or the arm itself."""
         if self._series is None or not np.array_equal(self._series.series.start, ready):
             limits = MotionLimits.of(self._model, acceleration=_ACCELERATION)

@@ -30,14 +30,22 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.interfaces import Cell
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["Learned", "Tap", "chain", "follow", "identify_from", "plan_and_identify", "rehearsed_plans"]
+__all__ = [
+    "LearnedPayload",
+    "Tap",
+    "chain",
+    "follow",
+    "identify_from",
+    "plan_and_identify",
+    "rehearsed_plans",
+]
 
 FloatArray = NDArray[np.float64]
 Reference = Callable[[float], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedPayload:
     """What an identification phase ended with.
 
     Attributes:
@@ -98,7 +106,7 @@ def plan_and_identify(
     random: bool = False,
     options: PlannerOptions | None = None,
     plans: int | None = None,
-) -> Learned:
+) -> LearnedPayload:
     """Algorithm 2, or the same with random plans: from rest to rest, and back to where it began.
 
     Args:
@@ -116,7 +124,7 @@ def plan_and_identify(
     try:
         result = episode.run()
     except SafeSysIdError as error:
-        return Learned(prior, nominal, ready, f"identification: {error}")
+        return LearnedPayload(prior, nominal, ready, f"identification: {error}")
     last = result.updates[-1][1] if result.updates else None
     box = episode.controller.box
     if last is not None:
@@ -124,7 +132,7 @@ def plan_and_identify(
     rest = result.reference[-1, 0] if len(result.reference) else ready
     failure = "; ".join([*result.refusals, *([result.failure] if result.failure else [])])
     notes = {**_told(result.updates), **_plans_told(result), "condition": tap.condition(model)}
-    return Learned(box, nominal, rest, failure and f"identification: {failure}", notes)
+    return LearnedPayload(box, nominal, rest, failure and f"identification: {failure}", notes)
 
 
 def _plans_told(result: EpisodeResult) -> dict[str, Any]:
@@ -203,7 +211,7 @@ def follow(tap: Tap, law: ControlLaw, known: ModelInUse, reference: Reference, d
     return np.array(reference(duration)[0])
 
 
-def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> Learned:
+def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> LearnedPayload:
     """What Algorithm 1 says of the data of a tap, in the batches in which the nodes give them to it.
 
     Args:
@@ -213,7 +221,7 @@ def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> Learned:
     if not tap.log:
         prior = model.arm_prior
         middle = 0.5 * (prior.payload_lower + prior.payload_upper)
-        return Learned(prior, middle, rest, "identification: no data")
+        return LearnedPayload(prior, middle, rest, "identification: no data")
     identifier = Identifier(model)
     data, updates = tap.measurements(), []
     size = round(model.settings.identification.update_s / model.settings.timing.period_s)
@@ -222,4 +230,4 @@ def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> Learned:
         identifier.add(data[part])
         updates.append((float(data.stamps[part][-1]), identifier.update()))
     notes = {**_told(updates), "condition": tap.condition(model)}
-    return Learned(identifier.box, np.array(updates[-1][1].nominal), rest, "", notes)
+    return LearnedPayload(identifier.box, np.array(updates[-1][1].nominal), rest, "", notes)

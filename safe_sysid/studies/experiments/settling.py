@@ -17,14 +17,14 @@ from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.shapes import Shape
 
-__all__ = ["BodyState", "Friction", "Settling"]
+__all__ = ["BodyState", "Settling", "SurfaceFriction"]
 
 FloatArray = NDArray[np.float64]
 _TIMESTEP = 1e-3  # s
 
 
 @dataclass(frozen=True)
-class Friction:
+class SurfaceFriction:
     """Of every pair of surfaces: sliding (1), torsional (m) and rolling (m) coefficients."""
 
     sliding: float = 0.6
@@ -61,7 +61,7 @@ class Settling:
         self,
         bodies: Mapping[str, tuple[Payload, BodyState]],
         boxes: Sequence[Obstacle],
-        friction: Friction,
+        friction: SurfaceFriction,
         gravity: FloatArray,
     ) -> None:
         """Build the world.

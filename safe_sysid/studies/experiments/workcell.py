@@ -23,7 +23,7 @@ from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene, config_path
 from safe_sysid.simulation.payloads import Payload, hexagonal_dumbbell
 from safe_sysid.studies.experiments.interfaces import CarryTask
-from safe_sysid.studies.experiments.settling import Friction
+from safe_sysid.studies.experiments.settling import SurfaceFriction
 from safe_sysid.studies.experiments.workcell_file import MotionFile, MotionsWanted, WorkcellFile
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -123,7 +123,7 @@ class Workcell:
     place_rotation: FloatArray
     release: bool
     gap: float
-    friction: Friction
+    friction: SurfaceFriction
     criteria: Criteria
     timing: Timing
     ready: FloatArray
@@ -224,7 +224,7 @@ def load_workcell(name_or_path: str | Path, motions: bool = True) -> Workcell:
         _yaw(parsed.place.yaw),
         parsed.place.release,
         parsed.place.gap,
-        Friction(**parsed.friction.model_dump()),
+        SurfaceFriction(**parsed.friction.model_dump()),
         Criteria(
             parsed.criteria.position,
             parsed.criteria.angle,

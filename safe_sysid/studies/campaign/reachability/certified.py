@@ -12,7 +12,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
-from safe_sysid.planning.certification.certificate import Certificate
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.clearance import clearance_pairs
 from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
@@ -50,7 +50,7 @@ def corner_points(case: ReachabilityCase, cells: TimeCells) -> tuple[FloatArray,
 
 def attack_certificate(
     case: ReachabilityCase,
-    certificate: Certificate,
+    certificate: PlanCertificate,
     times: FloatArray,
     x: FloatArray,
     rng: np.random.Generator,
@@ -192,7 +192,7 @@ def _inertia_ratio(case: ReachabilityCase, q: FloatArray) -> FloatArray:
 
 def _commands(
     case: ReachabilityCase,
-    certificate: Certificate,
+    certificate: PlanCertificate,
     facts: _Facts,
     chosen: NDArray[np.int64],
     row: NDArray[np.int64],
@@ -229,7 +229,7 @@ def _commands(
 
 def _distances(
     case: ReachabilityCase,
-    certificate: Certificate,
+    certificate: PlanCertificate,
     facts: _Facts,
     chosen: NDArray[np.int64],
     row: NDArray[np.int64],

@@ -113,7 +113,7 @@ def attack_plan(
     times: FloatArray,
     symbols: FloatArray,
     record: AttackRecord,
-) -> certificates.Certificate:
+) -> certificates.PlanCertificate:
     """Attack the certificate of the case's plan.
 
     Args:
