@@ -9,6 +9,7 @@ import pytest
 
 from safe_sysid.commands import experiment as command
 from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.experiments import pso
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.studies.campaign import runner
 from safe_sysid.studies.campaign.results import CampaignError, read_results
@@ -56,7 +57,7 @@ def made_up(seed, index, options):
 
 
 def test_the_command_offers_the_tables_that_there_are():
-    assert (*TABLES, *FIGURES) == command._TABLES
+    assert (*TABLES, *FIGURES) == pso._TABLES
 
 
 def test_table_four_runs_goes_on_and_is_refused_without_being_told_to(tmp_path, capsys):

@@ -3,201 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
-from safe_sysid.commands import constrained, hybrid, lip, psdm
-from safe_sysid.commands.arguments import OneLineParser, at_least, check_directory
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from safe_sysid.studies.experiments.runner import Experiment
+from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.experiments import constrained, hybrid, lip, psdm, pso
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "run the experiments of the paper and print its tables beside ours"
 DESCRIPTION = "Runs the experiments of a paper in simulation."
-_PSO = """The experiments of PSO, section VI: five dumbbells of unknown weight are identified, carried around an
-obstacle and stacked (a: near, b: far) or carried through a narrow course (c), with each method of Table II.
---table 3 prints success or failure beside the paper's, 4 and 5 condition numbers; fig5, fig6, fig11 and fig12
-run what a figure shows and draw it. Exit status: 0 all trials ran to their end (whatever came out), 1 some
-raised an error, 2 wrong arguments, 130 interrupted."""
-#: As in safe_sysid.studies.experiments.runner, which is not imported before it is needed; a test compares them.
-_TABLES = ("3", "4", "5", "fig5", "fig6", "fig11", "fig12")
+#: Papers, in the order of the help text: modules with HELP, DESCRIPTION, configure and run.
+_PAPERS: dict[str, ModuleType] = {
+    "pso": pso, "constrained": constrained, "psdm": psdm, "hybrid": hybrid, "lip": lip,
+}  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the paper and the options."""
+    """Add the papers, and the options of each."""
     papers = parser.add_subparsers(dest="paper", metavar="PAPER", required=True, parser_class=OneLineParser)
-    pso = papers.add_parser("pso", help="provably safe online system identification", description=_PSO)
-    pso.add_argument("--table", choices=_TABLES, required=True, help="which table or figure")
-    what = pso.add_argument_group("what is run; by default what the table shows")
-    what.add_argument("--experiments", type=_names, metavar="a,b,c", help="work cells")
-    what.add_argument("--methods", type=_names, metavar="NAME,..", help="names of Table II, as ours,adap-1")
-    what.add_argument("--payloads", type=_names, metavar="4lb,..", help="dumbbells")
-    what.add_argument(
-        "--trials",
-        type=at_least(1),
-        metavar="N",
-        help="repeats of each (default: 5; figures 1; table 4: 100 motions)",
-    )
-    what.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
-    what.add_argument(
-        "--law", choices=("robust", "armour"),
-        help="what the methods with a robust controller use: ours (default) or ARMOUR's as published",
-    )  # fmt: skip
-    what.add_argument(
-        "--noise", choices=("none", "uniform", "adversarial"),
-        help="errors of sensors within their declared bounds (default: uniform)",
-    )  # fmt: skip
-    what.add_argument("--robot", default="kinova_gen3", help="(default: kinova_gen3)")
-    add_places(pso)
-    files = pso.add_argument_group("results")
-    files.add_argument("--json", type=Path, metavar="FILE", help="all records, at the end")
-    files.add_argument(
-        "--out", type=Path, metavar="DIR",
-        help="results as they come, series and pictures (default: experiment_pso_<table>)",
-    )  # fmt: skip
-    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
-    other = papers.add_parser("constrained", help=constrained.HELP, description=constrained.DESCRIPTION)
-    constrained.configure(other)
-    models = papers.add_parser("psdm", help=psdm.HELP, description=psdm.DESCRIPTION)
-    psdm.configure(models)
-    learned = papers.add_parser("hybrid", help=hybrid.HELP, description=hybrid.DESCRIPTION)
-    hybrid.configure(learned)
-    energies = papers.add_parser("lip", help=lip.HELP, description=lip.DESCRIPTION)
-    lip.configure(energies)
-
-
-def _names(text: str) -> list[str]:
-    names = [name for name in (part.strip() for part in text.split(",")) if name]
-    if not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected names separated by commas")
-    return names
+    for name, module in _PAPERS.items():
+        module.configure(papers.add_parser(name, help=module.HELP, description=module.DESCRIPTION))
 
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
-    if options.paper == "constrained":
-        return constrained.run(options)
-    if options.paper == "psdm":
-        return psdm.run(options)
-    if options.paper == "hybrid":
-        return hybrid.run(options)
-    if options.paper == "lip":
-        return lip.run(options)
-    one_thread()
-    from rich.console import Console
-
-    from safe_sysid.studies.campaign.results import write_summary
-    from safe_sysid.studies.experiments import tables
-    from safe_sysid.studies.experiments.runner import cases
-    from safe_sysid.studies.experiments.series import SeriesStore
-
-    which, trials = _experiment(options)
-    out = options.out or Path(f"experiment_pso_{options.table}")
-    check_directory("--out", out)
-    check_outputs(**{"--json": options.json})
-    _load(which)
-    out.mkdir(parents=True, exist_ok=True)
-    store = SeriesStore(out / "series")
-    total = len(cases(which.kind, which.options, trials))
-    found, interrupted = collect(
-        which, total, out / "results.jsonl", tables.is_sound, options,
-        chunk=_chunk(which), take=store.take, redo=lambda result: not tables.is_sound(result),
-    )  # fmt: skip
-    if options.json is not None:
-        write_summary(options.json, tables.summary_of(which.header(), found))
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    _tell(console, which, found)
-    _show(console, options.table, which, found)
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})",
-            soft_wrap=True,
-        )
-        return 130
-    if which.kind == "task":
-        from safe_sysid.studies.experiments.gallery import draw
-
-        for path in draw(options.table, which.options, found, store, out):
-            console.print(f"wrote {path}", soft_wrap=True)
-    return 0 if all(tables.is_sound(result) for result in found) else 1
-
-
-def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
-    """What the options ask for, and how often.
-
-    Raises:
-        ExperimentError: names that there are not, or options that this table has no use for.
-    """
-    from safe_sysid.studies.experiments.methods import ExperimentError
-    from safe_sysid.studies.experiments.runner import experiment
-
-    settings: dict[str, Any] = {"robot": options.robot}
-    if options.table not in ("4", "5"):
-        settings |= {"law": options.law or "robust", "noise": options.noise or "uniform"}
-    elif options.law or options.noise:
-        raise ExperimentError(
-            f"table {options.table}: expected neither --law nor --noise, it has no use for them"
-        )
-    which, default = experiment(
-        options.table, options.seed, options.experiments, options.methods, options.payloads, **settings
-    )
-    trials = default if options.trials is None else options.trials
-    if which.kind == "correlation" and trials < 3:
-        raise ExperimentError(f"--trials = {trials}: expected at least 3, the fewest that have a correlation")
-    return which, trials
-
-
-def _load(which: Experiment) -> None:
-    """Read robot and work cells once: what is wrong with their files is said before anything is made.
-
-    Raises:
-        SafeSysIdError: one cannot be read.
-    """
-    from safe_sysid.robot.loading import load_robot
-
-    load_robot(which.options["robot"])
-    if which.kind == "task":
-        from safe_sysid.studies.experiments.workcell import load_workcell
-
-        for name in which.options["experiments"]:
-            load_workcell(name)
-
-
-def _chunk(which: Experiment) -> int:
-    """Trials that a worker takes at once: long ones alone."""
-    return 10 if which.kind == "correlation" else 1
-
-
-def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> None:
-    """Trials that raised: every error once, with the first that had it."""
-    from safe_sysid.studies.experiments.runner import case
-
-    errors: dict[str, list[int]] = {}
-    for result in found:
-        if "error" in result:
-            errors.setdefault(" ".join(result["error"].split()), []).append(result["index"])
-    for error, indices in errors.items():
-        about = case(which.kind, which.options, indices[0])
-        name = ", ".join(f"{key} {value}" for key, value in about.items())
-        more = f" and {len(indices) - 1} more" if len(indices) > 1 else ""
-        console.print(f"trial {indices[0]} ({name}){more}: {error}", soft_wrap=True, markup=False)
-
-
-def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:
-    """The table, or in numbers what the figure shows."""
-    from safe_sysid.studies.experiments import tables
-
-    if not found:
-        return
-    if which.kind == "correlation":
-        show_table(console, tables.correlation_table(found))
-    elif which.kind == "condition":
-        show_table(console, tables.condition_table(found))
-    else:
-        show_table(console, tables.success_table(found) if table != "fig6" else tables.width_table(found))
+    return int(_PAPERS[options.paper].run(options))

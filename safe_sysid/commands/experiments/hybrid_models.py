@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from safe_sysid.commands.batch import collect, show_table
+from safe_sysid.commands.batch import show_table
+from safe_sysid.commands.experiments.frame import run_trials, write_told
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
     Returns:
         Exit status.
     """
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid import model_tables
 
     folder = options.out / f"models_{which}_{dataset.folder.name}"
@@ -29,23 +29,11 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
         which, options.seed, options.seeds, dataset, folder, options.minutes
     )
     folder.mkdir(parents=True, exist_ok=True)
-    found, interrupted = collect(
-        campaign, campaign.total, options.out / f"models_{which}.jsonl", model_tables.is_sound, options,
-        chunk=1, redo=lambda result: not model_tables.is_sound(result),
+    return run_trials(
+        campaign, campaign.total, options.out / f"models_{which}.jsonl", options, console, model_tables.is_sound,
+        lambda found: model_tables.summary(which, campaign.header(), found),
+        lambda told: show_table(console, model_tables.table(which, told)), what="training",
     )  # fmt: skip
-    told = model_tables.summary(which, campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a training raised: {error}", soft_wrap=True, markup=False)
-    show_table(console, model_tables.table(which, told))
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {campaign.total} trainings; go on with --resume",
-            soft_wrap=True,
-        )
-        return 130
-    return 1 if told["errors"] else 0
 
 
 def sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
@@ -54,11 +42,9 @@ def sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Co
     Returns:
         Exit status.
     """
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid.model_tables import table_4
 
     told = table_4(dataset)
-    if options.json is not None:
-        write_summary(options.json, told)
+    write_told(options, told)
     console.print_json(data=told)
     return 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import check_directory, check_output
-from safe_sysid.commands.batch import one_thread, show_table
+from safe_sysid.commands.batch import show_table
+from safe_sysid.commands.experiments.frame import begin, write_told
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -33,15 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute a table or a figure, print it, and write what was asked for."""
-    check_output("--json", options.json)
-    check_directory("--out", options.out)
-    one_thread()
-    from rich.console import Console
-
-    from safe_sysid.studies.campaign.results import write_summary
+    console = begin(options, ".")
     from safe_sysid.studies.experiments import psdm
 
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     if options.table == "2":
         told = psdm.table_2()
         show_table(console, _table_2(told))
@@ -53,8 +46,7 @@ def run(options: argparse.Namespace) -> int:
         told, path = psdm.figure(options.figure, options.out)
         console.print_json(data=told)
         console.print(f"wrote {path}", soft_wrap=True)
-    if options.json is not None:
-        write_summary(options.json, told)
+    write_told(options, told)
     return 0
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands import hybrid_models
-from safe_sysid.commands.arguments import at_least, check_directory, non_negative
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
+from safe_sysid.commands.arguments import at_least, non_negative
+from safe_sysid.commands.batch import show_table
+from safe_sysid.commands.experiments import hybrid_models
+from safe_sysid.commands.experiments.frame import add_results, begin, run_trials, write_told
 from safe_sysid.errors import SafeSysIdError
 
 if TYPE_CHECKING:
@@ -62,23 +62,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="trainings of a model of tables 1, 2 (default: 3)",
     )
     parser.add_argument("--minutes", type=non_negative, metavar="M", help="a training ends after this time")
-    add_places(parser)
-    files = parser.add_argument_group("results")
-    files.add_argument("--json", type=Path, metavar="FILE", help="all rows, at the end")
-    files.add_argument(
-        "--out", type=Path, metavar="DIR",
-        help="data, models, results as they come, and pictures (default: experiment_hybrid)",
-    )  # fmt: skip
-    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+    add_results(
+        parser, "rows", "data, models, results as they come, and pictures (default: experiment_hybrid)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Make data, or run, or go on with, a table; print and draw it."""
-    one_thread()
-    from rich.console import Console
-
-    from safe_sysid.studies.hybrid.make_data import open_data
-
     which = options.table or _TABLE_OF_FIGURE.get(options.figure or "")
     if which is None and not options.make_data:
         raise SafeSysIdError("expected --table, --figure or --make-data")
@@ -86,12 +76,11 @@ def run(options: argparse.Namespace) -> int:
         raise SafeSysIdError(
             f"figure {options.figure} shows table {_TABLE_OF_FIGURE[options.figure]}: expected no --table {which}"
         )
-    out = options.out = options.out or Path("experiment_hybrid")
-    check_directory("--out", out)
-    check_outputs(**{"--json": options.json})
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = begin(options, "experiment_hybrid")
+    from safe_sysid.studies.hybrid.make_data import open_data
+
     dataset = open_data(
-        options.data, out, options.effects, options.jobs, lambda text: console.print(f"data: {text}")
+        options.data, options.out, options.effects, options.jobs, lambda text: console.print(f"data: {text}")
     )
     return 0 if which is None else _TABLES[which](which, options, dataset, console)
 
@@ -107,7 +96,6 @@ def _models(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
 
 
 def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid import tracking, tracking_tables
 
     models = _models(options, dataset)
@@ -116,30 +104,23 @@ def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console
     }  # fmt: skip
     campaign = tracking.TrackingExperiment("hybrid_tracking", options.seed, settings)
     tracking.check_models(models)
-    found, interrupted = collect(
-        campaign, campaign.total, options.out / "tracking.jsonl", tracking.is_sound, options,
-        chunk=1, redo=lambda result: not tracking.is_sound(result),
+
+    def show(told: dict[str, Any]) -> None:
+        for text in told["failed"]:
+            console.print(f"the arm failed: {text}", soft_wrap=True, markup=False)
+        show_table(console, tracking_tables.table(which, told))
+
+    def draw(_: dict[str, Any], found: list[dict[str, Any]]) -> list[Path]:
+        path = tracking_tables.draw_figure_4(found, list(models), options.out) if options.figure else None
+        return [path] if path else []
+
+    return run_trials(
+        campaign, campaign.total, options.out / "tracking.jsonl", options, console, tracking.is_sound,
+        lambda found: tracking_tables.summary(which, campaign.header(), found), show, draw,
     )  # fmt: skip
-    told = tracking_tables.summary(which, campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
-    for text in told["failed"]:
-        console.print(f"the arm failed: {text}", soft_wrap=True, markup=False)
-    show_table(console, tracking_tables.table(which, told))
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume", soft_wrap=True
-        )
-        return 130
-    if options.figure and (path := tracking_tables.draw_figure_4(found, list(models), options.out)):
-        console.print(f"wrote {path}", soft_wrap=True)
-    return 1 if told["errors"] else 0
 
 
 def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid.base_parameters import summary_5, table_5
     from safe_sysid.studies.hybrid.make_data import load_panda
     from safe_sysid.studies.hybrid.tracking import load_model
@@ -147,19 +128,16 @@ def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, 
     model = load_panda()
     thetas = {name: load_model(model, Path(path))[0] for name, path in _models(options, dataset).items()}
     told = summary_5(thetas, model.theta_nominal)
-    if options.json is not None:
-        write_summary(options.json, told)
+    write_told(options, told)
     show_table(console, table_5(told))
     return 0
 
 
 def _joints(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid import joint_errors
 
     told = joint_errors.summary_joints(_models(options, dataset), dataset)
-    if options.json is not None:
-        write_summary(options.json, told)
+    write_told(options, told)
     show_table(console, joint_errors.table_joints(told))
     if options.figure:
         console.print(f"wrote {joint_errors.draw_figure_3(told, options.out)}", soft_wrap=True)
@@ -167,7 +145,6 @@ def _joints(which: str, options: argparse.Namespace, dataset: Dataset, console: 
 
 
 def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.hybrid import budgets, tracking
 
     settings: dict[str, Any] = {
@@ -175,22 +152,11 @@ def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console:
         "faster": str((options.out / "faster").resolve()), "scale": options.effects, "motions": options.motions,
     }  # fmt: skip
     campaign = budgets.BudgetExperiment("hybrid_which", options.seed, settings)
-    found, interrupted = collect(
-        campaign, campaign.total, options.out / "which.jsonl", tracking.is_sound, options,
-        chunk=1, redo=lambda result: not tracking.is_sound(result),
+    return run_trials(
+        campaign, campaign.total, options.out / "which.jsonl", options, console, tracking.is_sound,
+        lambda found: budgets.summary_which(campaign.header(), found),
+        lambda told: show_table(console, budgets.table_which(told)),
     )  # fmt: skip
-    told = budgets.summary_which(campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
-    show_table(console, budgets.table_which(told))
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume", soft_wrap=True
-        )
-        return 130
-    return 1 if told["errors"] else 0
 
 
 #: What prints a table: another is a line here.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
+from typing import Any
 
-from safe_sysid.commands.arguments import at_least, check_directory
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
+from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.batch import one_thread, show_table
+from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
@@ -33,22 +33,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="a,b",
         help="also palletiser, four_bar (default: %(default)s)",
     )
-    add_places(parser)
-    files = parser.add_argument_group("results")
-    files.add_argument("--json", type=Path, metavar="FILE", help="all rows, at the end")
-    files.add_argument(
-        "--out", type=Path, metavar="DIR",
-        help="results as they come, and pictures (default: experiment_constrained_<table>)",
-    )  # fmt: skip
-    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+    add_results(
+        parser, "rows", "results as they come, and pictures (default: experiment_constrained_<table>)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a table; print and draw it."""
     one_thread()
-    from rich.console import Console
-
-    from safe_sysid.studies.campaign.results import write_summary
     from safe_sysid.studies.experiments.constrained import tables
 
     which = options.table or tables.TABLE_OF_FIGURE.get(options.figure or "")
@@ -58,39 +50,21 @@ def run(options: argparse.Namespace) -> int:
         raise SafeSysIdError(
             f"figure {options.figure} shows table {tables.TABLE_OF_FIGURE[options.figure]}: expected no --table {which}"
         )
-    out = options.out or Path(f"experiment_constrained_{which}")
-    check_directory("--out", out)
-    check_outputs(**{"--json": options.json})
+    console = begin(options, f"experiment_constrained_{which}")
     limbs = [name for name in options.limbs.split(",") if name]
     campaign = tables.ConstrainedExperiment(
         "constrained", options.seed, {"table": which, "limbs": limbs, "series": True}
     )
     campaign.function()
-    out.mkdir(parents=True, exist_ok=True)
-    total = options.seeds * len(limbs)
-    found, interrupted = collect(
-        campaign, total, out / "results.jsonl", tables.is_sound, options,
-        chunk=1, redo=lambda result: not tables.is_sound(result),
+
+    def show(told: dict[str, Any]) -> None:
+        if told["rows"]:
+            show_table(console, tables.table(which, told))
+            lost = ", ".join(told["lost"]) or "none"
+            console.print(f"worse identified than the manufacturer's, in the median: {lost}", soft_wrap=True)
+
+    return run_trials(
+        campaign, options.seeds * len(limbs), options.out / "results.jsonl", options, console, tables.is_sound,
+        lambda found: tables.summary(which, campaign.header(), found), show,
+        lambda _, found: tables.draw(options.figure, found, options.out) if options.figure else (),
     )  # fmt: skip
-    told = tables.summary(which, campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
-    if told["rows"]:
-        show_table(console, tables.table(which, told))
-        lost = ", ".join(told["lost"])
-        console.print(
-            f"worse identified than the manufacturer's, in the median: {lost or 'none'}", soft_wrap=True
-        )
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})",
-            soft_wrap=True,
-        )
-        return 130
-    if options.figure:
-        for path in tables.draw(options.figure, found, out):
-            console.print(f"wrote {path}", soft_wrap=True)
-    return 1 if told["errors"] else 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import at_least, check_directory
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread, show_table
+from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.batch import show_table
+from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
@@ -41,14 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--epochs", type=at_least(1), default=1001, metavar="E", help="of training (default: 1001)"
     )
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
-    add_places(parser)
-    files = parser.add_argument_group("results")
-    files.add_argument("--json", type=Path, metavar="FILE", help="all rows, at the end")
-    files.add_argument(
-        "--out", type=Path, metavar="DIR",
-        help="results as they come, and pictures (default: experiment_lip_<figure>)",
-    )  # fmt: skip
-    files.add_argument("--resume", action="store_true", help="go on with the results in --out")
+    add_results(parser, "rows", "results as they come, and pictures (default: experiment_lip_<figure>)")
 
 
 def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
@@ -76,37 +68,19 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a figure or table; print and draw it."""
-    one_thread()
-    from rich.console import Console
-
-    from safe_sysid.studies.campaign.results import write_summary
+    figure = options.figure or "9"
+    console = begin(options, f"experiment_lip_{figure}")
     from safe_sysid.studies.lip import tables
 
-    figure = options.figure or "9"
     campaign = tables.LipExperiment("lip", options.seed, _options(options, figure))
-    out = options.out or Path(f"experiment_lip_{figure}")
-    check_directory("--out", out)
-    check_outputs(**{"--json": options.json})
-    out.mkdir(parents=True, exist_ok=True)
-    found, interrupted = collect(
-        campaign, campaign.total, out / "results.jsonl", tables.is_sound, options,
-        chunk=1, redo=lambda result: not tables.is_sound(result),
+
+    def show(told: dict[str, Any]) -> None:
+        if told["rows"]:
+            show_table(console, tables.table(told))
+            console.print(tables.energies(told), soft_wrap=True, markup=False)
+
+    return run_trials(
+        campaign, campaign.total, options.out / "results.jsonl", options, console, tables.is_sound,
+        lambda found: tables.summary(campaign.header(), found), show,
+        lambda told, found: [tables.draw(figure, told, found, options.out)] if told["rows"] else (),
     )  # fmt: skip
-    told = tables.summary(campaign.header(), found)
-    if options.json is not None:
-        write_summary(options.json, told)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a trial raised: {error}", soft_wrap=True, markup=False)
-    if told["rows"]:
-        show_table(console, tables.table(told))
-        console.print(tables.energies(told), soft_wrap=True, markup=False)
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {campaign.total} trials; go on with --resume (results in {out})",
-            soft_wrap=True,
-        )
-        return 130
-    if told["rows"]:
-        console.print(f"wrote {tables.draw(figure, told, found, out)}", soft_wrap=True)
-    return 1 if told["errors"] else 0

@@ -1,0 +1,1 @@
+"""``safe-sysid experiment``: one module for each paper, and what they share."""
