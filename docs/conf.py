@@ -7,6 +7,7 @@ reads CommonMark, and makes the anchors of headings by the same rule as GitHub.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ project = "safe_sysid"
 version = release = _VERSION[1] if _VERSION else ""
 copyright = "the safe_sysid maintainers, Apache-2.0"
 
-extensions = ["myst_parser", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.insert(0, str(Path(__file__).parents[1]))  # docs of this source, whatever is installed
+autodoc_typehints = "signature"
+nitpick_ignore_regex = [("py:.*", ".*")]  # docstrings name much that has no page of its own
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 4

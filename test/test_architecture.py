@@ -45,6 +45,7 @@ ROOMS = (
     "episode",
     "report",  # what is left for people and programs
     "apps",  # use cases without ROS
+    "api",  # the same, for `import safe_sysid`
     "view",  # pictures in a browser, of plain data: the node that feeds it comes after
     "studies",  # what attacks and compares: nothing that an arm needs
     "nodes",

@@ -13,7 +13,7 @@ from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.apps.plan import PlannedMotion
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_least
-from safe_sysid.episode import Episode
+from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import ConfigError
 from safe_sysid.planning.planner import PlannerOptions
 from safe_sysid.planning.task.task import TaskStatus
@@ -21,6 +21,7 @@ from safe_sysid.report.run.summary import VIOLATION_KINDS
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.hand import payload_in_hand
+from safe_sysid.simulation.plant import Plant
 
 __all__ = ["drive"]
 
@@ -33,7 +34,7 @@ def drive(
     options: PlannerOptions,
     seed: int,
     say: Callable[[str], None],
-) -> None:
+) -> tuple[EpisodeResult, Plant]:
     """Plan and drive, with errors of sensors and actuators up to what is declared.
 
     Args:
@@ -42,6 +43,9 @@ def drive(
         payload: in the hand, see :func:`~safe_sysid.simulation.hand.payload_in_hand`.
         plans: exciting trajectories before the waypoints; the payload is identified with them.
         say: gets a line now and then.
+
+    Returns:
+        What happened, and the arm that knows the truth.
 
     Raises:
         ConfigError: the payload is not within the bounds.
@@ -103,3 +107,4 @@ def drive(
         say(
             f"judged: smallest true distance {at_least(nearest.smallest_m, places=4)} m ({' - '.join(nearest.pair)})"
         )
+    return result, plant

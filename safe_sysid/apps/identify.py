@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from safe_sysid.apps.identify_log import PROVED, identify_log
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import diagnose_log
@@ -26,7 +27,6 @@ from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.file import load_tare, read_tare
 from safe_sysid.identification.tare.tare import Tare, TareError
-from safe_sysid.logs.baselines import run_baseline
 from safe_sysid.logs.checks.checks import check_log
 from safe_sysid.logs.checks.findings import Finding
 from safe_sysid.logs.filtering import low_pass
@@ -34,7 +34,7 @@ from safe_sysid.logs.formats.npz import read_log, write_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.online.certify import CertificateWriter
-from safe_sysid.logs.run import LogRun, run_log, with_best_fit
+from safe_sysid.logs.run import LogRun
 from safe_sysid.report.identification.output import assemble_result, print_result, write_all
 from safe_sysid.report.identification.result import write_result
 from safe_sysid.robot.files.yaml_file import read_yaml
@@ -42,8 +42,6 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["IdentifyOptions", "identify", "robot_overrides"]
-
-PROVED = ("lp", "sdp")
 
 
 @dataclass(frozen=True)
@@ -209,12 +207,7 @@ def identify(options: IdentifyOptions) -> int:
         named = None if tare is None else (tare.log_hash, tare.samples)
         certificates = CertificateWriter(out, model, errors, method, named)
     with screen.progress("identifying") as progress:
-        if method in PROVED:
-            known = {} if tare is None else tare.options()
-            done = run_log(log, model, options.update, progress, certificates, method=method, **known)
-            done = with_best_fit(done, log, model, known.get("payload_constraints"))
-        else:
-            done = run_baseline(log, model, errors, method)
+        done = identify_log(log, model, errors, method, options.update, progress, certificates, tare)
     seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
     diagnosis = _diagnosis(log, model, errors, done, tare, screen)
     seconds["diagnosis"] = time.perf_counter() - checked - done.seconds

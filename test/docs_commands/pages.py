@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Languages of fences: shell commands; a session (`$ command`, then what it printed); everything else is no command.
 SHELL, SESSION = frozenset({"sh", "bash"}), "console"
-OTHER = frozenset({"text", "yaml", "xml", "json", "python", "ini", "toml", "html"})
+OTHER = frozenset({"text", "yaml", "xml", "json", "python", "ini", "toml", "html", "{eval-rst}"})
 #: First words of what would be a command if it stood in a shell block.
 PROGRAMS = (
     "safe-sysid|./safe-sysid|ros2|python|python3|pip|colcon|rosdep|git|apt|apt-get|sudo|source|export|docker"
