@@ -149,7 +149,7 @@ class Intervals:
         for name, unit, *values in zip(
             PAYLOAD_NAMES, PAYLOAD_UNITS, self.lower, self.estimate, self.upper, strict=True
         ):
-            low, middle, high = estimate_text(*map(float, values), 4)
+            low, middle, high = estimate_text(float(values[0]), float(values[1]), float(values[2]), 4)
             lines.append(f"  {name:>5} {middle:>10}  in [{low:>10}, {high:>10}] {unit}")
         return "\n".join(lines)
 
