@@ -21,7 +21,7 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters
+from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters, empty_lists_refused
 from safe_sysid.nodes.settings import KINDS, ManagedSettings, parameters_of
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.overrides import overrides_of
@@ -55,6 +55,7 @@ def make(context: Context) -> Iterator[Make]:
                 use_global_arguments=False,
                 enable_rosout=False,
                 parameter_overrides=given,
+                automatically_declare_parameters_from_overrides=True,
             )
         )
         return nodes[-1], NodeParameters(nodes[-1], kind)
@@ -177,14 +178,12 @@ def test_numbers_come_as_they_are_written(make: Make) -> None:
     assert parameters["diagnostics_period_s"] == 2.0
 
 
-def test_an_empty_list_has_no_type_in_ros(make: Make) -> None:
-    """``start_q: []`` in a file: rcl hands on a value of no type."""
-    _, parameters = make("plant", start_q=None, robot_settings__allowed_pairs=None)
-    assert parameters["start_q"] is None
+def test_an_empty_list_is_given_as_text(make: Make) -> None:
+    """``start_q: []`` in a file: rcl hands on a value of no type, which rclpy cannot declare."""
+    _, parameters = make("plant", robot_settings__allowed_pairs="[]")
     assert CommonOptions.of(parameters).load_model().settings.allowed_pairs == ()
-    with pytest.raises(ConfigError) as caught:
-        make("plant", watchdog_s=None)
-    assert caught.value.key == "watchdog_s"
+    with pytest.raises(ConfigError, match=r'parameters of plant.*"\[\]"'), empty_lists_refused("plant"):
+        make("plant", start_q=None)
 
 
 @pytest.mark.parametrize(

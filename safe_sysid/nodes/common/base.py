@@ -23,7 +23,7 @@ from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.exclusive_publishers import ExclusivePublishers
 from safe_sysid.nodes.common.log_throttle import LogPauses
 from safe_sysid.nodes.common.loop import MessageLoop
-from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters
+from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters, empty_lists_refused
 from safe_sysid.nodes.common.rate_limiting import InputRateLimiter, decode
 from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
 from safe_sysid.robot.model import RobotModel
@@ -90,7 +90,8 @@ class BaseNode(Node):
     model: RobotModel
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
+        with empty_lists_refused(name):
+            super().__init__(name, automatically_declare_parameters_from_overrides=True)
         self.parameters = NodeParameters(self, name)
         self.simulated = bool(self.get_parameter("use_sim_time").value)
         self.lock = threading.RLock()

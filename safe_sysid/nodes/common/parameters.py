@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,10 +26,26 @@ from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.schema import Parameter, SchemaError
 from safe_sysid.schema.parameter import WHEN
 
-__all__ = ["CommonOptions", "NodeParameters"]
+__all__ = ["CommonOptions", "NodeParameters", "empty_lists_refused"]
 
 #: Parameters that every ROS node has, or whose meaning is not the node's.
-_NOT_OURS = ("use_sim_time", "qos_overrides", "start_type_description_service", SETTINGS)
+_ROS = ("use_sim_time", "qos_overrides", "start_type_description_service")
+_NOT_OURS = (*_ROS, SETTINGS)
+
+
+@contextmanager
+def empty_lists_refused(name: str) -> Iterator[None]:
+    """Make a node that declares what it is given: rcl gives an empty list no type, and rclpy declares none without.
+
+    Raises:
+        ConfigError: an empty list was given.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(
+            f"parameters of {name}", "a list", "[]", 'the text "[]" for one without entries'
+        ) from error
 
 
 class NodeParameters:
@@ -50,8 +67,7 @@ class NodeParameters:
         self._declared = {parameter.path: parameter for parameter in parameters_of(kind)}
         self._checks: dict[str, Callable[[Any], object]] = {}
         self._callbacks: dict[str, Callable[[Any], object]] = {}
-        # rclpy has no other way to ask what was given for names that are not declared (yet).
-        self._given: dict[str, RosParameter] = dict(node._parameter_overrides)
+        self._given = self._take_given()
         self._settings: list[str] = []
         self._refuse_misspelt()
         for parameter in self._declared.values():
@@ -155,6 +171,17 @@ class NodeParameters:
 
     # -- declaring ----------------------------------------------------------------------------------------------
 
+    def _take_given(self) -> dict[str, RosParameter]:
+        """What was given at the start, which rclpy has declared as it came: these declarations are taken back."""
+        given = {
+            name: parameter
+            for name, parameter in self._node.get_parameters_by_prefix("").items()
+            if name.split(".")[0] not in _ROS
+        }
+        for name in given:
+            self._node.undeclare_parameter(name)
+        return given
+
     def _refuse_misspelt(self) -> None:
         """ROS ignores parameters that a node does not have; one that looks like one of ours is a mistake."""
         everyones = {parameter.path for kind in KINDS for parameter in parameters_of(kind)}
@@ -174,8 +201,6 @@ class NodeParameters:
         name, value = parameter.path, parameter.default
         if name in self._given:
             value = parameter.convert(_plain(self._given[name]))
-            if value is None and parameter.type == "floats":
-                value = []  # an empty list, whose type rcl cannot tell
             expected = parameter.why_not(value)
             if expected:
                 raise self._wrong(name, value, f"{expected}: {parameter.description}")

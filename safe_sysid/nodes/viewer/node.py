@@ -32,7 +32,7 @@ from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import configuration_digest
-from safe_sysid.nodes.common.parameters import NodeParameters
+from safe_sysid.nodes.common.parameters import NodeParameters, empty_lists_refused
 from safe_sysid.nodes.viewer.demo_result import read_verdict
 from safe_sysid.nodes.viewer.service_calls import ServiceCalls
 from safe_sysid.nodes.viewer.state import DRAWN, ViewerState
@@ -62,7 +62,13 @@ class ViewerNode:
     """Listens and draws; the ROS node inside has no parameter services and no log topic."""
 
     def __init__(self) -> None:
-        self.node = Node("viewer", enable_rosout=False, start_parameter_services=False)
+        with empty_lists_refused("viewer"):
+            self.node = Node(
+                "viewer",
+                enable_rosout=False,
+                start_parameter_services=False,
+                automatically_declare_parameters_from_overrides=True,
+            )
         parameters = NodeParameters(self.node, "viewer")
         given = parameters.values()
         with suppress(OSError):
