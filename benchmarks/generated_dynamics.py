@@ -24,8 +24,8 @@ from safe_sysid.dynamics.generated.c_code import write_c
 from safe_sysid.dynamics.generated.choice import candidates
 from safe_sysid.dynamics.generated.compiled import FLAGS
 from safe_sysid.dynamics.generated.derive import derive
-from safe_sysid.studies.experiments.psdm import casadi_code
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.tables import casadi_code
 
 HERE = Path(__file__).resolve().parent
 CASES = (

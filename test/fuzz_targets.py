@@ -43,7 +43,7 @@ from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.studies.campaign.results import SCHEMA as CAMPAIGN_SCHEMA
 from safe_sysid.studies.campaign.results import read_results
-from safe_sysid.studies.experiments.workcell import load_workcell
+from safe_sysid.studies.experiments.cell.workcell import load_workcell
 
 __all__ = ["TARGETS", "Target", "run"]
 

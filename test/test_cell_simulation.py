@@ -18,11 +18,11 @@ from safe_sysid.simulation.contact_search import ContactSearch
 from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, hexagonal_dumbbell, theta_e_with_payload
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape
-from safe_sysid.studies.experiments.cell_simulation import CellSimulation, GraspError
+from safe_sysid.studies.experiments.cell.dumbbells import draw_arm, in_hand
+from safe_sysid.studies.experiments.cell.settling import BodyState, Settling
+from safe_sysid.studies.experiments.cell.simulation import CellSimulation, GraspError
 from safe_sysid.studies.experiments.choreography import run_workcell
-from safe_sysid.studies.experiments.dumbbells import draw_arm, in_hand
 from safe_sysid.studies.experiments.interfaces import Cell, Driver, Phase
-from safe_sysid.studies.experiments.settling import BodyState, Settling
 
 
 @pytest.mark.parametrize(

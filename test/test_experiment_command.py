@@ -14,11 +14,12 @@ from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.studies.campaign import runner
 from safe_sysid.studies.campaign.results import CampaignError, read_results
 from safe_sysid.studies.campaign.runner import in_this_process
-from safe_sysid.studies.experiments import trial, workcell
+from safe_sysid.studies.experiments import trial
+from safe_sysid.studies.experiments.cell import workcell
+from safe_sysid.studies.experiments.cell.workcell import load_workcell
 from safe_sysid.studies.experiments.methods import ExperimentError
 from safe_sysid.studies.experiments.runner import FIGURES, TABLES, experiment
 from safe_sysid.studies.experiments.trial import only, run_trial, seeds_of
-from safe_sysid.studies.experiments.workcell import load_workcell
 
 
 def run(*arguments):

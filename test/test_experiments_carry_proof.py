@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.studies.experiments.carry_proof import CarryProof, start_share, with_box_around
-from safe_sysid.studies.experiments.dumbbells import in_hand
-from safe_sysid.studies.experiments.make_motions import surroundings
-from safe_sysid.studies.experiments.workcell import load_workcell
+from safe_sysid.studies.experiments.cell.dumbbells import in_hand
+from safe_sysid.studies.experiments.cell.make_motions import surroundings
+from safe_sysid.studies.experiments.cell.workcell import load_workcell
 
 #: Half of what four exciting plans leave, m to Izz.
 HALF = np.array([0.09, 0.0007, 0.001, 0.012, 0.009, 0.0046, 0.0106, 0.0065, 0.0057, 0.0073])

@@ -25,7 +25,7 @@ from safe_sysid.studies.experiments.methods import (
     knowledge_before,
     table_one,
 )
-from safe_sysid.studies.experiments.paper import (
+from safe_sysid.studies.experiments.results.paper import (
     EXPERIMENTS,
     METHOD_NAMES,
     NOMINAL_TABLE_ONE,

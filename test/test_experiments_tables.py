@@ -18,14 +18,14 @@ from safe_sysid.studies.campaign.excitation.correlation import (
     Correlations,
     motion_conditions,
 )
-from safe_sysid.studies.experiments import tables
 from safe_sysid.studies.experiments.conditions import run_motion
-from safe_sysid.studies.experiments.gallery import draw
 from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
-from safe_sysid.studies.experiments.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
+from safe_sysid.studies.experiments.results import tables
+from safe_sysid.studies.experiments.results.gallery import draw
+from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
+from safe_sysid.studies.experiments.results.series import SeriesStore
 from safe_sysid.studies.experiments.runner import Experiment, case, cases, experiment
-from safe_sysid.studies.experiments.series import SeriesStore
 from safe_sysid.studies.experiments.trial import category
 
 

@@ -21,7 +21,7 @@ from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.recursion import TracedArm
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 PACKAGE = Path(__file__).resolve().parent.parent / "safe_sysid"
 

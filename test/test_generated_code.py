@@ -22,7 +22,7 @@ from safe_sysid.dynamics.generated.factored import FactoredArm
 from safe_sysid.dynamics.generated.graph import Value
 from safe_sysid.dynamics.generated.making import Arm, derived, generate
 from safe_sysid.errors import ModelError
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 
 @pytest.fixture(autouse=True)

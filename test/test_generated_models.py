@@ -14,7 +14,7 @@ from safe_sysid.dynamics.generated.model import GRAVITY, POWERS, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import Kinematics, Motors
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 
 def rotation(rng):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from safe_sysid.cli import main
-from safe_sysid.studies.experiments import psdm
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm import tables as psdm
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 KEYS = {
     "p", "l", "multiplications", "additions", "derive_s", "max_error", "mean_error", "max_error_forward", "inverse_us",

@@ -20,7 +20,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 ROOT = Path(__file__).resolve().parent.parent
 

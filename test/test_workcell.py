@@ -17,9 +17,9 @@ from safe_sysid.planning.motions.fast_motion import check_motion
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.resources import resource_path
 from safe_sysid.simulation.payloads import check_inside_prior, theta_e_with_payload
-from safe_sysid.studies.experiments.dumbbells import in_hand
-from safe_sysid.studies.experiments.make_motions import holding, surroundings, theta_with
-from safe_sysid.studies.experiments.workcell import (
+from safe_sysid.studies.experiments.cell.dumbbells import in_hand
+from safe_sysid.studies.experiments.cell.make_motions import holding, surroundings, theta_with
+from safe_sysid.studies.experiments.cell.workcell import (
     GRIP,
     load_workcell,
     reversed_motion,

@@ -9,10 +9,10 @@ import numpy as np
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.studies.experiments.cell_simulation import CellSimulation
-from safe_sysid.studies.experiments.dumbbells import draw_arm, in_hand
+from safe_sysid.studies.experiments.cell.dumbbells import draw_arm, in_hand
+from safe_sysid.studies.experiments.cell.simulation import CellSimulation
+from safe_sysid.studies.experiments.cell.workcell import Workcell, load_workcell
 from safe_sysid.studies.experiments.interfaces import Identification, Phase
-from safe_sysid.studies.experiments.workcell import Workcell, load_workcell
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compute a table or a figure, print it, and write what was asked for."""
     console = begin(options, ".")
-    from safe_sysid.studies.experiments import psdm
+    from safe_sysid.studies.experiments.psdm import tables as psdm
 
     if options.table == "2":
         told = psdm.table_2()

@@ -64,9 +64,9 @@ def _names(text: str) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
     console = begin(options, f"experiment_pso_{options.table}")
-    from safe_sysid.studies.experiments import tables
+    from safe_sysid.studies.experiments.results import tables
+    from safe_sysid.studies.experiments.results.series import SeriesStore
     from safe_sysid.studies.experiments.runner import cases
-    from safe_sysid.studies.experiments.series import SeriesStore
 
     which, trials = _experiment(options)
     out = options.out
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         )
         return 130
     if which.kind == "task":
-        from safe_sysid.studies.experiments.gallery import draw
+        from safe_sysid.studies.experiments.results.gallery import draw
 
         for path in draw(options.table, which.options, found, store, out):
             console.print(f"wrote {path}", soft_wrap=True)
@@ -130,7 +130,7 @@ def _load(which: Experiment) -> None:
 
     load_robot(which.options["robot"])
     if which.kind == "task":
-        from safe_sysid.studies.experiments.workcell import load_workcell
+        from safe_sysid.studies.experiments.cell.workcell import load_workcell
 
         for name in which.options["experiments"]:
             load_workcell(name)
@@ -158,7 +158,7 @@ def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> N
 
 def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:
     """The table, or in numbers what the figure shows."""
-    from safe_sysid.studies.experiments import tables
+    from safe_sysid.studies.experiments.results import tables
 
     if not found:
         return

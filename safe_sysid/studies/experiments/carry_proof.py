@@ -19,8 +19,8 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.obstacles import box_corners
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.payloads import Payload
-from safe_sysid.studies.experiments.dumbbells import in_hand
-from safe_sysid.studies.experiments.workcell import Workcell
+from safe_sysid.studies.experiments.cell.dumbbells import in_hand
+from safe_sysid.studies.experiments.cell.workcell import Workcell
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
 from safe_sysid.planning.motions.fast_motion import MotionKeep, MotionLimits, MotionRefusedError, fast_motion
-from safe_sysid.studies.experiments.cell_simulation import CellSimulation
+from safe_sysid.studies.experiments.cell.simulation import CellSimulation
+from safe_sysid.studies.experiments.cell.workcell import APPROACH_PACE, reversed_motion
 from safe_sysid.studies.experiments.interfaces import (
     CarryTask,
     CellReport,
@@ -23,7 +24,6 @@ from safe_sysid.studies.experiments.interfaces import (
     Recording,
 )
 from safe_sysid.studies.experiments.judge import intended, judge
-from safe_sysid.studies.experiments.workcell import APPROACH_PACE, reversed_motion
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["OwnController", "run_workcell", "ticks", "way_back"]

@@ -1,6 +1,6 @@
 """Interfaces between work cell and methods of an experiment: plain data and protocols.
 
-The work cell (:mod:`~safe_sysid.studies.experiments.cell_simulation`) owns the truth, the choreography
+The work cell (:mod:`~safe_sysid.studies.experiments.cell.simulation`) owns the truth, the choreography
 (:mod:`~.experiments.choreography`) the sequence of events; a :class:`Driver` is a method of Table II at work:
 from the grasp to the release it alone supplies torques. The empty hand is moved by the robot's own position
 controller, the same for all methods, and is not judged.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.studies.experiments.cell_simulation import CellSimulation
-from safe_sysid.studies.experiments.dumbbells import angle_between
+from safe_sysid.studies.experiments.cell.dumbbells import angle_between
+from safe_sysid.studies.experiments.cell.simulation import CellSimulation
+from safe_sysid.studies.experiments.cell.workcell import Workcell
 from safe_sysid.studies.experiments.interfaces import CarryTask, Contact, Phase, Placement
-from safe_sysid.studies.experiments.workcell import Workcell
 
 __all__ = ["intended", "judge", "misplaced"]
 

@@ -19,7 +19,7 @@ from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import hand_box
-from safe_sysid.studies.experiments.paper import NOMINAL_TABLE_ONE
+from safe_sysid.studies.experiments.results.paper import NOMINAL_TABLE_ONE
 
 __all__ = [
     "METHODS",

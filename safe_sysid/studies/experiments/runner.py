@@ -11,7 +11,7 @@ from typing import Any
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.experiments.methods import ExperimentError, choose
-from safe_sysid.studies.experiments.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS
+from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS
 
 __all__ = ["FIGURES", "TABLES", "Experiment", "cases", "experiment"]
 
@@ -78,7 +78,7 @@ class Experiment(Campaign):
 
     def summary(self) -> Any:
         """The module that judges and sums up its results."""
-        return importlib.import_module("safe_sysid.studies.experiments.tables")
+        return importlib.import_module("safe_sysid.studies.experiments.results.tables")
 
 
 def experiment(

@@ -17,14 +17,14 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.carry_proof import CarryProof
-from safe_sysid.studies.experiments.cell_simulation import CellSimulation, draw_arm, in_hand
+from safe_sysid.studies.experiments.cell.simulation import CellSimulation, draw_arm, in_hand
+from safe_sysid.studies.experiments.cell.workcell import Workcell, load_workcell
 from safe_sysid.studies.experiments.choreography import run_workcell
 from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
 from safe_sysid.studies.experiments.interfaces import Cell, Phase, Placement, Recording
 from safe_sysid.studies.experiments.methods import METHODS, ExperimentError
-from safe_sysid.studies.experiments.paper import EXPERIMENTS
+from safe_sysid.studies.experiments.results.paper import EXPERIMENTS
 from safe_sysid.studies.experiments.runner import case
-from safe_sysid.studies.experiments.workcell import Workcell, load_workcell
 
 __all__ = ["category", "only", "run_trial", "seeds_of"]
 

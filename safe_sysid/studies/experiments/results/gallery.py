@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.studies.experiments.figures import plot_bounds_of_methods, plot_mass, plot_tracking
-from safe_sysid.studies.experiments.series import SeriesStore
+from safe_sysid.studies.experiments.results.figures import plot_bounds_of_methods, plot_mass, plot_tracking
+from safe_sysid.studies.experiments.results.series import SeriesStore
 
 __all__ = ["draw"]
 

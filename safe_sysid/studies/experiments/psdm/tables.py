@@ -22,7 +22,7 @@ from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.factored import FactoredArm
 from safe_sysid.dynamics.generated.reduce import Ranking, Task, accuracy, fitted, numeric_model, rank
 from safe_sysid.dynamics.recursion import RecursiveDynamics
-from safe_sysid.studies.experiments.psdm_arms import PSDM_ARMS
+from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 __all__ = ["PAPER", "casadi_code", "figure", "table_2", "table_3"]
 

@@ -1,4 +1,4 @@
-"""Makes the pre-planned motions of a work cell, once: ``python -m safe_sysid.studies.experiments.make_motions a``.
+"""Makes the pre-planned motions of a work cell, once: ``python -m safe_sysid.studies.experiments.cell.make_motions a``.
 
 As in the PSO paper (section VI-D3): one fast motion per dumbbell from the ready pose to its place, two quintics of 1 s,
 of least jerk, free of obstacles and inside the limits, with the model of the *8 lb* dumbbell in the hand. The slow
@@ -26,8 +26,8 @@ from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.scenes.obstacles import rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.payloads import theta_e_with_payload
-from safe_sysid.studies.experiments.dumbbells import box_around, in_hand
-from safe_sysid.studies.experiments.workcell import (
+from safe_sysid.studies.experiments.cell.dumbbells import box_around, in_hand
+from safe_sysid.studies.experiments.cell.workcell import (
     GRIP,
     Dumbbell,
     Workcell,
@@ -165,9 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tasks.append({"dumbbell": item.name, "lift": _plain(slow), "carry": _plain(fast.trajectory)})
     made = {"made_for": digest(read_yaml(cell.file)), "ready": ready.tolist(), "tasks": tasks}
     path = motion_file(Path(cell.file))
-    head = (
-        "# Made by `python -m safe_sysid.studies.experiments.make_motions`; do not edit. Knots: q, qd, qdd.\n"
-    )
+    head = "# Made by `python -m safe_sysid.studies.experiments.cell.make_motions`; do not edit. Knots: q, qd, qdd.\n"
     path.write_text(head + yaml.safe_dump(made, sort_keys=False, default_flow_style=None, width=118))
 
 

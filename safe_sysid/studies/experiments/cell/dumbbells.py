@@ -14,7 +14,7 @@ from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, 
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import Payload, check_inside_prior, theta_e_with_payload
 from safe_sysid.simulation.shapes import Shape
-from safe_sysid.studies.experiments.workcell import GRIP, Dumbbell, tool_axes
+from safe_sysid.studies.experiments.cell.workcell import GRIP, Dumbbell, tool_axes
 
 __all__ = ["angle_between", "box_around", "draw_arm", "in_hand", "solids_of"]
 

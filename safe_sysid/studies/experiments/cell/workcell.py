@@ -1,7 +1,7 @@
 """Work cells of the experiments: what stands where, what is moved where, and what counts as success, from YAML files.
 
-A work cell is two files: the hand-written one, and beside it the motions that
-:mod:`~safe_sysid.studies.experiments.make_motions` made for it, with a digest of the geometry that they were made for.
+A work cell is two files: the hand-written one, and beside it the motions that :mod:`~.cell.make_motions` made for it,
+with a digest of the geometry that they were made for.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene, config_path
 from safe_sysid.simulation.payloads import Payload, hexagonal_dumbbell
+from safe_sysid.studies.experiments.cell.settling import SurfaceFriction
+from safe_sysid.studies.experiments.cell.workcell_file import MotionFile, MotionsWanted, WorkcellFile
 from safe_sysid.studies.experiments.interfaces import CarryTask
-from safe_sysid.studies.experiments.settling import SurfaceFriction
-from safe_sysid.studies.experiments.workcell_file import MotionFile, MotionsWanted, WorkcellFile
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["GRIP", "Criteria", "Dumbbell", "Timing", "Workcell", "load_workcell", "tool_axes"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
-from safe_sysid.studies.experiments.paper import METHOD_NAMES
+from safe_sysid.studies.experiments.results.paper import METHOD_NAMES
 
 __all__ = ["plot_bounds_of_methods", "plot_mass", "plot_tracking"]
 

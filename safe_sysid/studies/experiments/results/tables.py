@@ -13,7 +13,7 @@ from rich.table import Table
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.studies.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations
 from safe_sysid.studies.campaign.excitation.tables import condition_rows
-from safe_sysid.studies.experiments.paper import EXPERIMENTS, TABLE_THREE
+from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, TABLE_THREE
 
 __all__ = [
     "condition_table",

@@ -1,0 +1,1 @@
+"""The work cell of an experiment, simulated: its file, its dumbbells, grasp, contacts and stacks."""

@@ -1,0 +1,1 @@
+"""The experiments of [PSDM]: pseudo-symbolic models of arms, counted, timed and reduced."""
