@@ -32,7 +32,7 @@ from safe_sysid.logs.checks.checks import check_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.online.certify import CertificateWriter
-from safe_sysid.planning.certification.certificate import Certificate, start_check
+from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
 from safe_sysid.planning.planner import Planner, PlannerOptions
 from safe_sysid.report.identification.output import assemble_result, write_all
 from safe_sysid.report.identification.result import IdentificationResult, payload_alone
@@ -527,7 +527,7 @@ def _prepare(
     return PlannedMotion(model, around, design_gains(model, lockstep=True), first, None), box
 
 
-def _told(certificate: Certificate) -> Verdict:
+def _told(certificate: PlanCertificate) -> Verdict:
     """The smallest margin of every kind of limit."""
     lines = [certificate.status, *map(str, certificate.families.values())]
     return Verdict(certificate.ok, "\n  ".join(lines))
