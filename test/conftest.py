@@ -42,8 +42,10 @@ def _isolate() -> tuple[int, contextlib.ExitStack]:
     if "NUMBA_CACHE_DIR" not in os.environ and not os.access(ROOT / "safe_sysid", os.W_OK):
         writable = sys.prefix if os.access(sys.prefix, os.W_OK) else tempfile.gettempdir()
         os.environ["NUMBA_CACHE_DIR"] = os.path.join(writable, "cache", f"numba_{os.getuid()}")
+    from safe_sysid.bring_up.arrangement import quick_discovery
     from safe_sysid.bring_up.domain import own_domain
 
+    os.environ.update(quick_discovery())
     domain = stack.enter_context(own_domain())
     os.environ["ROS_DOMAIN_ID"] = str(domain)
     return domain, stack

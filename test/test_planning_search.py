@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -41,7 +42,11 @@ def make_problem(seed: int = 0, keep: int = 3) -> PlanProblem:
     return PlanProblem(cost, fast, starts, keep)
 
 
-PROBLEM = make_problem()
+@functools.cache
+def the_problem() -> PlanProblem:
+    return make_problem()
+
+
 BUDGET = Budget(iterations=40, certificates=4)
 
 
@@ -61,41 +66,41 @@ def stricter(problem: PlanProblem, share: float) -> Certify:
 
 
 def test_finds_what_a_stricter_certifier_accepts() -> None:
-    result = solve(PROBLEM, stricter(PROBLEM, 0.1), BUDGET)
+    result = solve(the_problem(), stricter(the_problem(), 0.1), BUDGET)
     assert result.best is not None
-    assert stricter(PROBLEM, 0.1)(result.best.k).certified
+    assert stricter(the_problem(), 0.1)(result.best.k).certified
     assert np.abs(result.best.k).max() > 0.3, "not just the gentlest"
     assert len(result.attempts) <= BUDGET.certificates
 
 
 def test_beats_random_certified_parameters() -> None:
-    certify = stricter(PROBLEM, 0.1)
+    certify = stricter(the_problem(), 0.1)
     rng = np.random.default_rng(1)
     costs = []
     for k in rng.uniform(-1, 1, (60, 7)):
         shortened = (scale * k for scale in (1.0, 0.7, 0.5, 0.3))
-        costs += [PROBLEM.cost.value(x) for x in shortened if certify(x).certified][:1]
+        costs += [the_problem().cost.value(x) for x in shortened if certify(x).certified][:1]
     assert len(costs) >= 20
-    result = solve(PROBLEM, certify, dataclasses.replace(BUDGET, certificates=6))
+    result = solve(the_problem(), certify, dataclasses.replace(BUDGET, certificates=6))
     assert result.best is not None
     assert result.best.cost < min(costs)
 
 
 def test_candidates_keep_the_fast_margins_best_first() -> None:
-    found = candidates(PROBLEM, BUDGET)
+    found = candidates(the_problem(), BUDGET)
     assert len(found) >= 2
     assert [cost for cost, _ in found] == sorted(cost for cost, _ in found)
     for cost, k in found:
-        assert PROBLEM.cost.value(k) == pytest.approx(cost)
-        assert PROBLEM.constraints.values(k).min() >= -2e-3
+        assert the_problem().cost.value(k) == pytest.approx(cost)
+        assert the_problem().constraints.values(k).min() >= -2e-3
         assert np.all(np.abs(k) <= 1.0)
 
 
 def test_same_seed_and_budget_same_result() -> None:
-    first, second = (solve(make_problem(3), stricter(PROBLEM, 0.1), BUDGET) for _ in range(2))
+    first, second = (solve(make_problem(3), stricter(the_problem(), 0.1), BUDGET) for _ in range(2))
     assert [a.cost for a in first.attempts] == [a.cost for a in second.attempts]
     assert all(np.array_equal(a.k, b.k) for a, b in zip(first.attempts, second.attempts, strict=True))
-    other = solve(make_problem(4), stricter(PROBLEM, 0.1), BUDGET)
+    other = solve(make_problem(4), stricter(the_problem(), 0.1), BUDGET)
     assert [a.cost for a in first.attempts] != [a.cost for a in other.attempts]
 
 
@@ -110,7 +115,7 @@ def check_only_certified(result: SearchResult, budget: Budget) -> None:
 
 
 def test_a_certifier_that_rejects_everything_gets_nothing_returned() -> None:
-    result = solve(PROBLEM, lambda k: PlanVerdict(False, reasons=("no",)), BUDGET)
+    result = solve(the_problem(), lambda k: PlanVerdict(False, reasons=("no",)), BUDGET)
     assert result.best is None
     check_only_certified(result, BUDGET)
     assert len(result.attempts) >= 2
@@ -129,13 +134,13 @@ def test_never_returns_what_was_not_certified(seed: int, chance: float, kind: st
         ok = bool(rng.random() < chance)
         if ok:
             granted.append(k.copy())
-        raw = PROBLEM.constraints.raw(k)
+        raw = the_problem().constraints.raw(k)
         value = {"random": 1.0, "nan": np.nan, "inf": np.inf}.get(kind)
         margins = {} if value is None else {n: value * rng.normal(size=x.shape) for n, x in raw.items()}
         return PlanVerdict(ok, margins)
 
     budget = dataclasses.replace(BUDGET, iterations=30, certificates=3)
-    result = solve(dataclasses.replace(PROBLEM, keep=2), certify, budget)
+    result = solve(dataclasses.replace(the_problem(), keep=2), certify, budget)
     check_only_certified(result, budget)
     assert (result.best is None) == (not granted)
     if result.best is not None:
@@ -144,7 +149,7 @@ def test_never_returns_what_was_not_certified(seed: int, chance: float, kind: st
 
 
 def test_uncalibrated_problem_asks_for_the_gentlest_first() -> None:
-    result = solve(PROBLEM, stricter(PROBLEM, 0.1), BUDGET)
+    result = solve(the_problem(), stricter(the_problem(), 0.1), BUDGET)
     assert np.array_equal(result.attempts[0].k, np.zeros(7))
     assert result.attempts[0].verdict.certified
     assert result.best is not None
@@ -154,11 +159,11 @@ def test_uncalibrated_problem_asks_for_the_gentlest_first() -> None:
 
 
 def test_first_guess_that_leaves_nothing_is_corrected_by_a_certificate() -> None:
-    c = PROBLEM.constraints
+    c = the_problem().constraints
     hopeless = c.with_reserve({"torque": np.asarray(c.model.limits.torque)})
-    problem = dataclasses.replace(PROBLEM, constraints=hopeless)
+    problem = dataclasses.replace(the_problem(), constraints=hopeless)
     assert candidates(problem, BUDGET) == []
-    result = solve(problem, stricter(PROBLEM, 0.1), BUDGET)
+    result = solve(problem, stricter(the_problem(), 0.1), BUDGET)
     assert result.best is not None
     assert np.abs(result.best.k).max() > 0.1
 
@@ -182,10 +187,10 @@ def test_deadline(deadline: float) -> None:
     def certify(k: np.ndarray) -> PlanVerdict:
         began.append(clock.now)
         clock.now += 0.3
-        return stricter(PROBLEM, 0.1)(k)
+        return stricter(the_problem(), 0.1)(k)
 
     budget = Budget(10**6, 10**6, deadline, clock=clock)
-    result = solve(PROBLEM, certify, budget)
+    result = solve(the_problem(), certify, budget)
     check_only_certified(result, budget)
     # The first certificate's length is unknown; no later one is begun that would end after the deadline.
     assert all(start + 0.3 <= deadline for start in began[1:])
@@ -209,9 +214,9 @@ def test_cancellation(after: int) -> None:
     def certify(k: np.ndarray) -> PlanVerdict:
         nonlocal certificates
         certificates += 1
-        return stricter(PROBLEM, 0.1)(k)
+        return stricter(the_problem(), 0.1)(k)
 
-    result = solve(PROBLEM, certify, Budget(10**6, 50, cancelled=cancelled))
+    result = solve(the_problem(), certify, Budget(10**6, 50, cancelled=cancelled))
     check_only_certified(result, Budget(certificates=50))
     assert asked <= after + 30, "it should stop soon after the first yes"
     if after == 0:
@@ -222,7 +227,7 @@ def test_cancellation(after: int) -> None:
 def test_every_improvement_is_told_at_once_and_the_last_one_is_returned() -> None:
     """Anytime: what is told is certified, ever better, with the state of the search at that moment."""
     told: list[SearchResult] = []
-    certify, granted = stricter(PROBLEM, 0.1), []
+    certify, granted = stricter(the_problem(), 0.1), []
 
     def count(k: np.ndarray) -> PlanVerdict:
         verdict = certify(k)
@@ -234,7 +239,7 @@ def test_every_improvement_is_told_at_once_and_the_last_one_is_returned() -> Non
         assert len(result.attempts) == len(granted)
         told.append(result)
 
-    result = solve(PROBLEM, count, dataclasses.replace(BUDGET, certificates=8), tell)
+    result = solve(the_problem(), count, dataclasses.replace(BUDGET, certificates=8), tell)
     costs = [r.best.cost for r in told if r.best is not None]
     assert len(costs) == len(told) >= 2
     assert all(after < before for before, after in pairwise(costs))
@@ -246,7 +251,7 @@ def test_a_better_start_never_makes_the_answer_worse_than_the_gentlest() -> None
     """Whatever a certifier accepts, the result costs no more than the first thing that it accepted."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        chance = stricter(PROBLEM, 0.05 * seed)
+        chance = stricter(the_problem(), 0.05 * seed)
         result = solve(
             make_problem(seed), lambda k, r=rng, c=chance: PlanVerdict(r.random() < 0.5, c(k).margins), BUDGET
         )
@@ -264,18 +269,18 @@ def test_no_certificate_is_begun_that_is_not_expected_to_end_in_time(expected: f
     def certify(k: np.ndarray) -> PlanVerdict:
         began.append(clock.now)
         clock.now += expected
-        return stricter(PROBLEM, 0.1)(k)
+        return stricter(the_problem(), 0.1)(k)
 
     budget = Budget(10**6, 10**6, 1.0, None, clock, certificate_s=expected, reserve=0.1)
-    result = solve(PROBLEM, certify, budget)
+    result = solve(the_problem(), certify, budget)
     assert result.best is not None
     assert all(start + expected <= 0.9 for start in began)
     assert (
-        solve(PROBLEM, certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)).attempts
+        solve(the_problem(), certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)).attempts
         == ()
     )
 
 
 def test_iteration_budget() -> None:
-    result = solve(PROBLEM, stricter(PROBLEM, 0.1), Budget(iterations=25, certificates=3))
+    result = solve(the_problem(), stricter(the_problem(), 0.1), Budget(iterations=25, certificates=3))
     assert result.iterations <= 25

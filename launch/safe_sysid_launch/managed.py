@@ -30,7 +30,7 @@ from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
-from safe_sysid.bring_up.arrangement import MANAGED, REALTIME, WRITES, transport_without_shared_memory
+from safe_sysid.bring_up.arrangement import MANAGED, REALTIME, WRITES, quick_discovery, transport_without_shared_memory
 from safe_sysid.control.states import longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.parent import LAUNCH, ONE_THREAD
@@ -59,13 +59,12 @@ def environment(lockstep: bool) -> list[SetEnvironmentVariable]:
     """
     values = {key: value for key, value in ONE_THREAD.items() if key not in os.environ}
     values[LAUNCH] = str(os.getpid())
-    transport = transport_without_shared_memory()
-    if not lockstep and not any(key in os.environ for key in transport if key.endswith("_PROFILES_FILE")):
-        if (
-            os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST"
-        ):  # that range brings shared memory with it
-            values |= transport
-        elif "FASTDDS_BUILTIN_TRANSPORTS" not in os.environ:
+    quick = quick_discovery()
+    if all(os.environ.get(key, ours) == ours for key, ours in quick.items()):
+        if os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == "LOCALHOST":
+            # That range brings shared memory with it.
+            values |= quick if lockstep else transport_without_shared_memory()
+        elif not lockstep and "FASTDDS_BUILTIN_TRANSPORTS" not in os.environ:
             values["FASTDDS_BUILTIN_TRANSPORTS"] = "UDPv4"
     return [SetEnvironmentVariable(key, value) for key, value in values.items()]
 

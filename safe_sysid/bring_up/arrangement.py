@@ -7,7 +7,7 @@ from typing import Any
 
 from safe_sysid.resources import resource_path
 
-__all__ = ["MANAGED", "REALTIME", "WRITES", "transport_without_shared_memory"]
+__all__ = ["MANAGED", "REALTIME", "WRITES", "quick_discovery", "transport_without_shared_memory"]
 
 #: In the order of their activation: the controller moves the arm, so everyone else has to be there.
 MANAGED = ("planner", "identifier", "controller")
@@ -29,9 +29,15 @@ def transport_without_shared_memory() -> dict[str, str]:
     with it whatever else is set, so the profile keeps to this machine itself. Lock-step has it: it waits anyway, and is
     half as fast again.
     """
-    profile = str(resource_path("config/fastdds/real_time.xml"))
-    return {
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",
-        "FASTRTPS_DEFAULT_PROFILES_FILE": profile,  # Fast DDS 2, and from 3 on:
-        "FASTDDS_DEFAULT_PROFILES_FILE": profile,
-    }
+    return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT", **_profile("real_time.xml")}
+
+
+def quick_discovery() -> dict[str, str]:
+    """Environment in which processes of this machine find each other in a fifth of a second, not in up to three."""
+    return _profile("this_machine.xml")
+
+
+def _profile(name: str) -> dict[str, str]:
+    path = str(resource_path(f"config/fastdds/{name}"))
+    # Fast DDS 2 reads the first, from 3 on the second.
+    return {"FASTRTPS_DEFAULT_PROFILES_FILE": path, "FASTDDS_DEFAULT_PROFILES_FILE": path}

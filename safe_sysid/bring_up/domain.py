@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from safe_sysid.bring_up.arrangement import transport_without_shared_memory
+from safe_sysid.bring_up.arrangement import quick_discovery, transport_without_shared_memory
 from safe_sysid.parent import ONE_THREAD
 
 __all__ = ["environment_of", "own_domain", "ros_environment"]
@@ -64,9 +64,9 @@ def ros_environment(domain: int, log_directory: Path, lockstep: bool = True) -> 
         "PYTHONUNBUFFERED": "1",
         **ONE_THREAD,
     }
-    if not lockstep:
-        environment |= transport_without_shared_memory()
-    return environment
+    if lockstep:
+        return {**quick_discovery(), **environment}
+    return environment | transport_without_shared_memory()
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def momentum_columns(
     space = np.empty((2, n + 1, n, 6))
     fields, slopes = space[0], space[1]
     motions, weights = np.empty((n + 1, 6)), np.empty((n + 1, 3))
-    motions[0], weights[0] = 0.0, gravity
+    motions[0] = 0.0
+    for i in range(3):
+        weights[0, i] = gravity[i]
     for link in range(n):
         sliding = np.isfinite(kin.travel[link, 0])
         joint_placement(kin.rotation[link], kin.translation[link], axis[link], sliding, q[link], r, p)

@@ -74,6 +74,13 @@ def affine_range(x: FloatArray, n: int) -> tuple[float, float]:
 
 
 @njit(cache=True, nogil=True)
+def put(x: FloatArray, out: FloatArray) -> None:
+    """``out = x``. A loop: an assigned slice brings texts of errors with it, which take longer to compile than most kernels."""
+    for i in range(x.shape[0]):
+        out[i] = x[i]
+
+
+@njit(cache=True, nogil=True)
 def add(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     """``out = x + y``; out may alias either."""
     last = x.shape[0] - 1

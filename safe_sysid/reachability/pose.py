@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from safe_sysid.reachability.affine import add
+from safe_sysid.reachability.affine import add, put
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import fill_rotation, rotate, rotation_parts, to_ball, vector_project
 from safe_sysid.reachability.torque import form_ranges
@@ -51,7 +51,8 @@ def _pose_kernel(
                     vector_project(r[i], translation[b], step)
                     add(p[i], step, p_next[i])
                     if a == b:
-                        r_next[i] = rot[b, i]
+                        for c in range(3):
+                            put(rot[b, i, c], r_next[i, c])
                         to_ball(r_next[i])
                     else:
                         # Row i of the product is the inverse joint rotation of row i.

@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ModelError
-from safe_sysid.reachability.affine import add_constant, add_scaled, dot, sin_cos
+from safe_sysid.reachability.affine import add_constant, add_scaled, dot, put, sin_cos
 from safe_sysid.robot.model import Kinematics
 
 __all__ = [
@@ -86,7 +86,7 @@ def fill_rotation(
             add_scaled(work[1], parts[1, i, k], row)
             add_scaled(work[0], parts[2, i, k], row)
             row[last] += error
-            transposed[k, i] = row
+            put(row, transposed[k, i])
 
 
 @njit(cache=True, nogil=True)

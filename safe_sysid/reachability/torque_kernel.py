@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
-from safe_sysid.reachability.affine import add_scaled, reach
+from safe_sysid.reachability.affine import add_scaled, put, reach
 from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound
 from safe_sysid.reachability.rotations import (
@@ -119,12 +119,13 @@ def _centripetal(
     """
     for a in range(3):
         for b in range(a, 3):
-            left[0, 0] = 0.5 * w[a]  # halving a float is exact
-            left[0, 1] = 0.5 * w[b]
-            right[0, 0], right[0, 1] = u[b], u[a]
+            for k in range(w.shape[1]):
+                left[0, 0, k], left[0, 1, k] = 0.5 * w[a, k], 0.5 * w[b, k]  # halving a float is exact
+            put(u[b], right[0, 0])
+            put(u[a], right[0, 1])
             _products(left, right, n, np.int64(0), last, out, a, b)
             if a != b:
-                out[b, a] = out[a, b]
+                put(out[a, b], out[b, a])
 
 
 @njit(cache=True, nogil=True)
@@ -144,12 +145,14 @@ def _columns(
     last = alpha.shape[1] - 1
     force[:] = 0.0
     moment[:] = 0.0
-    force[0] = acc
+    for i in range(3):
+        put(acc[i], force[0, i])
     for h in range(3):
         a, b = (h + 1) % 3, (h + 2) % 3
         # Q e_h - tr(Q) e_h, then alpha x e_h, and the moment e_h x acc.
         column = force[1 + h]
-        column[a], column[b] = q[a, h], q[b, h]
+        put(q[a, h], column[a])
+        put(q[b, h], column[b])
         add_scaled(q[a, a], -1.0, column[h])
         add_scaled(q[b, b], -1.0, column[h])
         to_ball(column)
@@ -165,7 +168,7 @@ def _columns(
                 # E e_c = e_r: e_j x e_r Q_jc for each j, and alpha_c e_r.
                 add_scaled(q[(r + 2) % 3, c], 1.0, column[(r + 1) % 3])
                 add_scaled(q[(r + 1) % 3, c], -1.0, column[(r + 2) % 3])
-                work[r] = alpha[c]
+                put(alpha[c], work[r])
             # |E| = 1: E alpha's private part is no longer than alpha's.
             work[:, last] = alpha[0, last]
             to_ball(column)
@@ -199,7 +202,8 @@ def _own_rate(
         left[0, i, 0], left[0, i, 1], left[0, i, -1] = rates[i, 0], rates[i, 1], rates[i, 4]
         left[0, i, 2 + joint], left[0, i, 2 + n + joint] = rates[i, 2], rates[i, 3]
     for i in range(3):
-        right[0, 0], right[0, 1] = half[0, i], half[1, i]
+        put(half[0, i], right[0, 0])
+        put(half[1, i], right[0, 1])
         _products(left, right, n, joint, joint + 1, turned, np.int64(0), i)
     to_ball(turned[0])
     vector_add_scaled(turned[0], 1.0, out)
@@ -264,12 +268,13 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                     apply_matrix(mats[link], inverse, error, stretch, v, n, j + 1, link, zero, moved)
                     small_turn(moved, axis[link], q[m, link], -1.0, link, n, j + 1, link, zero)
                     for i in range(3):
-                        v[i, :2] = moved[i, :2]
+                        v[i, 0], v[i, 1] = moved[i, 0], moved[i, 1]
                         v[i, size - 1] = moved[i, size - 1]
                         for k in range(2 + j + 1, 2 + link + 1):
                             v[i, k] = moved[i, k]
             screws[link] = 0.0
-            screws[link, :3, 0] = axis[link]
+            for i in range(3):
+                screws[link, i, 0] = axis[link, i]
             if link == 0:
                 w[0], u[0], alpha[0], vec[:], acc[0] = 0.0, 0.0, 0.0, 0.0, 0.0
                 for i in range(3):
@@ -299,7 +304,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                     apply_matrix(mats[link], inverse, error, stretch, source, n, zero, link, link, target)
                     small_turn(target, axis[link], q[m, link], -1.0, link, n, zero, link, link)
             # Before the joint's own rate is added (axis x axis = 0 anyway).
-            rates[0], rates[1] = qd_a[m, link], qd[m, link]
+            put(qd_a[m, link], rates[0])
+            put(qd[m, link], rates[1])
             _own_rate(w[link], u[link], axis[link], rates, n, link, left, right, half, turned, alpha[link])
             _add_rate(qdd_a[m, link], axis[link], n, link, alpha[link])
             _add_rate(qd[m, link], axis[link], n, link, w[link])
@@ -312,10 +318,12 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                 if c < 4:
                     vector_add_scaled(force[c], value, own_f[link])
                 vector_add_scaled(moment[c], value, own_n[link])
-                column[c, :3] = moment[c]
+                for i in range(3):
+                    put(moment[c, i], column[c, i])
                 norms[c, 0], totals[c, 0] = norm_and_size(moment[c], n, zero, link + 1, link + 1)
                 if c < 4:
-                    column[c, 3:] = force[c]
+                    for i in range(3):
+                        put(force[c, i], column[c, 3 + i])
                     norms[c, 1], totals[c, 1] = norm_and_size(force[c], n, zero, link + 1, link + 1)
             for j in range(link + 1):
                 z, s = screws[j, :3], screws[j, 3:]
@@ -360,7 +368,8 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                 # The rotor's moment on this link: on the joints up to it, by their screws.
                 driven, z = motors.joint[motor], motors.axis[motor]
                 p, active = ROTOR * n + driven, driven + 1
-                rates[0], rates[1] = qd_a[m, driven], qd[m, driven]
+                put(qd_a[m, driven], rates[0])
+                put(qd[m, driven], rates[1])
                 vec[:], reaction[:] = 0.0, 0.0
                 _own_rate(w[link], u[link], z, rates, n, driven, left, right, half, turned, vec)
                 _add_rate(qdd_a[m, driven], z, n, driven, vec)
@@ -425,7 +434,7 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                             if motors.joint[motor] == j:
                                 add_scaled(carried[j], motors.gear[motor], entry)
                 add_scaled(entry, mid[p], nominal[m, j])
-                entries[j, p] = entry
+                put(entry, entries[j, p])
                 reaches[j, p] = reach(entry, n)
                 lo, hi = add_magnitude(entries, j, p, reaches[j, p], n, rad[p], timed, blocks, wide)
                 if want_regressor:

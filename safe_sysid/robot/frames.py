@@ -89,8 +89,10 @@ def kinematics_kernel(
             joint_placement(rotation[j], translation[j], axis[j], sliding, q[k, j], local, shift)
             before = parent[j]
             if before < 0:
-                r[k, j] = local
-                p[k, j] = shift
+                for a in range(3):
+                    p[k, j, a] = shift[a]
+                    for b in range(3):
+                        r[k, j, a, b] = local[a, b]
             else:
                 for a in range(3):
                     p[k, j, a] = p[k, before, a]

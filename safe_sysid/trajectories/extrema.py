@@ -78,7 +78,8 @@ def _maximum(b: FloatArray, degree: int, stack: FloatArray) -> float:
     if top <= attained:
         return top
     tolerance = 4.0 * _EPS * magnitude
-    stack[0, : degree + 1] = b[: degree + 1]
+    for i in range(degree + 1):
+        stack[0, i] = b[i]
     stack[0, 6] = 0.0
     count, upper = 1, attained
     while count > 0:

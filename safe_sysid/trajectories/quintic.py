@@ -38,7 +38,8 @@ def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:
 def _state(times: FloatArray, coefficients: FloatArray, end: FloatArray, t: float, out: FloatArray) -> None:
     """Horner's scheme for position .. jerk; compiled, because it runs in the control loop."""
     if t >= times[-1]:
-        out[0] = end
+        for j in range(end.size):
+            out[0, j] = end[j]
         out[1:] = 0.0
         return
     s = 0

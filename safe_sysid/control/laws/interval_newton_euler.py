@@ -127,7 +127,8 @@ def _to_child(
     rotation: FloatArray, shift: FloatArray, motion: FloatArray, moved: FloatArray, out: FloatArray
 ) -> None:
     """Motion (2, 3, 2) of the parent's origin, re-expressed in and at the child; ``moved`` (3, 2) is scratch."""
-    moved[:] = motion[0]
+    for i in range(3):
+        moved[i, 0], moved[i, 1] = motion[0, i, 0], motion[0, i, 1]
     _add_cross(motion[1], shift, 1.0, moved)
     out[:] = 0.0
     _add_turned(rotation, moved, True, out[0])

@@ -54,14 +54,23 @@ class Loops(NamedTuple):
 
 
 @njit(cache=True)
+def _put(x: FloatArray, out: FloatArray) -> None:
+    """``out = x``: an assigned slice brings texts of errors with it, which take seconds to compile."""
+    for i in range(x.shape[0]):
+        out[i] = x[i]
+
+
+@njit(cache=True)
 def _end(
     loops: Loops, k: int, side: int, r: FloatArray, p: FloatArray, rotation: FloatArray, x: FloatArray
 ) -> None:
     """Frame of one end in the world."""
     j = loops.joint[k, side]
     if j < 0:
-        rotation[:] = loops.rotation[k, side]
-        x[:] = loops.point[k, side]
+        for a in range(3):
+            x[a] = loops.point[k, side, a]
+            for b in range(3):
+                rotation[a, b] = loops.rotation[k, side, a, b]
         return
     for a in range(3):
         x[a] = p[j, a]
@@ -79,9 +88,9 @@ def _rotation_vector(r: FloatArray, out: FloatArray) -> None:
     cosine = 0.5 * (r[0, 0] + r[1, 1] + r[2, 2] - 1.0)
     sine = np.sqrt(s[0] ** 2 + s[1] ** 2 + s[2] ** 2)
     if sine > 1e-6:
-        out[:] = s * (np.arctan2(sine, cosine) / sine)
+        _put(s * (np.arctan2(sine, cosine) / sine), out)
     elif cosine > 0.0:
-        out[:] = s
+        _put(s, out)
     else:  # half a turn: about the largest column of r + 1
         best = 0
         for i in range(3):
@@ -89,7 +98,7 @@ def _rotation_vector(r: FloatArray, out: FloatArray) -> None:
                 best = i
         axis = r[:, best].copy()
         axis[best] += 1.0
-        out[:] = axis * (np.pi / np.sqrt(axis[0] ** 2 + axis[1] ** 2 + axis[2] ** 2))
+        _put(axis * (np.pi / np.sqrt(axis[0] ** 2 + axis[1] ** 2 + axis[2] ** 2)), out)
 
 
 @njit(cache=True)
@@ -108,7 +117,7 @@ def _linearise(
     for k in range(loops.joint.shape[0]):
         _end(loops, k, 0, r, p, first, x)
         _end(loops, k, 1, r, p, second, y)
-        error[row : row + 3] = first.T @ (y - x)
+        _put(first.T @ (y - x), error[row : row + 3])
         if loops.six[k]:
             _rotation_vector(first.T @ second, error[row + 3 : row + 6])
         for side in range(2):
@@ -141,14 +150,15 @@ def _accelerations(
         before = kin.parent[j]
         if before >= 0:
             arm = p[j] - p[before]
-            w[j], dw[j] = w[before], dw[before]
-            a[j] = a[before] + _cross(dw[before], arm) + _cross(w[before], _cross(w[before], arm))
+            _put(w[before], w[j])
+            _put(dw[before], dw[j])
+            _put(a[before] + _cross(dw[before], arm) + _cross(w[before], _cross(w[before], arm)), a[j])
         if np.isfinite(kin.travel[j, 0]):
-            a[j] += 2.0 * qd[j] * _cross(w[j], z)
+            _put(a[j] + 2.0 * qd[j] * _cross(w[j], z), a[j])
         else:
-            dw[j] += qd[j] * _cross(w[j], z)
-            w[j] += qd[j] * z
-    frame, x, other, still = np.empty((3, 3)), np.empty(3), np.empty((3, 3)), np.zeros(3)
+            _put(dw[j] + qd[j] * _cross(w[j], z), dw[j])
+            _put(w[j] + qd[j] * z, w[j])
+    frame, x, other = np.empty((3, 3)), np.empty(3), np.empty((3, 3))
     row = 0
     for k in range(loops.joint.shape[0]):
         point, turn = np.zeros((2, 3)), np.zeros((2, 3))
@@ -157,13 +167,11 @@ def _accelerations(
             _end(loops, k, side, r, p, frame if side == 0 else other, x)
             if j >= 0:
                 arm = x - p[j]
-                point[side] = a[j] + _cross(dw[j], arm) + _cross(w[j], _cross(w[j], arm))
-                turn[side] = dw[j]
-            else:
-                point[side], turn[side] = still, still
-        out[row : row + 3] = frame.T @ (point[1] - point[0])
+                _put(a[j] + _cross(dw[j], arm) + _cross(w[j], _cross(w[j], arm)), point[side])
+                _put(dw[j], turn[side])
+        _put(frame.T @ (point[1] - point[0]), out[row : row + 3])
         if loops.six[k]:
-            out[row + 3 : row + 6] = frame.T @ (turn[1] - turn[0])
+            _put(frame.T @ (turn[1] - turn[0]), out[row + 3 : row + 6])
         row += 6 if loops.six[k] else 3
 
 
@@ -242,7 +250,9 @@ def close(kin: Kinematics, loops: Loops, q: FloatArray, transmission: FloatArray
         if determinant == 0.0:
             return 0.0
         if np.max(np.abs(short)) < CONVERGED:
-            transmission[:] = right[:, 1:]
+            for i in range(len(passive)):
+                for c in range(len(actuated)):
+                    transmission[i, c] = right[i, 1 + c]
             return determinant
         for i in range(len(passive)):
             q[passive[i]] += min(max(right[i, 0], -0.5), 0.5)
@@ -283,7 +293,7 @@ def follow(kin: Kinematics, loops: Loops, q_a: FloatArray, start: FloatArray, q:
             largest = max(np.max(np.abs(ahead)), np.max(np.abs(move)))
             accepted = False
             if largest <= 4.0 * _FARTHEST:
-                trial[:] = now
+                _put(now, trial)
                 for i in range(len(actuated)):
                     trial[actuated[i]] = origin[i] + (done + step) * way[i]
                 for i in range(len(passive)):
@@ -294,8 +304,8 @@ def follow(kin: Kinematics, loops: Loops, q_a: FloatArray, start: FloatArray, q:
                     farthest = max(farthest, abs(trial[passive[i]] - now[passive[i]] - ahead[i]))
                 accepted = determinant * sign > 0.0 and farthest <= min(_FARTHEST, 0.5 * largest + 1e-6)
             if accepted:
-                now[:] = trial
-                transmission[:] = fresh
+                _put(trial, now)
+                transmission, fresh = fresh, transmission
                 done = 1.0 if done + step >= 1.0 else done + step
                 step *= 2.0
             else:
@@ -304,7 +314,7 @@ def follow(kin: Kinematics, loops: Loops, q_a: FloatArray, start: FloatArray, q:
                     return k
         for i in range(len(actuated)):
             now[actuated[i]] = q_a[k, i]
-        q[k] = now
+        _put(now, q[k])
     return len(q_a)
 
 
@@ -355,10 +365,10 @@ def derivatives(
             transmission[k, actuated[c], c] = 1.0
             for i in range(len(passive)):
                 transmission[k, passive[i], c] = right[i, c]
-        qd[k] = transmission[k] @ qd_a[k]
-        qdd[k] = transmission[k] @ qdd_a[k]
+        _put(transmission[k] @ qd_a[k], qd[k])
+        _put(transmission[k] @ qdd_a[k], qdd[k])
         _accelerations(kin, loops, r[0], p[0], qd[k], bias)
-        last[:, 0] = -(rows @ bias)
+        _put(-(rows @ bias), last[:, 0])
         _solve(passive_jacobian[k].copy(), last)
         for i in range(len(passive)):
             qdd[k, passive[i]] += last[i, 0]
@@ -398,8 +408,8 @@ def transmission_rates(
             along = transmission[k, :, c].copy()
             _accelerations(kin, loops, r[0], p[0], qd[k] + along, plus)
             _accelerations(kin, loops, r[0], p[0], qd[k] - along, minus)
-            right[:, c] = -0.25 * (rows @ (plus - minus))
+            _put(-0.25 * (rows @ (plus - minus)), right[:, c])
         _solve(passive_jacobian[k].copy(), right)
         out[k] = 0.0
         for i in range(len(passive)):
-            out[k, passive[i]] = right[i]
+            _put(right[i], out[k, passive[i]])

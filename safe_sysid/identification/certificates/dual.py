@@ -42,7 +42,8 @@ def _upper(
     """
     size = box.shape[0]
     r = np.empty((size, 2))
-    r[:, 0] = r[:, 1] = c
+    for p in range(size):
+        r[p, 0] = r[p, 1] = c[p]
     value = 0.0
     for i in range(y.shape[0]):
         if y[i] != 0.0:

@@ -205,7 +205,9 @@ def local_frames(
             _axis_turn(axis[j], q[j, 0], q[j, 1], turn)
             _product(rotation[j], turn, local[j], False)
             continue
-        local[j] = rotation[j]
+        for i in range(3):
+            for k in range(3):
+                local[j, i, k, 0], local[j, i, k, 1] = rotation[j, i, k, 0], rotation[j, i, k, 1]
         _turn(rotation[j], axis[j], along)
         for i in range(3):
             lo, hi = imul(along[i, 0], along[i, 1], q[j, 0], q[j, 1])
@@ -241,14 +243,16 @@ def link_motions(
     to_link, further = np.empty((3, 3, 2)), np.empty((3, 3, 2))
     offset, step, moved = np.zeros((3, 2)), np.empty((3, 2)), np.empty((3, 2))
     # From the link inwards: to_link takes vectors of frame j to the link's frame, offset is p_l - p_j there.
-    screws[link, 0] = axis[link] if sliding[link] else offset
-    screws[link, 1] = offset if sliding[link] else axis[link]
+    own = 0 if sliding[link] else 1
     for i in range(3):
+        for end in range(2):
+            screws[link, own, i, end] = axis[link, i, end]
+            screws[link, 1 - own, i, end] = offset[i, end]
         for j in range(3):
             to_link[i, j, 0] = to_link[i, j, 1] = 1.0 if i == j else 0.0
     for j in range(link, -1, -1):
         _product(to_link, local[j], further, True)
-        to_link[:] = further
+        to_link, further = further, to_link
         if j == 0:
             break
         _turn(to_link, steps[j], moved)

@@ -307,7 +307,7 @@ def step_kernel(
         momentum_columns(kin, gravity, centre, mean, own, None, out.rate_columns[k])
         derivative_bounds(kin, mid, rad, own, True, limits.gravity > 0.0, centre, mean, bounds, slopes)
         if shifted:
-            left_before[:] = left
+            left, left_before = left_before, left
             _put_slopes(limits, slopes, 2, out.rate_columns[k], left)
         longest = steps.h[k] + 2.0 * steps.sigma[k]
         for j in range(n):

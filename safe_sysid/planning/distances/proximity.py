@@ -403,7 +403,8 @@ def _move(r: FloatArray, p: FloatArray, point: FloatArray, out: FloatArray) -> N
 @njit(cache=True, nogil=True)
 def _place_one(r: FloatArray, p: FloatArray, joint: int, point: FloatArray, out: FloatArray) -> None:
     if joint < 0:
-        out[:] = point[:3]
+        for i in range(3):
+            out[i] = point[i]
     else:
         _move(r[joint], p[joint], point, out)
 

@@ -85,6 +85,13 @@ def _with_volume(points: FloatArray) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
+def _at_vertex(vertex: FloatArray, closest: FloatArray) -> int:
+    for i in range(3):
+        closest[i] = vertex[i]
+    return VERTEX
+
+
+@njit(cache=True, nogil=True)
 def _on_triangle(x: FloatArray, triangle: FloatArray, closest: FloatArray, tangent: FloatArray) -> int:
     """Closest point of a triangle (3, 3) to x, on which feature, and the edge's direction (Ericson, 5.1.5)."""
     a, b, c = triangle[0], triangle[1], triangle[2]
@@ -98,14 +105,11 @@ def _on_triangle(x: FloatArray, triangle: FloatArray, closest: FloatArray, tange
         d5 += ab * (x[i] - c[i])
         d6 += ac * (x[i] - c[i])
     if d1 <= 0.0 and d2 <= 0.0:
-        closest[:] = a
-        return VERTEX
+        return _at_vertex(a, closest)
     if d3 >= 0.0 and d4 <= d3:
-        closest[:] = b
-        return VERTEX
+        return _at_vertex(b, closest)
     if d6 >= 0.0 and d5 <= d6:
-        closest[:] = c
-        return VERTEX
+        return _at_vertex(c, closest)
     va, vb, vc = d3 * d6 - d5 * d4, d5 * d2 - d1 * d6, d1 * d4 - d3 * d2
     if vc <= 0.0 and d1 >= 0.0 and d3 <= 0.0:
         share = d1 / (d1 - d3)
@@ -141,11 +145,9 @@ def _on_segment(x: FloatArray, ends: FloatArray, closest: FloatArray, tangent: F
         square += tangent[i] * tangent[i]
         along += tangent[i] * (x[i] - ends[0, i])
     if along <= 0.0 or square == 0.0:
-        closest[:] = ends[0]
-        return VERTEX
+        return _at_vertex(ends[0], closest)
     if along >= square:
-        closest[:] = ends[1]
-        return VERTEX
+        return _at_vertex(ends[1], closest)
     length = np.sqrt(square)
     for i in range(3):
         closest[i] = ends[0, i] + along / square * tangent[i]
@@ -187,7 +189,8 @@ def solid_distance(
         if deepest - radius >= best:
             return 1e30, FACE
         if deepest <= 1e-12:
-            work[0] = planes[plane, :3]
+            for i in range(3):
+                work[0, i] = planes[plane, i]
             return deepest - radius, FACE
         distance, feature = 1e30, FACE
         for f in range(planes.shape[0]):
