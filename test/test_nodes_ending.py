@@ -74,7 +74,14 @@ def assert_braked(directory: Path) -> None:
     assert np.all(control["qd_d"][-1] == 0.0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),  # as in the next test but two
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ],
+)
 def test_a_controller_that_is_told_to_end_brakes_first(tmp_path: Path, number: int) -> None:
     with in_motion(tmp_path) as (processes, _):
         status, seconds = processes["controller"].end(number)
