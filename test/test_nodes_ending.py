@@ -77,7 +77,9 @@ def assert_braked(directory: Path) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),  # as in the next test but two
+        pytest.param(
+            signal.SIGINT, marks=pytest.mark.slow
+        ),  # test_a_plant_that_vanishes_holds_no_controller_back
         signal.SIGTERM,
         signal.SIGHUP,
     ],

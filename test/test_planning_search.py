@@ -276,7 +276,9 @@ def test_no_certificate_is_begun_that_is_not_expected_to_end_in_time(expected: f
     assert result.best is not None
     assert all(start + expected <= 0.9 for start in began)
     assert (
-        solve(the_problem(), certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)).attempts
+        solve(
+            the_problem(), certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)
+        ).attempts
         == ()
     )
 

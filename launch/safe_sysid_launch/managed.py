@@ -30,7 +30,13 @@ from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
-from safe_sysid.bring_up.arrangement import MANAGED, REALTIME, WRITES, quick_discovery, transport_without_shared_memory
+from safe_sysid.bring_up.arrangement import (
+    MANAGED,
+    REALTIME,
+    WRITES,
+    quick_discovery,
+    transport_without_shared_memory,
+)
 from safe_sysid.control.states import longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.parent import LAUNCH, ONE_THREAD
