@@ -75,7 +75,7 @@ def affine_range(x: FloatArray, n: int) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True)
 def put(x: FloatArray, out: FloatArray) -> None:
-    """``out = x``. Loops: assigning a slice compiles numba's texts of errors, too, which takes longer than most kernels."""
+    """``out = x``: a loop, for an assigned slice compiles numba's texts of errors, too, which takes seconds."""
     for i in range(x.shape[0]):
         out[i] = x[i]
 
