@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from safe_sysid.apps.identify_log import PROVED, identify_log
+from safe_sysid.apps.sensors import SENSORS, assumed_text, log_settings, torque_settings
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import diagnose_log
@@ -64,6 +65,7 @@ class IdentifyOptions:
     tare: Path | None = None
     recorded: datetime | None = None
     temperature: float | None = None
+    sensor: str | None = None
     torque_noise: tuple[float, float] | None = None
     velocity_error: float | None = None
     position_error: float | None = None
@@ -179,6 +181,12 @@ def identify(options: IdentifyOptions) -> int:
         ) from None
     errors = MeasurementErrors.from_model(model)
     log = _read(options, model, screen)
+    if options.sensor is not None:
+        overrides, assumed = _with_sensor(options, overrides, log, screen)
+        model = load_robot(options.robot, **overrides)
+        errors = MeasurementErrors.from_model(model)
+        for line in assumed_text(options.sensor, assumed, model):
+            screen.say(line)
     tare, dated = _tare(options, model, errors, log)
     read = time.perf_counter()
     findings = [*check_log(log, model, errors), *dated]
@@ -201,6 +209,7 @@ def identify(options: IdentifyOptions) -> int:
     method = options.method or model.settings.identification.method
     _clear(out, (options.log, options.tare, options.map_file))
     kind = "guaranteed" if method in PROVED else "estimate"
+    kind = "sensor" if options.sensor is not None and kind == "guaranteed" else kind
     kind = "filtered" if options.filter_hz is not None else "forced" if wrong else kind
     certificates = None
     if kind == "guaranteed":  # what is not must leave nothing that looks as if it were
@@ -237,6 +246,21 @@ def identify(options: IdentifyOptions) -> int:
         print_result(screen.out, result)
     print(verdict, flush=True)
     return result.exit_status
+
+
+def _with_sensor(
+    options: IdentifyOptions, overrides: Mapping[str, Any], log: Log, screen: _Screen
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All settings with those that the log shows, and these alone; what an option says stays as it is."""
+    kind = SENSORS[options.sensor or ""]
+    said = dict(overrides)
+    said.setdefault("measurement.torque_source", kind.source)
+    said.setdefault("measurement.torque_rel", kind.relative)
+    first = load_robot(options.robot, **said)
+    shown = {key: value for key, value in log_settings(log, first).items() if key not in said}
+    if "measurement.torque_abs" not in said:
+        shown |= torque_settings(log, load_robot(options.robot, **said, **shown))
+    return {**said, **shown}, shown
 
 
 def _count(number: int, what: str) -> str:

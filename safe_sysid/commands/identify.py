@@ -11,6 +11,7 @@ from safe_sysid.commands.arguments import check_output, key_value, non_negative,
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
 HELP = "intervals of a payload's inertial parameters from a log"
+SENSORS = ("current", "joint-torque")
 METHODS = ("sdp", "lp", "sensitivity", "ols", "irls", "rls")
 FORMATTER = argparse.RawDescriptionHelpFormatter
 DESCRIPTION = """Reads a log of joint states, checks it, and writes intervals that are guaranteed to hold the ten
@@ -25,6 +26,7 @@ examples:
   safe-sysid identify rosbag2_2026_05_04 --robot kinova_gen3
   safe-sysid identify run.mcap --topic /arm/joint_states --payload-box 0.1,0.22,0.1,0,0,0.14
   safe-sysid identify log.csv --column time=stamp --column joint_1.effort=tau_a --angles deg
+  safe-sysid identify log.csv --robot my_arm.yaml --sensor current
   safe-sysid identify log.csv --map columns.yaml --torque-noise 0.2,0.05 --velocity-error 0.001 --from 2 --to 12
 """
 
@@ -116,6 +118,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--temperature", type=float, metavar="C", help="of this run, compared with that of the tare"
     )
     declared = parser.add_argument_group("declared, instead of the robot file's")
+    declared.add_argument(
+        "--sensor",
+        choices=SENSORS,
+        help="what measured the torques; its errors, those of velocities and accelerations are estimated from the log "
+        "where no option says them, and the intervals hold if they are no larger",
+    )
     declared.add_argument("--torque-noise", type=pair, metavar="A,B", help="|error| <= A N m + B |torque|")
     declared.add_argument("--velocity-error", type=non_negative, metavar="V", help="rad/s")
     declared.add_argument("--position-error", type=non_negative, metavar="Q", help="rad")

@@ -25,7 +25,16 @@ from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["LogRun", "Residuals", "UpdateRecord", "residuals", "run_log", "update_points", "with_best_fit"]
+__all__ = [
+    "LogRun",
+    "Residuals",
+    "UpdateRecord",
+    "fit_log",
+    "residuals",
+    "run_log",
+    "update_points",
+    "with_best_fit",
+]
 
 FloatArray = NDArray[np.float64]
 _BATCH = 2000  # samples taken in at once
@@ -188,34 +197,45 @@ def with_best_fit(
         payload_constraints: of hand and payload; None for what the configuration declares.
     """
     proved = [k for k, record in enumerate(run.records) if record.status == "OK"]
-    errors = MeasurementErrors.from_model(model)
     if not proved or run.empty:
         return run
-    sampled = sample_windows(log, model, errors, _FIT_WINDOWS)
-    # Proved equations stand about the middle of all torques that a measurement may mean, not about the measured one.
-    measured = replace(errors, torque_rel=np.zeros(model.n))
-    rows = None if sampled is None else sampled.rows(model, measured)
-    if rows is None or not len(rows):
-        return run
-    try:
-        fit = best_fit(
-            rows,
-            sensor_prior(model.arm_prior, errors),
-            sensor_prior(run.box, errors),
-            per_joint(model.settings.measurement.torque_rel, model.n),
-            PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints,
-        )
-    except (
-        np.linalg.LinAlgError,
-        ArithmeticError,
-        ValueError,
-    ):  # an estimate is no reason to lose the bounds
+    fit = fit_log(log, model, run.box, payload_constraints)
+    if fit is None:
         return run
     records = [
         replace(record, nominal=fit.theta) if k >= proved[-1] else record
         for k, record in enumerate(run.records)
     ]
     return replace(run, records=tuple(records), fit=fit)
+
+
+def fit_log(
+    log: Log, model: RobotModel, box: ParameterBox, payload_constraints: PayloadConstraints | None = None
+) -> BestFit | None:
+    """The log's best fit; None if there is no window, or the fit fails: an estimate is no reason to lose bounds.
+
+    Args:
+        log: of the robot's joints.
+        model: the arm.
+        box: that it lies in, of all 14 n parameters.
+        payload_constraints: of hand and payload; None for what the configuration declares.
+    """
+    errors = MeasurementErrors.from_model(model)
+    sampled = sample_windows(log, model, errors, _FIT_WINDOWS)
+    # Proved equations stand about the middle of all torques that a measurement may mean, not about the measured one.
+    rows = None if sampled is None else sampled.rows(model, replace(errors, torque_rel=np.zeros(model.n)))
+    if rows is None or not len(rows):
+        return None
+    try:
+        return best_fit(
+            rows,
+            sensor_prior(model.arm_prior, errors),
+            sensor_prior(box, errors),
+            per_joint(model.settings.measurement.torque_rel, model.n),
+            PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints,
+        )
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,8 @@ class BestFit:
         payload_mass_error: standard error of the payload's mass alone, kg.
         consistent: whether the payload alone (theta_e where the hand is unknown) is a real body.
         scale: (n,) standard deviation of a window's mean torque that is left, N m.
+        unknowns: (14 n,) all parameters of the fit without boxes and cone.
+        gains: (n,) of the torque sensors, as a share: measured torques are ``1 + gains`` times the fit's.
     """
 
     theta: FloatArray
@@ -52,6 +54,8 @@ class BestFit:
     payload_mass_error: float
     consistent: bool
     scale: FloatArray
+    unknowns: FloatArray
+    gains: FloatArray
 
 
 def best_fit(
@@ -85,12 +89,15 @@ def best_fit(
     body, _ = estimate.body()
     whole = body / normal.scale  # of the parameters themselves
     payload = box.layout.payload
+    free = np.linalg.solve(hessian, linear)
     return BestFit(
         theta,
         np.sqrt(np.diag(covariance)[payload]),
         float(np.sqrt(whole[0] @ covariance @ whole[0])),
         consistent,
         scale,
+        (normal.mid + normal.scale * free[:size])[: len(prior.mid)],
+        gain * free[size:],
     )
 
 

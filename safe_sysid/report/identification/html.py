@@ -36,6 +36,11 @@ GUARANTEES = {
     "estimate": (
         "Nothing: this method gives an estimate with intervals that are not proved. Use --method sdp or lp for bounds.",
     ),
+    "sensor": (
+        "Each interval holds the true value if errors are no larger than those listed under Declared. They were "
+        "estimated from this log (--sensor), and a log cannot show how large errors may be: declare what you know of "
+        "the sensors for a guarantee.",
+    ),
     "contradicted": (
         "Nothing: the data contradict what is declared, so one of the assumptions is false. The bounds shown are those "
         "from before that was proved.",

@@ -200,7 +200,7 @@ def write_all(
     """
     from safe_sysid.report.identification.pictures import residuals_picture, slack_picture
 
-    verdict = verdict_line(result, out / "report.html")
+    verdict = verdict_line(result, out / "report.html", kind)
     write_published(out, result, model, log, run)
     pictures: dict[str, bytes] = {}
     left = residuals(log, model, run.box)
@@ -238,14 +238,20 @@ def write_published(
     write_result(out / "result.json", result)
 
 
-def verdict_line(result: IdentificationResult, report: Path) -> str:
-    """The last line for the terminal. ``report``: where the page is."""
+def verdict_line(result: IdentificationResult, report: Path, kind: str = "guaranteed") -> str:
+    """The last line for the terminal. ``report``: where the page is; ``kind``: a key of ``GUARANTEES``."""
     mass, alone = result.parameters[0], result.payload
     if result.status == "empty_set":
         return f"CONTRADICTION: {result.message}; see {report}"
     if result.status == "no_data":
         return f"NOTHING FOUND: {result.message}; see {report}"
     first, word = ("OK", "guaranteed") if result.guaranteed else ("ESTIMATE", "not guaranteed")
+    if kind == "sensor":
+        declared = result.declared
+        word = (
+            f"guaranteed if torque errors are at most {declared.get('measurement.torque_abs')} + "
+            f"{declared.get('measurement.torque_rel')} of the torque, as estimated from this log"
+        )
     low, nominal, high = alone.texts[0]
     error = (
         f" (standard error {result.payload_mass_error:.2g})" if result.payload_mass_error is not None else ""
