@@ -67,11 +67,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Arm:
-    """A robot arm with everything that is declared about it; :func:`load_arm` makes one.
-
-    Attributes:
-        model: what the rest of the package works with.
-    """
+    """A robot arm with everything that is declared about it; :func:`load_arm` makes one."""
 
     model: RobotModel
 
@@ -109,9 +105,7 @@ class Intervals:
     Order: ``m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz``, inertia about that frame's origin; kg, kg m, kg m^2.
 
     Attributes:
-        arm: that they are of.
         lower, estimate, upper: (10,); the truth is between ``lower`` and ``upper`` if ``guaranteed``.
-        method: that found them.
         guaranteed: whether the method proves them.
         box: for the planner; None where nothing is proved.
         result: everything that the report shows; None for a prior or a file.
@@ -156,12 +150,7 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Motion:
-    """Certified trajectories, one after the other; :func:`plan` and :func:`excite` make them.
-
-    Attributes:
-        arm: that they are for.
-        planned: all that the planner said of them.
-    """
+    """Certified trajectories, one after the other; :func:`plan` and :func:`excite` make them."""
 
     arm: Arm
     planned: PlannedMotion
@@ -216,12 +205,10 @@ class Run:
     """A simulated run; the simulation knows the truth and judges.
 
     Attributes:
-        arm: that moved.
         log: what its sensors said, (N,) samples.
         found: intervals at the end; the prior if nothing was identified.
         truth: (10,) parameters of last link, hand and payload.
         wrong: violations of limits and failures, for people; empty in a good run.
-        planned: the motion and its judgement.
     """
 
     arm: Arm
@@ -249,7 +236,6 @@ class Verdict:
 
     Attributes:
         proved: everything in the files holds, under the declared assumptions alone.
-        text: what was checked, line by line.
         conditional: it holds if something does that the text names.
     """
 
@@ -273,7 +259,6 @@ def load_arm(robot: str | Path = "kinova_gen3", **settings: Any) -> Arm:
     """Load a packaged arm by name, or an arm of your own from its YAML file (``safe-sysid config init`` makes one).
 
     Args:
-        robot: name or file.
         settings: in place of the file's, dots as two underscores: ``measurement__torque_abs=0.2``.
 
     Raises:
@@ -288,7 +273,6 @@ def log_from_arrays(
     """A log from arrays, columns in the order of ``arm.joints``.
 
     Args:
-        arm: that was measured.
         time: (N,) s.
         position: (N, n) rad.
         velocity: (N, n) rad/s.
@@ -306,8 +290,6 @@ def read_log(arm: Arm, path: str | Path, *, topic: str | None = None, angles: st
     """Read a rosbag2 (mcap, sqlite3), a CSV or an npz.
 
     Args:
-        arm: whose joints are looked for, by name.
-        path: of the file or bag.
         topic: of a bag; None: the one that fits.
         angles: ``rad`` or ``deg``; None: as the columns are named.
 
@@ -323,7 +305,6 @@ def identify(
     """Intervals of what the hand holds, from a log.
 
     Args:
-        arm: with what is declared about its sensors.
         log: of :func:`read_log` or :func:`log_from_arrays`.
         method: ``sdp`` or ``lp`` (guaranteed), ``ols``, ``irls``, ``rls``, ``sensitivity`` (to compare with); None: the
             arm's.
@@ -374,14 +355,11 @@ def plan(
     """Certified motion to one or more goals, safe for every payload inside the intervals.
 
     Args:
-        arm: that moves.
         to: (n,) or (W, n) joint angles, rad; with ``tool``, (6,) or (W, 6) poses of the tool frame: x, y, z (m), roll,
             pitch, yaw (rad), in the world.
         payload: intervals of :func:`identify`, or a ``bounds.yaml``; None: the arm's prior.
-        scene: name or file of the obstacles.
         start: (n,) rad; None: the scene's.
         tool: whether ``to`` are poses of the tool.
-        seed: of the ways around obstacles.
 
     Raises:
         SafeSysIdError: something cannot be used. A goal that is refused is no error: the motion says why.
@@ -407,12 +385,8 @@ def excite(
     """Certified motion that teaches about the payload; arguments as of :func:`plan`.
 
     Args:
-        arm: that moves.
-        count: trajectories.
         payload: what is known already; None: the arm's prior.
-        scene: name or file.
         start: (n,) rad; None: the scene's.
-        seed: of the planner.
     """
     motion, box = _prepare(arm, payload, scene, start)
     _excite(motion, Planner(arm.model, motion.scene, motion.gains, seed=seed), box, count, _silent)
@@ -434,7 +408,6 @@ def certify(
         times: (K,) s, from 0.
         knots: (K, 3, n) position, velocity, acceleration there, with a quintic between two; the last at rest.
         payload: what is known; None: the arm's prior.
-        scene: name or file.
 
     Raises:
         PlanError: knots that make no trajectory.
@@ -456,9 +429,6 @@ def simulate(
     Args:
         arm: that is simulated, its true parameters drawn from what is declared.
         payload: as ``8lb``, ``2kg``, ten numbers or a URDF file; ``auto``: what suits the arm.
-        plans: exciting trajectories.
-        scene: name or file.
-        seed: of everything random.
 
     Raises:
         SafeSysIdError: the payload does not fit the arm, or the start is refused.

@@ -25,7 +25,7 @@ from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.certification.certificate import FAMILIES, verify_plan
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.plan_files.plan_chain import Proved, box_ground, chain_problem, mixture_problem
-from safe_sysid.planning.plan_files.plan_check import PlanChecker, PlanReport, check_plan_file
+from safe_sysid.planning.plan_files.plan_check import PlanChecker, PlanReport
 from safe_sysid.planning.plan_files.plan_file import PlanFileError, file_name, read_plan, write_plan
 from safe_sysid.robot.identity import digest, identity
 from safe_sysid.robot.loading import load_robot
@@ -130,7 +130,7 @@ def test_a_plan_comes_back_bit_by_bit_and_is_certified_again(
     for name in FAMILIES:
         claimed, found = file.claims[name].value, report.certificate.families[name].value
         assert claimed <= found <= claimed + 3e-9 * (1.0 + found)
-    assert check_plan_file(good, lockstep=True).passed, (
+    assert PlanChecker(lockstep=True).check(good).passed, (
         "the packaged robot and scene are those that the file names"
     )
 
@@ -175,7 +175,7 @@ def test_a_file_does_not_choose_the_timing(
     reason = outcome(PlanChecker(model, scene), good)
     assert "gains.timing = 'lock-step'" in reason
     assert "--lockstep" in reason
-    assert not check_plan_file(good).passed
+    assert not PlanChecker().check(good).passed
     assert any(
         "the plant waits for every command (lock-step)" in line for line in checker.check(good).assumed
     )
@@ -400,9 +400,9 @@ def test_only_packaged_names_are_looked_up(good: Path, tmp_path: Path) -> None:
     for section in ("robot", "scene"):
         path = forged(good, tmp_path / "plan.json", _set(section, "name", value="../elsewhere.yaml"))
         with pytest.raises(PlanFileError, match=f"--{section}"):
-            check_plan_file(path)
+            PlanChecker().check(path)
     with pytest.raises(SafeSysIdError, match="atlantis"):
-        check_plan_file(forged(good, tmp_path / "plan.json", _set("scene", "name", value="atlantis")))
+        PlanChecker().check(forged(good, tmp_path / "plan.json", _set("scene", "name", value="atlantis")))
 
 
 def test_a_stated_scene_is_believed_only_if_asked_for(good: Path, tmp_path: Path, model: RobotModel) -> None:

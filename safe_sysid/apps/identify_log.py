@@ -32,9 +32,6 @@ def identify_log(
 
     Args:
         log: of the arm's joints, in the arm's order.
-        model: the arm, with what is declared.
-        errors: of its sensors.
-        method: its name.
         update: s of data between updates; None: at most 40 of them.
         progress: gets the share that is done.
         certificates: written for each update of a proved method; None: none.

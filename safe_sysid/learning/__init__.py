@@ -40,9 +40,7 @@ def make_residual_model(model: RobotModel, name: str | None, file: str | None) -
     """A residual model by name.
 
     Args:
-        model: of the arm.
         name: in :data:`~safe_sysid.extensions.RESIDUAL_MODELS`.
-        file: of what it learned.
 
     Raises:
         ParameterError: unknown name, or no file is named.

@@ -21,7 +21,6 @@ def write_archive(path: str | Path, arrays: Mapping[str, Any], error: type[SafeS
 
     Args:
         path: of the file; ``.npz`` is not appended.
-        arrays: by name.
         error: raised where the file cannot be written.
     """
     try:
@@ -41,9 +40,6 @@ def read_archive(
     """Read arrays that :func:`write_archive` wrote.
 
     Args:
-        path: of the file.
-        what: it should be, with article.
-        schema: that the array "schema" should have.
         expected: kind of numpy and dimensions of each array; there may be others.
         error: raised where there is no such file or format, or an array is missing or of another kind or shape.
     """

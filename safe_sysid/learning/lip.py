@@ -179,10 +179,7 @@ def hand_over(process: TorqueProcess, held_out: Motions, torque: FloatArray, mos
     """Where a process is to be believed, from samples that it was not learned from.
 
     Args:
-        process: learned.
-        held_out: M samples.
         torque: (M, n) measured there, N m or N.
-        most: samples that deviations are from.
     """
     subset = np.sort(
         informative(process.kernel, process.log, process.log_noise, process.x, most, process.units)
@@ -209,7 +206,6 @@ class LipResidual:
         """Prepare.
 
         Args:
-            model: of the arm.
             learned: of the same joints, with a hand-over.
             every: so many predictions share a deviation.
 
@@ -232,10 +228,6 @@ class LipResidual:
     @classmethod
     def read(cls, model: RobotModel, path: Path) -> LipResidual:
         """From a file of ``safe-sysid learn lip``.
-
-        Args:
-            model: of the arm.
-            path: of the file.
 
         Raises:
             ModelFileError: it cannot be read, or is of another arm.

@@ -40,7 +40,6 @@ class TorqueRipple:
         """K harmonics of an arm with n joints.
 
         Args:
-            n: joints.
             joint: (K,) that a harmonic belongs to.
             period: (K,) rad or m.
             cos: (K,) N m or N.
@@ -52,10 +51,6 @@ class TorqueRipple:
     @classmethod
     def read(cls, model: RobotModel, path: Path) -> TorqueRipple:
         """From a file: ``joints: {<joint>: [{period: .., cos: .., sin: ..}, ..]}``; joints left out have none.
-
-        Args:
-            model: of the arm.
-            path: of a YAML file.
 
         Raises:
             ConfigError: malformed, or of another arm's joints.

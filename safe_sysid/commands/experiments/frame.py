@@ -70,9 +70,7 @@ def run_trials(
     Args:
         file: of results as they come; trials in it that are not sound run again.
         summarise: results to the content of ``--json``, ``errors`` among it.
-        show: prints tables.
         draw: paths of what it has drawn; not called after Ctrl-C.
-        what: what a trial is called.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     found, interrupted = collect(

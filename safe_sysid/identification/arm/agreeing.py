@@ -18,9 +18,6 @@ def agreeing(found: ArmEstimate, layout: ParameterLayout, known: Known, inside: 
 
     Args:
         found: estimate of the layout's parameters alone, consistent.
-        layout: of the parameters.
-        known: as the estimate was made with.
-        inside: what is proved.
 
     Raises:
         ParameterError: the solver finds none.

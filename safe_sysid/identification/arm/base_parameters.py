@@ -117,12 +117,7 @@ def parameter_words(layout: ParameterLayout, joint_names: Sequence[str]) -> list
 
 
 def parameter_units(layout: ParameterLayout, sliding: NDArray[np.bool_]) -> list[str]:
-    """(P,) units of all parameters.
-
-    Args:
-        layout: of the parameters.
-        sliding: (n,) whether a joint slides.
-    """
+    """(P,) units of all parameters. ``sliding``: (n,) whether a joint slides."""
     terms = [unit_for(term.unit, [bool(slides)]) for term in layout.terms for slides in sliding]
     return [*PAYLOAD_UNITS * layout.n, *terms]
 
@@ -181,9 +176,7 @@ def random_states(
     """Regressor at random states: its base parameters are all that any motion could tell.
 
     Args:
-        n: joints.
         regressor: of (N, n) positions, velocities and accelerations, (N, n, P).
-        count: of states.
     """
     rng = np.random.default_rng(0)
     q, qd, qdd = rng.uniform(-np.pi, np.pi, (count, n)), *(rng.normal(0.0, 3.0, (2, count, n)))

@@ -79,11 +79,7 @@ class Inside:
         return out
 
     def holds(self, theta: FloatArray) -> bool:
-        """Whether theta (P,) is in all of it.
-
-        Args:
-            theta: parameters.
-        """
+        """Whether theta (P,) is in all of it."""
         values = self.matrix @ theta
         combined = np.all((self.lower <= values) & (values <= self.upper))
         return bool(combined and np.all((self.box_lower <= theta) & (theta <= self.box_upper)))
@@ -139,7 +135,6 @@ def fit_consistent(
         nominal: (P,) of the drawing; where a link is not consistent there, a round one of 0.1 m takes its place.
         known: (P,) parameters that stay at nominal.
         never_negative: indices of those that cannot be below zero, masses apart.
-        boxes: of masses and centres.
         regularisation: gamma; 0 for none but among parameters of the same torque.
         inside: what is proved of the parameters, kept to the last bit; None for nothing.
 

@@ -82,7 +82,6 @@ class Effect:
     """What processing did to one log: root mean squares per joint of what it took away.
 
     Attributes:
-        rate_hz: of the log.
         cutoff_hz: of the filter; infinite without.
         decimation: one sample of so many was kept.
         velocity: where velocities came from, "log" or "positions".
@@ -117,7 +116,6 @@ class ArmData:
     """Samples of the joints with motors, from one or several logs.
 
     Attributes:
-        joint_names: n_a names.
         stamps: (N,) s, of each log by its own clock.
         q: (N, n_a) rad.
         qd: (N, n_a) rad/s.
@@ -125,7 +123,6 @@ class ArmData:
         torque: (N, n_a) N m.
         segments: (S + 1,) bounds: samples ``segments[s]`` to ``segments[s + 1] - 1`` follow each other without a gap.
         logs: (S,) number of the log that a segment is from.
-        effects: of each log.
         direction: (N, n_a) sign of the velocity, through the filter that the torque went through, from -1 to 1: a
             reversal is a step of Coulomb friction, which the filter makes a slope; None: the sign of ``qd``.
     """
@@ -366,13 +363,7 @@ def _one_log(
 
 
 def as_torque(log: Measurements, names: Sequence[str], factors: Mapping[str, float]) -> Measurements:
-    """The log with torques in place of efforts.
-
-    Args:
-        log: as it was recorded.
-        names: of its joints.
-        factors: N m per unit of effort, by joint; 1 for the others.
-    """
+    """The log with torques in place of efforts. ``factors``: N m per unit of effort, by joint; 1 for the others."""
     scale = np.array([factors.get(name, 1.0) for name in names])
     return Measurements(log.stamps, log.q, log.qd, log.effort * scale)
 

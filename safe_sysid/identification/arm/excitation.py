@@ -23,9 +23,7 @@ class Unexcited:
     """A base parameter that the log does not tell.
 
     Attributes:
-        index: of the base parameter.
         torque: what it leaves open at other motions, root mean square, N m.
-        motion: that would tell it, in words.
     """
 
     index: int
@@ -42,9 +40,7 @@ def unexcited(
     """Base parameters whose standard error matters for other motions.
 
     Args:
-        found: the estimate.
         regressor: of (N, n) positions, velocities and accelerations of the motors' joints, (N, n, P).
-        joint_names: n names.
         speed: (n,) rad/s that the joints may have.
     """
     n, rng = len(joint_names), np.random.default_rng(0)

@@ -39,11 +39,7 @@ class Waves:
     phase: FloatArray
 
     def at(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Positions, velocities and accelerations (N, n_a) at N times.
-
-        Args:
-            t: (N,) s.
-        """
+        """Positions, velocities and accelerations (N, n_a) at N times. ``t``: (N,) s."""
         angle = self.frequency * t[:, None, None] + self.phase
         rate = self.size * self.frequency
         return (
@@ -54,11 +50,7 @@ class Waves:
 
 
 def box_of_motions(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper positions (n_a,) of the motors that motions stay within: limits, at most 2 rad from 0.
-
-    Args:
-        mechanism: that moves.
-    """
+    """Lower and upper positions (n_a,) of the motors that motions stay within: limits, at most 2 rad from 0."""
     low, high = (x[mechanism.actuated] for x in (mechanism.position_lower, mechanism.position_upper))
     return np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
 
@@ -75,13 +67,8 @@ def exciting(
     """A Fourier series within the limits, the best of some.
 
     Args:
-        mechanism: that moves.
         columns: of the regressor that are independent and wanted.
-        rng: draws the series.
-        seconds: its period.
         velocity: largest, rad/s.
-        tries: series that are drawn.
-        criterion: one of CRITERIA.
 
     Raises:
         ParameterError: an unknown criterion, or no series that excites all columns.

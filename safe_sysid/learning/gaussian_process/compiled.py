@@ -53,20 +53,12 @@ PER_SAMPLE: Final = FEATURES + 1
 
 
 def work_size(n: int) -> int:
-    """Numbers of float64 that :func:`mean_torques` works in.
-
-    Args:
-        n: joints.
-    """
+    """Numbers of float64 that :func:`mean_torques` works in."""
     return (3 * n + _SHARED) * LANES + 7 * n
 
 
 def links_of(n: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """What :func:`mean_torques` takes for the links of an arm: joints by their number, in two parts.
-
-    Args:
-        n: joints.
-    """
+    """What :func:`mean_torques` takes for the links of an arm: joints by their number, in two parts."""
     return tuple(((0,) * min(m, _HEAD), (0,) * max(m - _HEAD, 0)) for m in range(1, n + 1))
 
 

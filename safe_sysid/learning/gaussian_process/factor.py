@@ -51,21 +51,12 @@ def cholesky(make: Callable[[], FloatArray]) -> tuple[FloatArray, float]:
 
 
 def solve(factor: FloatArray, y: FloatArray) -> FloatArray:
-    """``(L L^T)^-1 y``.
-
-    Args:
-        factor: (m, m) L.
-        y: (m,) or (m, k).
-    """
+    """``(L L^T)^-1 y``. ``factor``: (m, m) L; ``y``: (m,) or (m, k)."""
     return lapack.dpotrs(factor.T, y, lower=0)[0].reshape(y.shape)
 
 
 def invert(factor: FloatArray) -> FloatArray:
-    """``(L L^T)^-1`` at and below the diagonal, in the place of the factor.
-
-    Args:
-        factor: (m, m) L, overwritten.
-    """
+    """``(L L^T)^-1`` at and below the diagonal, in the place of the factor. ``factor``: (m, m) L, overwritten."""
     lapack.dpotri(factor.T, lower=0, overwrite_c=1)
     return factor
 
@@ -111,7 +102,6 @@ def remove(factor: FloatArray, start: int, stop: int) -> FloatArray:
 
     Args:
         factor: (m, m).
-        start: first that goes.
         stop: first after it that stays.
     """
     kept = np.r_[0:start, stop : len(factor)]

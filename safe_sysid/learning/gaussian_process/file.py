@@ -78,7 +78,6 @@ class LearnedModel:
     """A process, and what it is of.
 
     Attributes:
-        process: of torques.
         joint_names: (n,) in the order of its columns.
         provenance: where it is from, in words by key.
         hand_over: where a controller believes it; None: nowhere.
@@ -150,7 +149,6 @@ def write_model(path: str | Path, model: LearnedModel) -> None:
 
     Args:
         path: of the file; ``.npz`` is not appended.
-        model: to write.
 
     Raises:
         ModelFileError: its kernel has a part that a file cannot name, or the file cannot be written.
@@ -173,9 +171,6 @@ def write_model(path: str | Path, model: LearnedModel) -> None:
 
 def read_model(path: str | Path) -> LearnedModel:
     """Read a model that :func:`write_model` wrote; its covariance is factored anew.
-
-    Args:
-        path: of the file.
 
     Raises:
         ModelFileError: no such file, no such format, an array missing or of another type or shape, or numbers that make

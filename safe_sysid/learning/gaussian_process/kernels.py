@@ -106,7 +106,6 @@ class LagrangianPart:
         Args:
             log: (count,).
             x: N samples.
-            y: M samples.
         """
         parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
         in_threads(
@@ -120,7 +119,6 @@ class LagrangianPart:
         Args:
             log: (count,).
             x: N samples.
-            y: M samples.
         """
         weights, position, potential = self.unpack(log)
         f, g = (
@@ -160,11 +158,7 @@ class LagrangianPart:
 
 
 def friction_features(x: Motions) -> FloatArray:
-    """Features (N n, 2 n) of viscous and Coulomb friction of every joint, eq. (34) of [LIP].
-
-    Args:
-        x: N samples.
-    """
+    """Features (N n, 2 n) of viscous and Coulomb friction of every joint, eq. (34) of [LIP]. ``x``: N samples."""
     out = np.zeros((len(x), x.n, 2 * x.n))
     joint = np.arange(x.n)
     out[:, joint, 2 * joint] = x.qd
@@ -178,7 +172,6 @@ class LinearPart:
 
     Attributes:
         features: (N n, count) of N samples.
-        count: columns.
     """
 
     features: Callable[[Motions], FloatArray]
@@ -219,13 +212,7 @@ class SquaredExponentialPart:
         return np.tile(np.concatenate([[0.0], np.log(lengths)]), self.n)
 
     def matrices(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
-        """(n, N, M) of each joint.
-
-        Args:
-            log: (count,).
-            x: N samples.
-            y: M samples.
-        """
+        """(n, N, M) of each joint. ``log``: (count,); ``x``: N samples."""
         out = np.empty((self.n, len(x), len(y)))
         for j, part in enumerate(log.reshape(self.n, -1)):
             a, b = x.inputs * np.exp(-part[1:]), y.inputs * np.exp(-part[1:])
@@ -265,11 +252,7 @@ class SumKernel:
         return sum(part.count for part in self.parts)
 
     def split(self, log: FloatArray) -> list[FloatArray]:
-        """Each part's parameters.
-
-        Args:
-            log: (count,).
-        """
+        """Each part's parameters. ``log``: (count,)."""
         return np.split(log, np.cumsum([part.count for part in self.parts])[:-1])
 
     def start(self, x: Motions) -> FloatArray:
@@ -282,7 +265,6 @@ class SumKernel:
         Args:
             log: (count,).
             x: N samples of the rows.
-            y: M samples of the columns.
         """
         out = np.zeros((len(x) * x.n, len(x if y is None else y) * x.n))
         for part, own in zip(self.parts, self.split(log), strict=True):
@@ -302,7 +284,6 @@ def lip_kernel(
     """The kernel of [LIP], eq. (35).
 
     Args:
-        n: joints.
         friction: with viscous and Coulomb friction of each joint, eq. (34).
         residual: with a squared exponential of each joint, eq. (34).
         extra: further parts, as a :class:`LinearPart` of the rigid-body regressor.

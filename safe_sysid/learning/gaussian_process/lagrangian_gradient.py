@@ -203,7 +203,6 @@ def sum_gradients(
 
     Args:
         first: row of the share, 0..step - 1.
-        step: shares.
         rows: (N, n * FEATURES) samples.
         weights: (n, n), see :func:`.lagrangian_kernel.torque_block`.
         position: (n, n, 3).

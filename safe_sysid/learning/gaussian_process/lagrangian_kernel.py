@@ -68,9 +68,7 @@ def load_lanes(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
     """Take up to LANES samples x' into the workspace; lanes without a sample have zeros.
 
     Args:
-        n: joints.
         columns: (n * FEATURES, N) of the samples x'.
-        start: first sample.
         w: (workspace_size(n),).
 
     Returns:
@@ -95,11 +93,9 @@ def link_factors(
 
     Args:
         i: link, from 0; joints 0..i move it.
-        n: joints of the arm.
         row: (n * FEATURES,) of the sample x.
         weights: (n, n) of velocities, row i.
         position: (n, n, 3) offset, weight of f, weight of g.
-        w: workspace with x' in it.
     """
     s = np.uint64(n) * _PER_JOINT
     for j in range(_LANES):
@@ -183,10 +179,8 @@ def potential_factors(n: int, row: FloatArray, potential: FloatArray, w: FloatAr
     """Of the potential energy: its kernel, and by joint p_q/p, p_q'/p and p_qq'/p.
 
     Args:
-        n: joints.
         row: (n * FEATURES,) of the sample x.
         potential: (n, 3) offset, weight of f, weight of g.
-        w: workspace with x' in it.
     """
     s = np.uint64(n) * _PER_JOINT
     for j in range(_LANES):
@@ -219,12 +213,10 @@ def torque_block(
     """Kernel of torques between a sample x and those in the lanes.
 
     Args:
-        n: joints.
         row: (n * FEATURES,) of the sample x.
         weights: (n, n) w_ib >= 0, joints b <= i.
         position: (n, n, 3) sigma_ib, c_ib, s_ib >= 0, joints b <= i.
         potential: (n, 3) the same of the potential energy.
-        w: workspace with x' in it.
 
     Returns:
         where in the workspace the block (n, n, LANES) lies.
@@ -263,12 +255,10 @@ def energy_block(
     """Covariance of energies at a sample x with torques at those in the lanes, eqs. (27a) and (27b) of [LIP].
 
     Args:
-        n: joints.
         row: (n * FEATURES,) of the sample x; its accelerations do not matter.
         weights: (n, n), see :func:`torque_block`.
         position: (n, n, 3).
         potential: (n, 3).
-        w: workspace with x' in it.
 
     Returns:
         where in the workspace the rows (2, n, LANES) of kinetic and potential energy lie.
@@ -310,7 +300,6 @@ def fill_torques(
 
     Args:
         first: group of the share, 0..step - 1.
-        step: shares.
         triangle: rows and columns are the same samples, and entries above the diagonal's blocks are left as they are.
         rows: (N, n * FEATURES) of x.
         columns: (n * FEATURES, M) of x'.
@@ -347,7 +336,6 @@ def fill_energies(
 
     Args:
         first: group of the share.
-        step: shares.
         rows: (N, n * FEATURES) of x.
         columns: (n * FEATURES, M) of x'.
         weights: (n, n).

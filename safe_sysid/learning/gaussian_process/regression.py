@@ -50,11 +50,7 @@ class Units:
         return cls(sizes[0] or 1.0, 1.0 / (sizes[1] or 1.0))
 
     def inside(self, x: Motions) -> Motions:
-        """Samples in these units.
-
-        Args:
-            x: N samples in SI units.
-        """
+        """Samples in these units. ``x``: N samples in SI units."""
         return Motions(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides)
 
 
@@ -90,7 +86,6 @@ def likelihood_gradient(
     """Negative logarithm of the marginal likelihood ``(log det C + y^T C^-1 y) / 2`` and its derivatives.
 
     Args:
-        kernel: of torques.
         log: (count,) logarithms of its parameters.
         log_noise: (n,) logarithms of the variances of the noise.
         x: N samples.
@@ -127,7 +122,6 @@ class TorqueProcess:
         """Condition the process on data.
 
         Args:
-            kernel: of torques.
             log: (count,) logarithms of its parameters, in `units`.
             log_noise: (n,) logarithms of the variances of the noise, in `units`.
             x: N samples.
@@ -168,11 +162,7 @@ class TorqueProcess:
         return self.units.torque * np.exp(0.5 * self.log_noise)
 
     def predict(self, x: Motions) -> FloatArray:
-        """Torque (M, n) that is expected.
-
-        Args:
-            x: M samples.
-        """
+        """Torque (M, n) that is expected."""
         inside, out = self.units.inside(x), np.empty((len(x), x.n))
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -182,11 +172,7 @@ class TorqueProcess:
         return self.units.torque * out
 
     def covariance(self, x: Motions) -> FloatArray:
-        """Covariance (M, n, n) of the torque at each sample, noise not included.
-
-        Args:
-            x: M samples.
-        """
+        """Covariance (M, n, n) of the torque at each sample, noise not included."""
         inside, out, n = self.units.inside(x), np.empty((len(x), x.n, x.n)), x.n
         for start in range(0, len(x), _CHUNK):
             some = inside[start : start + _CHUNK]
@@ -241,11 +227,7 @@ class TorqueProcess:
         return self.units.torque * (torque @ self.dual).reshape(-1, x.n)
 
     def gravity(self, q: ArrayLike) -> FloatArray:
-        """Gravity's torque (M, n) at positions.
-
-        Args:
-            q: (M, n) rad or m.
-        """
+        """Gravity's torque (M, n) at positions. ``q``: (M, n) rad or m."""
         q = np.atleast_2d(np.asarray(q, float))
         still = np.zeros(q.shape)
         return self._lagrangian_torque(Motions(q, still, still, self.x.slides))
@@ -285,7 +267,6 @@ class TorqueProcess:
         """The process with further samples; the factor grows, nothing is factorised anew.
 
         Args:
-            x: M samples.
             torque: (M, n) N m or N.
 
         Raises:
@@ -333,11 +314,9 @@ def informative(
     """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
 
     Args:
-        kernel: of torques.
         log: (count,) logarithms of its parameters, in `units`.
         log_noise: (n,) logarithms of the variances of the noise; what is not known counts relative to it.
         x: N samples.
-        most: samples to keep.
         units: of the parameters; None: SI.
 
     Returns:

@@ -26,11 +26,8 @@ class Training:
     """How hyperparameters are looked for.
 
     Attributes:
-        method: "adam" or "lbfgs".
         epochs: passes over the data of Adam; iterations of L-BFGS.
         batch: samples of a step of Adam; L-BFGS takes all.
-        rate: step of Adam, in logarithms.
-        seed: of the batches.
     """
 
     method: str = "adam"
@@ -75,7 +72,6 @@ def train(
     """Find hyperparameters from data, and condition the process on it.
 
     Args:
-        kernel: of torques.
         x: N samples.
         torque: (N, n) N m or N.
         how: None: as [LIP].

@@ -92,8 +92,6 @@ class Dataset:
     """An index that was checked; motions are read when they are asked for.
 
     Attributes:
-        folder: of the files.
-        robot: name of the arm.
         joints: n names, in the order of columns.
         rate_hz: samples per second.
         effects: scale of what no rigid model has; None: a real arm.
@@ -108,18 +106,11 @@ class Dataset:
     trajectories: tuple[Entry, ...]
 
     def of(self, split: str) -> list[Entry]:
-        """Trajectories of a split.
-
-        Args:
-            split: one of :data:`SPLITS`.
-        """
+        """Trajectories of a split. ``split``: one of :data:`SPLITS`."""
         return [entry for entry in self.trajectories if entry.split == split]
 
     def motion(self, entry: Entry) -> Motion:
         """Read one trajectory.
-
-        Args:
-            entry: of this data set.
 
         Raises:
             ConfigError: the file is missing, or an array is, has another type or shape, or holds what no motion has.
@@ -219,12 +210,7 @@ def _entry(path: Path, k: int, told: object) -> Entry:
 
 
 def write_motion(path: str | Path, motion: Motion) -> None:
-    """Write one trajectory, whole or not at all.
-
-    Args:
-        path: of the file, in the data set's directory.
-        motion: to write.
-    """
+    """Write one trajectory, whole or not at all. ``path``: of the file, in the data set's directory."""
     arrays: dict[str, Any] = {name: np.asarray(getattr(motion, name), np.float64) for name in _ARRAYS}
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)
@@ -241,9 +227,6 @@ def write_index(
     """Write the index, last of all files, and read it again.
 
     Args:
-        folder: of the data set.
-        robot: name of the arm.
-        joints: n names.
         rate_hz: samples per second.
         effects: scale of what no rigid model has; None: a real arm.
         trajectories: whose files are in the folder.

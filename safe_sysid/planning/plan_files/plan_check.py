@@ -41,7 +41,7 @@ from safe_sysid.robot.parameters import zero_box_problem
 from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.robot.shapes.pairs import unchecked
 
-__all__ = ["PlanChecker", "PlanReport", "check_plan_file"]
+__all__ = ["PlanChecker", "PlanReport"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,22 +73,6 @@ class PlanReport:
         return self.reason is None
 
 
-def check_plan_file(
-    path: str | Path, robot: RobotModel | None = None, scene: Scene | None = None, lockstep: bool = False
-) -> PlanReport:
-    """Certify a plan file again.
-
-    Args:
-        robot: trusted; None: the packaged one of the name that the file gives.
-        scene: trusted; None: the packaged one of the name that the file gives.
-        lockstep: the plan is for a plant that waits for every command (a simulation), not for the declared timing.
-
-    Raises:
-        PlanFileError: no trusted robot or scene of that name, or the file is of another robot than the one named.
-    """
-    return PlanChecker(robot, scene, lockstep=lockstep).check(path)
-
-
 class PlanChecker:
     """Checks many files with one robot and scene; gains are synthesised once."""
 
@@ -99,14 +83,25 @@ class PlanChecker:
         stated: bool = False,
         lockstep: bool = False,
     ) -> None:
-        """See :func:`check_plan_file`; ``stated``: believe the obstacles that each file states."""
+        """Say what is trusted.
+
+        Args:
+            robot: None: the packaged one of the name that a file gives.
+            scene: None: likewise.
+            stated: believe the obstacles that each file states.
+            lockstep: plans are for a plant that waits for every command, not for the declared timing.
+        """
         self._robot, self._scene, self._stated, self._lockstep = robot, scene, stated, lockstep
         self._gains: dict[int, ControllerGains] = {}
         self._robots: dict[str, RobotModel] = {}
         self._scenes: dict[str, Scene] = {}
 
     def check(self, path: str | Path) -> PlanReport:
-        """Certify one file again; arguments and errors as :func:`check_plan_file`."""
+        """Certify one file again.
+
+        Raises:
+            PlanFileError: no trusted robot or scene of that name, or the file is of another robot than the one named.
+        """
         began, path = time.perf_counter(), Path(path)
         try:
             file = read_plan(path)

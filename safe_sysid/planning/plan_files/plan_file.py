@@ -254,7 +254,7 @@ def _pretty(content: Mapping[str, Any]) -> str:
 
 
 def read_plan(path: str | Path) -> PlanFile:
-    """Read a plan file. Nothing is certified by that: :func:`~.plan_check.check_plan_file`.
+    """Read a plan file. Nothing is certified by that: :class:`~.plan_check.PlanChecker`.
 
     Raises:
         PlanFileError: it cannot be read, is too large, not of this schema, or inconsistent in itself.

@@ -7,16 +7,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from safe_sysid.decimals import share_at_most
+from safe_sysid.picture_style import style_axis
 
 __all__ = ["residuals_picture", "slack_picture"]
 
 FloatArray = NDArray[np.float64]
-_BOUND, _LIMIT, _INK = "#1f6fb4", "#c1121f", "#30363d"
+_BOUND, _LIMIT = "#1f6fb4", "#c1121f"
 _CAUSES = (
     "#1f6fb4",
     "#e08e0b",
@@ -70,7 +70,7 @@ def residuals_picture(
             loc="right",
             color=_LIMIT if np.any(out) else _BOUND,
         )
-        _style(axis)
+        style_axis(axis)
     for axis in axes[-1]:
         axis.set_xlabel("time [s]")
     handles, labels = axes.flat[0].get_legend_handles_labels()
@@ -91,17 +91,9 @@ def slack_picture(parts: FloatArray, causes: Sequence[str], joint_names: Sequenc
     axis.set_yticks(np.arange(n), list(joint_names))
     axis.invert_yaxis()
     axis.set_xlabel("mean half width of an equation, as a torque [N m]")
-    _style(axis)
+    style_axis(axis)
     axis.legend(frameon=False, fontsize=9)
     return _png(figure)
-
-
-def _style(axis: Axes) -> None:
-    axis.grid(True, color="#d8dde3", lw=0.6)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.tick_params(labelsize=8.5, colors=_INK)
 
 
 def _png(figure: Figure) -> bytes:

@@ -24,10 +24,7 @@ class FlexibleArm:
     """An arm in free motion; neither contacts nor joint limits.
 
     Attributes:
-        model: of the rigid part.
-        effects: of the joints and sensors.
         period: of commands and measurements, s.
-        substeps: Runge-Kutta steps of a period.
         time: s.
         q, qd: (n,) measured now, rad and rad/s.
     """
@@ -46,7 +43,6 @@ class FlexibleArm:
 
         Args:
             model: of the arm; its motors' reaction on moving links is left out.
-            effects: of its joints.
             q0: (n,) rad.
             theta: (14 n,) true parameters; None: the model's nominal. Friction and rotors are those of ``effects``.
             period: s.

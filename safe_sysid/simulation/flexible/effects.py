@@ -80,7 +80,6 @@ class Effects:
     Attributes:
         scale: factor of compliances, of static friction above Coulomb's, of the bristles' deflection, of all waves and
             of the sensors' errors.
-        joints: for the kernels.
         delay_s: of measurements, s.
         quantum: of measured positions, rad.
         filter_s: time constant of the measured velocity, s.

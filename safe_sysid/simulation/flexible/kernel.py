@@ -72,7 +72,6 @@ def mass_matrix(arm: PackedKinematics, theta: FloatArray, q: FloatArray, out: Fl
     """Fill ``out`` (n, n) with H of the links alone, by composite bodies; joints turn.
 
     Args:
-        arm: packed.
         theta: (14 n,) parameters, of which the links' are read.
         q: (n,) rad.
         out: kg m^2.
@@ -173,9 +172,7 @@ def rates(
     """Time derivative of the state.
 
     Args:
-        arm: packed.
         theta: (14 n,) parameters of the links; joint terms are zero.
-        effects: of the joints.
         torque: (n,) u, N m.
         y: (5 n + 2,) q, qd, theta, thetad, z; work put in and energy dissipated, J.
         out: (5 n + 2,).
@@ -244,9 +241,7 @@ def advance(
     """Integrate over the steps that ``past`` (steps, 2 n) has rows for, which take q and qd after each.
 
     Args:
-        arm: packed.
         theta: (14 n,) as of :func:`rates`.
-        effects: of the joints.
         torque: (n,) N m, held.
         h: of a step, s.
         y: (5 n + 2,) state, moved on.

@@ -10,7 +10,7 @@ import importlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -82,9 +82,14 @@ class Campaign:
         Raises:
             CampaignError: unknown kind.
         """
-        if self.kind not in KINDS:
-            raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(KINDS)}")
-        module, name = KINDS[self.kind]
+        return self._function_of(KINDS)
+
+    def _function_of(
+        self, kinds: Mapping[str, tuple[str, str]]
+    ) -> Callable[[int, int, dict[str, Any]], Result]:
+        if self.kind not in kinds:
+            raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(kinds)}")
+        module, name = kinds[self.kind]
         function: Callable[[int, int, dict[str, Any]], Result] = getattr(
             importlib.import_module(module), name
         )

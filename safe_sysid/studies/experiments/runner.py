@@ -63,18 +63,8 @@ class Experiment(Campaign):
     """Numbered trials of one table or figure; ``kind`` is a key of :data:`_TRIALS`."""
 
     def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial.
-
-        Raises:
-            ExperimentError: unknown kind.
-        """
-        if self.kind not in _TRIALS:
-            raise ExperimentError(f"kind of trial = {self.kind!r}: expected one of {', '.join(_TRIALS)}")
-        module, name = _TRIALS[self.kind]
-        function: Callable[[int, int, dict[str, Any]], Result] = getattr(
-            importlib.import_module(module), name
-        )
-        return function
+        """The trial; raises for an unknown kind."""
+        return self._function_of(_TRIALS)
 
     def summary(self) -> Any:
         """The module that judges and sums up its results."""

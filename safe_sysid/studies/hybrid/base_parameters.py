@@ -133,11 +133,7 @@ def summary_5(thetas: Mapping[str, FloatArray], truth: FloatArray) -> dict[str, 
 
 
 def table_5(told: dict[str, Any]) -> Table:
-    """For people.
-
-    Args:
-        told: of :func:`summary_5`.
-    """
+    """For people."""
     out = Table(title="Table V: base parameters of the links", caption="kg, kg m, kg m^2; paper: a real arm")
     out.add_column("combination")
     models = list(told["rows"][0]["models"])

@@ -50,12 +50,7 @@ _THIN = 20
 
 
 def train_part(dataset: Dataset, minutes: float) -> list[Motion]:
-    """Training motions of a budget: fast ones first, as somebody with little time would record; the last one is cut.
-
-    Args:
-        dataset: to take them from.
-        minutes: of all.
-    """
+    """Training motions of a budget: fast ones first, as somebody with little time would record; the last one is cut."""
     left, out = round(60.0 * minutes * dataset.rate_hz), []
     for entry in sorted(dataset.of("train"), key=lambda entry: entry.speed):
         if left < 2:
@@ -72,7 +67,6 @@ def normalised_error(predicted: Sequence[FloatArray], motions: Sequence[Motion],
 
     Args:
         predicted: (N, n) of each motion.
-        motions: that were driven.
         span: (n,) N m.
     """
     errors = [((p - m.tau) / span) ** 2 for p, m in zip(predicted, motions, strict=True)]
@@ -173,12 +167,7 @@ def _tick(model: RobotModel, theta: FloatArray, motion: Motion) -> float:
 
 
 def summary_which(header: Result, results: Sequence[Result]) -> Result:
-    """All that came out, for programs.
-
-    Args:
-        header: of the campaign.
-        results: of its trials.
-    """
+    """All that came out, for programs."""
     return {
         "table": "which",
         **header,
@@ -188,11 +177,7 @@ def summary_which(header: Result, results: Sequence[Result]) -> Result:
 
 
 def table_which(told: Result) -> Table:
-    """One page for people.
-
-    Args:
-        told: of :func:`summary_which`.
-    """
+    """One page for people."""
     out = Table(
         title="Which model when",
         caption="errors: mean squares of torque over its range; tracking: root mean square, degrees",

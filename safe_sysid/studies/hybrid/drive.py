@@ -33,12 +33,7 @@ _SHARE, _PACE = 0.35, 20.0
 
 
 def impedance(model: RobotModel, gains: str) -> ImpedanceLaw:
-    """The impedance law with a set of gains, critically damped.
-
-    Args:
-        model: of the arm.
-        gains: key of :data:`GAINS`.
-    """
+    """The impedance law with a set of gains, critically damped. ``gains``: key of :data:`GAINS`."""
     return ImpedanceLaw(model, ImpedanceSettings(stiffness=GAINS[gains]))
 
 
@@ -53,7 +48,6 @@ class ModelFeedForward:
         """Put a predictor into the seam.
 
         Args:
-            model: of the arm.
             theta: (14 n,) of the law.
             predict: inverse dynamics of one state; may remember the states before.
         """
@@ -73,13 +67,7 @@ class ModelFeedForward:
 
 
 def guard(model: RobotModel, feed_forward: FeedForward, name: str = "model") -> AddedTorque:
-    """The guard of the controller's seam, with the bounds of the experiments.
-
-    Args:
-        model: of the arm.
-        feed_forward: to guard.
-        name: of it.
-    """
+    """The guard of the controller's seam, with the bounds of the experiments."""
     bound = _SHARE * model.limits.torque
     source = FeedForwardInTick(feed_forward, model.n)
     return AddedTorque(name, source, bound, _PACE * bound, model.settings.timing.hold_max_s)
@@ -117,7 +105,6 @@ def drive(
 
     Args:
         arm: at rest where the reference begins.
-        law: of control.
         theta: (14 n,) that the law inverts.
         reference: (N, 3, n) desired position, velocity, acceleration at the end of each period.
         added: the guarded feed-forward; None: nothing.

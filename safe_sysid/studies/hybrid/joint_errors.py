@@ -35,10 +35,6 @@ def _predicted(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
 def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any]:
     """Errors on the test motions, for programs.
 
-    Args:
-        models: files by name.
-        dataset: whose training motions give the ranges.
-
     Returns:
         ``rows``: model, ``joints`` (mean squares of errors over squared ranges), their mean.
     """
@@ -57,11 +53,7 @@ def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any
 
 
 def table_joints(told: dict[str, Any]) -> Table:
-    """For people.
-
-    Args:
-        told: of :func:`summary_joints`.
-    """
+    """For people."""
     out = Table(title="Torque error on test motions", caption="mean squares over squared ranges, times 1000")
     for head in ("model", *(f"joint {j}" for j in range(1, 8)), "mean"):
         out.add_column(head, justify="left" if head == "model" else "right")
@@ -71,12 +63,7 @@ def table_joints(told: dict[str, Any]) -> Table:
 
 
 def draw_figure_3(told: dict[str, Any], out: Path) -> Path:
-    """Bars, joint by joint.
-
-    Args:
-        told: of :func:`summary_joints`.
-        out: directory of the PNG file.
-    """
+    """Bars, joint by joint."""
     page = new_figure(10.0, 4.0, "Torque error on test motions, mean squares over squared ranges")
     axis = page.subplots()
     width = 0.8 / len(told["rows"])

@@ -58,13 +58,8 @@ class DataSize:
     """How much data.
 
     Attributes:
-        series: trajectories, each driven slowly and fast.
         period: of a fast one, s; a slow one takes four times as long.
-        repeats: periods that are driven.
-        harmonics: of a series.
-        tests: series whose both speeds are for tests.
         validations: series whose both speeds are for validation, and as many of which one speed is.
-        improvements: tries to make a series more exciting.
     """
 
     series: int
@@ -90,11 +85,7 @@ def load_panda() -> RobotModel:
 
 
 def entries(size: DataSize) -> list[Entry]:
-    """The files of a data set, and what each is for.
-
-    Args:
-        size: of the data.
-    """
+    """The files of a data set, and what each is for."""
     out = []
     for k in range(size.series):
         for speed in ("slow", "fast"):
@@ -130,11 +121,7 @@ def driven_series(
     """Drive a series with the stiff gains, and take down what the sensors and the controller say.
 
     Args:
-        model: of the arm.
-        series: to follow.
-        scale: of the effects.
         theta: (14 n,) of the controller's rigid model.
-        repeats: periods.
 
     Raises:
         ModelError: the arm ran away.
@@ -181,9 +168,7 @@ def make_data(
     Args:
         folder: of the files; the index is written last.
         size: one of :data:`SIZES`.
-        scale: of the effects.
         jobs: processes; 0: one per core.
-        progress: is told every file.
 
     Raises:
         ParameterError: an unknown size, or a folder with data of another size or scale.
@@ -224,9 +209,6 @@ def open_data(
 
     Args:
         named: one of :data:`SIZES`, or a directory.
-        out: directory of the experiments.
-        scale: of the effects.
-        jobs: processes.
         progress: as of :func:`make_data`.
 
     Raises:

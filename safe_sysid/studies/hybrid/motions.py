@@ -42,13 +42,8 @@ def exciting_series(
     """One series, from rest to rest.
 
     Args:
-        model: of the arm.
-        seed: of all draws.
         period: s.
-        harmonics: of each joint.
         speed: largest share of the velocity limits, which every joint comes to unless its range ends before.
-        draws: to begin from, of which the best is kept.
-        improvements: tries to change that one.
     """
     rng, n = np.random.default_rng(seed), model.n
     family = FourierFamily(np.zeros(n), period, harmonics)
@@ -108,12 +103,7 @@ def _columns(model: RobotModel) -> NDArray[np.int64]:
 
 
 def slower(series: FourierTrajectory, factor: float) -> FourierTrajectory:
-    """The same path in ``factor`` times the time.
-
-    Args:
-        series: to slow down.
-        factor: > 0.
-    """
+    """The same path in ``factor`` times the time. ``factor``: > 0."""
     return FourierTrajectory(
         series.start, factor * series.period, series.sine / factor, series.cosine / factor
     )
@@ -135,22 +125,13 @@ def minimum_jerk(share: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class SetPoints:
-    """Minimum-jerk motions one after the other.
-
-    Attributes:
-        points: (M + 1, n) rad.
-        duration: of each, s.
-    """
+    """Minimum-jerk motions one after the other. ``points``: (M + 1, n) rad; ``duration``: of each, s."""
 
     points: FloatArray
     duration: float
 
     def reference(self, rate: float = 1000.0) -> FloatArray:
-        """(M duration rate, 3, n) desired position, velocity, acceleration.
-
-        Args:
-            rate: samples per second.
-        """
+        """(M duration rate, 3, n) desired position, velocity, acceleration. ``rate``: samples per second."""
         count = round(self.duration * rate)
         way, pace, push = minimum_jerk(np.arange(1, count + 1) / count)
         parts = []
@@ -175,11 +156,8 @@ def set_points(
     """Set-points within the range that series have, each at most ``step`` from the one before.
 
     Args:
-        model: of the arm.
         duration: of each motion, s.
-        count: of motions.
         step: largest, of each joint, rad.
-        seed: of the draws.
 
     Raises:
         ParameterError: a joint that has no limits.

@@ -120,11 +120,7 @@ class TrackingExperiment(Campaign):
 
 
 def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end; an arm that ran away is a result.
-
-    Args:
-        result: of the trial.
-    """
+    """Whether a trial ran to its end; an arm that ran away is a result."""
     return "error" not in result
 
 
@@ -133,7 +129,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 
     Args:
         seed: of the set-points.
-        index: of the trial.
         options: ``models`` (files by name), ``scale`` of the effects, ``motions``, and ``series``: whether positions
             are kept, in 50 Hz.
 
@@ -175,7 +170,6 @@ def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], Float
     """By model and gains, each joint's mean over slow and fast, degrees; None where the arm failed.
 
     Args:
-        results: of trials.
         key: ``rmse`` or ``final``.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
@@ -190,9 +184,6 @@ def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], Float
 
 def check_models(models: Mapping[str, str]) -> None:
     """Refuse files that are no models before anything runs.
-
-    Args:
-        models: files by name.
 
     Raises:
         SafeSysIdError: a file is missing or no model's.

@@ -30,11 +30,6 @@ _TITLES = {
 def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
     """All that came out, for programs.
 
-    Args:
-        which: table.
-        header: of the campaign.
-        results: of its trials.
-
     Returns:
         ``rows``: model, gains, what (``rmse`` or ``final``), joints (degrees, or None where the arm failed), mean,
         and the paper's mean; ``errors`` of trials; ``guarded``: models whose guard did not follow them at times.
@@ -68,12 +63,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
 
 
 def table(which: str, told: Result) -> Table:
-    """Ours beside the paper's: of means "ours | paper", of joints a line each.
-
-    Args:
-        which: table.
-        told: of :func:`summary`.
-    """
+    """Ours beside the paper's: of means "ours | paper", of joints a line each."""
     out = Table(title=_TITLES[which], caption="set-point motions of 10 s and of 2 s; -: the paper has none")
     models = list(dict.fromkeys(row["model"] for row in told["rows"]))
     if which == "3":
@@ -107,9 +97,6 @@ def draw_figure_4(
 
     Args:
         results: with ``series``.
-        models: to show.
-        out: directory of the PNG file.
-        gains: of the law.
     """
     shown = [
         r for name in models for r in results

@@ -21,12 +21,7 @@ class DeLaN(nn.Module):
     """Torque of a conservative system with n coordinates."""
 
     def __init__(self, n: int, width: int = 200) -> None:
-        """Sizes.
-
-        Args:
-            n: joints.
-            width: of both layers.
-        """
+        """Sizes."""
         super().__init__()
         self.n = n
         self.first, self.second = nn.Linear(n, width), nn.Linear(width, width)

@@ -17,14 +17,7 @@ class Recurrent(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, width: int = 100, memory: int = 50) -> None:
-        """Sizes of the layers.
-
-        Args:
-            inputs: numbers that come in.
-            outputs: numbers that come out.
-            width: of the first layer.
-            memory: of the LSTM.
-        """
+        """Sizes of the layers."""
         super().__init__()
         self.first = nn.Linear(inputs, width)
         self.norm = nn.LayerNorm(width)
@@ -48,13 +41,7 @@ class Feedforward(nn.Module):
     """Two layers of 200 with one PReLU, and a linear one: 46,008 weights for seven joints."""
 
     def __init__(self, inputs: int, outputs: int, width: int = 200) -> None:
-        """Sizes of the layers.
-
-        Args:
-            inputs: numbers that come in.
-            outputs: numbers that come out.
-            width: of both layers.
-        """
+        """Sizes of the layers."""
         super().__init__()
         self.first = nn.Linear(inputs, width)
         self.second = nn.Linear(width, width)
@@ -62,19 +49,10 @@ class Feedforward(nn.Module):
         self.last = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State | None]:
-        """Outputs (B, T, m), and no state.
-
-        Args:
-            x: (B, T, inputs), normalised.
-            state: not used.
-        """
+        """Outputs (B, T, m), and no state. ``x``: (B, T, inputs), normalised; ``state``: not used."""
         return self.last(self.slope(self.second(self.slope(self.first(x))))), None
 
 
 def weights_of(module: nn.Module) -> int:
-    """Number of weights.
-
-    Args:
-        module: any.
-    """
+    """Number of weights."""
     return sum(p.numel() for p in module.parameters())

@@ -70,7 +70,6 @@ class Barycentric(nn.Module):
         """For n links.
 
         Args:
-            n: joints.
             basis: (10 n, b) orthonormal, of the combinations that torques depend on (:func:`row_space`).
         """
         super().__init__()
@@ -85,11 +84,7 @@ class Barycentric(nn.Module):
         return _packed(s[:, 3, 3], s[:, :3, 3], _trace_minus(s[:, :3, :3]))
 
     def forward(self, regressor: Tensor) -> Tensor:
-        """Torque (..., n), N m.
-
-        Args:
-            regressor: (..., n, b) of the links' parameters, times the basis.
-        """
+        """Torque (..., n), N m. ``regressor``: (..., n, b) of the links' parameters, times the basis."""
         return regressor @ (self.links().reshape(-1) @ self.basis.to(self.free.dtype))
 
 
@@ -97,11 +92,7 @@ class NewtonEuler(nn.Module):
     """DiffNEA: a recursion over the links."""
 
     def __init__(self, kin: Kinematics) -> None:
-        """For an arm whose joints all turn.
-
-        Args:
-            kin: of the arm; its motors are not looked at.
-        """
+        """For an arm whose joints all turn. ``kin``: of the arm; its motors are not looked at."""
         super().__init__()
         n = len(kin.axis)
         self.free = nn.Parameter(_START * torch.randn(n, 10))
