@@ -44,8 +44,11 @@ def made_up(model: RobotModel, name: str = "rbd_sign_lstm", seed: int = 0, size:
 
 def by_numpy(learned: Learned, states: np.ndarray) -> np.ndarray:
     """(N, n) torque of the network along (N, 3 n), derived anew from its definition."""
-    w, s = learned.weights, learned.scaling
-    x = (states - s.mean) / s.deviation
+    w, s, n, every = learned.weights, learned.scaling, len(learned.joint_names), learned.every
+    steps = np.array([states[k : k + every].mean(axis=0) for k in range(0, len(states) - every + 1, every)])
+    x = (steps - s.mean) / s.deviation
+    if learned.sees == "directions":
+        x[:, :n] = np.clip(steps[:, n : 2 * n] / 0.02, -1.0, 1.0)
 
     def rectified(a: np.ndarray) -> np.ndarray:
         return np.where(a > 0.0, a, w["slope.weight"] * a)
@@ -71,4 +74,7 @@ def by_numpy(learned: Learned, states: np.ndarray) -> np.ndarray:
             cell = sigma(keep) * cell + sigma(write) * np.tanh(new)
             hidden = sigma(read) * np.tanh(cell)
         out[k] = (w["last.weight"] @ hidden + w["last.bias"]) * s.torque_range
-    return out
+    held = np.zeros(states[:, :n].shape)  # from the last tick of a step to the last but one of the next
+    for k, torque in enumerate(out):
+        held[(k + 1) * every - 1 :] = torque
+    return held

@@ -41,10 +41,20 @@ def motion(n: int, samples: int = 60) -> np.ndarray:
     return np.random.default_rng(3).uniform(-2.0, 2.0, (3, samples, n))
 
 
-@pytest.mark.parametrize("name", ["rbd_sign_lstm", "rbd_sign_mlp", "lstm", "rbd_sign"])
-def test_a_tick_is_the_definition(model: RobotModel, name: str) -> None:
-    learned = made_up(model, name)
+@pytest.mark.parametrize(
+    ("name", "sees", "every"),
+    [
+        ("rbd_sign_lstm", "positions", 1),
+        ("rbd_sign_lstm", "directions", 7),
+        ("rbd_sign_mlp", "directions", 1),
+        ("lstm", "positions", 3),
+        ("rbd_sign", "positions", 1),
+    ],
+)
+def test_a_tick_is_the_definition(model: RobotModel, name: str, sees: str, every: int) -> None:
+    learned = replace(made_up(model, name), sees=sees, every=every)
     one, states = stepping(model, learned), motion(model.n)
+    states[1, ::2] *= 0.01  # where directions are neither -1 nor 1
     network = (
         by_numpy(learned, np.column_stack(list(states))) if learned.weights else np.zeros(states[0].shape)
     )
@@ -98,7 +108,7 @@ def test_a_network_with_memory_says_at_most_the_sum_of_its_last_weights(model: R
 
 def test_what_is_written_is_read(model: RobotModel, tmp_path: Path) -> None:
     for name in ("rbd_sign_lstm", "rbd_sign_mlp", "lstm", "rbd"):
-        learned = made_up(model, name)
+        learned = replace(made_up(model, name), sees="directions", every=2)
         write_hybrid(tmp_path / "model.npz", learned)
         again = read_hybrid(tmp_path / "model.npz", model.joint_names)
         states = motion(model.n, 5)
@@ -127,6 +137,8 @@ def _forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda a: a.update(joint_names=np.array(["x", "y", "z"])), "joints of the model"),
         (lambda a: a.update(joint_names=np.array(["turn", "turn", "elbow"])), "different, non-empty names"),
         (lambda a: a.update(rate_hz=np.array(-1.0)), "rate_hz"),
+        (lambda a: a.update(sees=np.array("stars")), "sees = 'stars'"),
+        (lambda a: a.update(every=np.array(0)), "every = 0"),
         (lambda a: a.pop("theta"), "no array 'theta'"),
         (lambda a: a.update(theta=np.zeros(0)), "theta"),
         (lambda a: a.update(theta=-a["theta"]), "those of a real body"),

@@ -19,6 +19,7 @@ from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, write_index, write_motion
 from safe_sysid.learning.neural.models import MODELS, TRANSITION
+from safe_sysid.learning.neural.scaling import network_inputs, scaling_of
 from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -288,22 +289,56 @@ def test_links_are_real_after_every_epoch(dataset: Dataset, model: RobotModel, n
 @needs_torch
 @pytest.mark.parametrize("name", ["rbd_sign_lstm", pytest.param("rbd_sign_mlp", marks=pytest.mark.slow)])
 def test_what_is_exported_is_what_torch_trained(dataset: Dataset, model: RobotModel, name: str) -> None:
+    """In steps of four ticks: what it sees of one of them is held from its last tick on."""
     import torch
 
     from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent
 
-    found = train(name, dataset, optimization="2s", seed=0, model=model, schedule=short(2))
+    found = train(name, dataset, optimization="2s", seed=0, model=model, schedule=short(2, period=0.04))
+    assert (found.learned.every, found.learned.sees) == (4, "directions")
     n, s = model.n, found.learned.scaling
     motion = dataset.motion(dataset.of("test")[0])
     states = motion.q, motion.qd, motion.qdd
     kernel = SteppingModel(found.learned, model.kinematics, model.theta_nominal, 0.0).along(*states)
-    x = torch.tensor((np.column_stack(states) - s.mean) / s.deviation)[None]
+    means = np.array([part.reshape(-1, 4, n).mean(axis=1) for part in states])
+    x = torch.tensor(network_inputs(s, "directions", means))[None]
     for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 1e-5)):
         net = (Recurrent if name.endswith("lstm") else Feedforward)(3 * n, n).to(dtype)
         net.load_state_dict({k: torch.tensor(v) for k, v in found.learned.weights.items()})
         said = net(x.to(dtype))[0][0].detach().double().numpy()
-        np.testing.assert_allclose(kernel / s.torque_range, said, atol=tolerance)
+        np.testing.assert_allclose(kernel[3::4] / s.torque_range, said, atol=tolerance)
+    np.testing.assert_array_equal(kernel[3:-1].reshape(-1, 4, n), kernel[3:-4:4, None].repeat(4, axis=1))
+    assert not np.any(kernel[:3])
     assert np.ptp(kernel) > 0.1
+
+
+@needs_torch
+def test_a_step_is_told_what_is_known_before_it(dataset: Dataset, model: RobotModel) -> None:
+    """Inputs of a step are means of the ticks before it; torques, and what a rigid arm is told, are its own."""
+    import torch
+
+    from safe_sysid.learning.neural.training.sequences import Sequences
+
+    s, entry = scaling_of(dataset), dataset.of("validation")[0]
+    motion = dataset.motion(entry)
+    found = Sequences(
+        dataset, "validation", 50, s, model.kinematics, lambda m: 0.5 * m.tau, None, "cpu", sees="directions", every=4
+    )  # fmt: skip
+    step = 4 * np.arange(1, 51)  # first tick of each step of the first sequence but one
+    batch = found.batch(torch.arange(1))
+    for k, at in enumerate(step):
+        before, now = slice(at - 4, at), slice(at, at + 4)
+        direction = np.clip(motion.qd[before].mean(axis=0) / TRANSITION, -1.0, 1.0)
+        np.testing.assert_allclose(batch.x[0, k, : model.n], direction, atol=1e-6)
+        middle = slice(model.n, 2 * model.n)
+        velocity = (motion.qd[before].mean(axis=0) - s.mean[middle]) / s.deviation[middle]
+        np.testing.assert_allclose(batch.x[0, k, middle], velocity, atol=1e-5)
+        half = 0.5 * motion.tau[now].mean(axis=0) / s.torque_range
+        np.testing.assert_allclose(batch.target[0, k], half, atol=1e-6)
+        np.testing.assert_allclose(batch.states[0, 0, k], motion.q[now].mean(axis=0), atol=1e-6)
+        sign = np.clip(motion.qd[now] / TRANSITION, -1.0, 1.0).mean(axis=0)
+        np.testing.assert_allclose(batch.sign[0, k], sign, atol=1e-6)
+    assert len(found) == (len(motion) // 4 - 1) // 50
 
 
 @needs_torch

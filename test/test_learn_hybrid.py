@@ -66,6 +66,9 @@ def test_from_logs_to_a_rigid_arm_without_torch(tmp_path: Path, capsys: pytest.C
     assert result == json.loads((tmp_path / "r.json").read_text())
     assert result["errors"]["test"]["nmse"] < 1e-4
     assert np.all(np.array(result["errors"]["test"]["rms_per_joint"]) < 0.2)
+    page = (out / "report.html").read_text()
+    assert all(name in page for name in load_robot("three_joint").joint_names)
+    assert page.count("<img") == 3, "a curve for each joint, and no losses: nothing was trained by gradients"
     learned, model = read_hybrid(out / "model.npz"), load_robot("three_joint")
     assert learned.provenance["logs"] == ", ".join(map(str, logs))
     assert learned.rate_hz == pytest.approx(RATE)

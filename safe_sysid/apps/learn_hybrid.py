@@ -6,7 +6,7 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from scipy import linalg
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid import __version__
 from safe_sysid.apps.arm_logs import ArmLogOptions, make_directory, output_directory, read_logs, refused
+from safe_sysid.apps.learn_rigid_part import fit_rigid_part
+from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.base_parameters import base_parameters_of_factor
-from safe_sysid.identification.arm.consistent import Fit, fit_consistent
 from safe_sysid.identification.arm.data import DataError, Processing, prepare
 from safe_sysid.identification.arm.data_checks import check_log
 from safe_sysid.learning.neural.dataset import SPLITS, Dataset, Entry, Motion, write_index, write_motion
@@ -30,6 +29,7 @@ from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS, TRANSITION, Learned
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.learning.neural.stepping import SteppingModel
+from safe_sysid.report.learning import hybrid_html
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
@@ -47,7 +47,6 @@ FloatArray = NDArray[np.float64]
 CUTOFF_HZ, _ORDER = 5.0, 2
 #: Samples that the semidefinite program is of, evenly spaced: more tell nothing new of a hundred parameters.
 _SAMPLES = 40_000
-_ROWS = 20_000
 #: Of a joint's velocity limit: a motion that stays below it is slow.
 _SLOW = 0.2
 INSTALL = (
@@ -101,6 +100,7 @@ def train(
     device: str = "cpu",
     threads: int | None = None,
     splits: Sequence[str] = SPLITS,
+    provenance: Mapping[str, str] | None = None,
 ) -> TrainedModel:
     """Train a model and measure its errors along whole trajectories.
 
@@ -113,6 +113,7 @@ def train(
         model: of the arm; None: the one that the data set names.
         schedule: of training; None: the paper's.
         threads: of torch on the processor; None: as torch has them.
+        provenance: where the data are from, in words by key; kept in the file.
 
     Raises:
         ParameterError: unknown name or optimization, a combination that does not exist, or torch is missing.
@@ -130,10 +131,8 @@ def train(
     predict: Callable[[Motion], FloatArray] | None = None
     history: tuple[Any, ...] = ()
     if theta is not None and kind.network is None:
-        provenance = {"robot": dataset.robot}
-        learned = Learned(
-            name, "2s", seed, dataset.joints, dataset.rate_hz, theta, scaling_of(dataset), {}, provenance
-        )
+        scaling, robot = scaling_of(dataset), {"robot": dataset.robot}
+        learned = Learned(name, "2s", seed, dataset.joints, dataset.rate_hz, theta, scaling, {}, robot)
         ended = "semidefinite program"
     else:
         need_torch()
@@ -145,6 +144,7 @@ def train(
         )  # fmt: skip
         learned, history, predict, ended = done.learned, done.history, done.predict, done.ended
     seconds = time.perf_counter() - begin
+    learned = replace(learned, provenance={**learned.provenance, **(provenance or {})})
     errors, parts = errors_of(learned, dataset, model, splits, predict)
     file = None
     if out is not None and kind.rigid != "delan":
@@ -166,36 +166,17 @@ def identified(model: RobotModel, dataset: Dataset, friction: bool) -> FloatArra
         ParameterError: the solver finds no arm.
         ConfigError: the data cannot be used.
     """
-    layout, unit = model.layout, scaling_of(dataset).torque_range
-    known = np.ones(layout.size, bool)
-    known[layout.links] = False
-    known[layout.coulomb] = not friction
-    nominal = np.array(model.theta_nominal)
+    layout, entries = model.layout, dataset.of("train")
+    start = np.array(model.theta_nominal)
     for block in (layout.coulomb, layout.viscous, layout.offset):
-        nominal[block] = 0.0
-    dynamics, free = RecursiveDynamics(model.kinematics), np.flatnonzero(~known)
-    entries = dataset.of("train")
-    factor = np.zeros((0, len(free) + 1))
+        start[block] = 0.0
+    thin = []
     for entry in entries:
         motion = dataset.motion(entry)
         every = max(1, len(motion) * len(entries) // _SAMPLES)
-        q, qd, qdd, tau = (x[::every] for x in (motion.q, motion.qd, motion.qdd, motion.tau))
-        rows = dynamics.torque_regressor(q, qd, qdd, TRANSITION) / unit[:, None]
-        rows = np.concatenate([rows, (tau / unit)[:, :, None]], axis=2).reshape(-1, layout.size + 1)
-        rows[:, -1] -= rows[:, :-1] @ np.where(known, nominal, 0.0)
-        rows = rows[:, [*free, layout.size]]
-        for at in range(0, len(rows), _ROWS):
-            stacked = np.vstack([factor, rows[at : at + _ROWS]])
-            factor = linalg.qr(stacked, mode="r", overwrite_a=True)[0][: len(free) + 1]
-    base = base_parameters_of_factor(factor[:, :-1])
-    columns = factor[:, base.independent]
-    reduced = linalg.qr(np.column_stack([columns, factor[:, -1]]), mode="r")[0][: len(base)]
-    triangle = np.ascontiguousarray(reduced[:, :-1])
-    values = linalg.solve_triangular(triangle, reduced[:, -1])
-    matrix = np.zeros((len(base), layout.size))
-    matrix[:, free] = base.matrix
-    never = np.arange(layout.coulomb.start, layout.coulomb.stop) if friction else np.zeros(0, np.int64)
-    return fit_consistent(Fit(triangle, matrix, values), layout, nominal, known, never)
+        thin.append((motion.q[::every], motion.qd[::every], motion.qdd[::every], motion.tau[::every]))
+    unit = scaling_of(dataset).torque_range
+    return fit_rigid_part(model, thin, "coulomb" if friction else "links", start, unit, TRANSITION)[0]
 
 
 def errors_of(
@@ -227,7 +208,7 @@ def errors_of(
             found = {"": stepping.along(*state)}
             if learned.theta is not None:
                 rigid = dynamics.inverse_dynamics(learned.theta, *state, TRANSITION)
-                sign = np.clip(motion.qd / TRANSITION, -1.0, 1.0)
+                sign = coulomb_direction(motion.qd, TRANSITION)
                 found |= {"rbd": rigid - learned.theta[layout.coulomb] * sign, "rbd_sign": rigid}
                 found[""] = found[""] + rigid
             elif predict is not None:
@@ -253,6 +234,22 @@ def errors_of(
     return {split: told(totals[split][""]) for split in splits if totals[split]}, parts
 
 
+def predicted_along(learned: Learned, model: RobotModel, motion: Motion) -> FloatArray:
+    """(N, n) torque of a model along a motion, its memory empty at the start, N m.
+
+    Args:
+        learned: the model.
+        model: of the arm.
+        motion: of it.
+    """
+    stepping = SteppingModel(learned, model.kinematics, model.theta_nominal, TRANSITION)
+    out = stepping.along(motion.q, motion.qd, motion.qdd)
+    if learned.theta is not None:
+        dynamics = RecursiveDynamics(model.kinematics)
+        out += dynamics.inverse_dynamics(learned.theta, motion.q, motion.qd, motion.qdd, TRANSITION)
+    return out
+
+
 @dataclass(frozen=True)
 class LearnHybridOptions(ArmLogOptions):
     """Options of the command; see ``safe-sysid learn hybrid --help``."""
@@ -260,6 +257,7 @@ class LearnHybridOptions(ArmLogOptions):
     model: str = "rbd_sign_lstm"
     optimization: str = "e2e"
     seed: int = 0
+    as_paper: bool = False
     minutes: float | None = None
     device: str = "cpu"
 
@@ -336,17 +334,18 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
     dataset, findings = dataset_from_logs(options, model, out / "data")
     if refused(options, "learn hybrid", findings, "learned"):
         return 2
+    where = {"logs": ", ".join(str(path) for path in options.logs), "version": __version__}
+    schedule = None
+    if options.as_paper:
+        need_torch()
+        from safe_sysid.learning.neural.training.fit import Schedule
+
+        schedule = Schedule.as_paper()
     with losses(options.quiet) as told:
         trained = train(
             options.model, dataset, optimization=options.optimization, seed=options.seed, out=out, progress=told,
-            max_minutes=options.minutes, model=model, device=options.device,
+            max_minutes=options.minutes, model=model, device=options.device, provenance=where, schedule=schedule,
         )  # fmt: skip
-    provenance = {
-        **trained.learned.provenance,
-        "logs": ", ".join(str(path) for path in options.logs),
-        "version": __version__,
-    }
-    write_hybrid(out / "model.npz", replace(trained.learned, provenance=provenance))
     result = {
         "schema": "safe_sysid/learned-hybrid/1", "version": __version__, "robot": model.name,
         "logs": [str(path) for path in options.logs], "model": options.model, "optimization": options.optimization,
@@ -357,6 +356,10 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
     for path in (out / "result.json", options.json_file):
         if path is not None:
             write_text(path, json.dumps(result, indent=1) + "\n")
+    test = dataset.motion(dataset.of("test")[0])
+    losses_of = [(epoch.train, epoch.validation) for epoch in trained.history]
+    predicted = predicted_along(trained.learned, model, test)
+    write_text(out / "report.html", hybrid_html(result, losses_of, test.stamp, test.tau, predicted))
     _tell(result, out, options.quiet)
     return 0
 
@@ -402,6 +405,6 @@ def _tell(result: dict[str, Any], out: Path, quiet: bool) -> None:
             )
     console.print(
         f"{result['model']} ({result['optimization']}): {result['epochs']} epochs, ended by {result['ended']}; test "
-        f"NMSE {test['nmse']:.3g}; {out / 'model.npz'}",
+        f"NMSE {test['nmse']:.3g}; {out / 'model.npz'}, {out / 'report.html'}",
         soft_wrap=True, markup=False,
     )  # fmt: skip

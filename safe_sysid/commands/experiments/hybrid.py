@@ -62,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="trainings of a model of tables 1, 2 (default: 3)",
     )
     parser.add_argument("--minutes", type=non_negative, metavar="M", help="a training ends after this time")
+    parser.add_argument(
+        "--as-paper", action="store_true", help="networks of tables 1, 2 see positions and step at every tick"
+    )
     add_results(
         parser, "rows", "data, models, results as they come, and pictures (default: experiment_hybrid)"
     )

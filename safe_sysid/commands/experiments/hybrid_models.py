@@ -24,13 +24,14 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
     """
     from safe_sysid.studies.hybrid import model_tables
 
-    folder = options.out / f"models_{which}_{dataset.folder.name}"
+    how = "_as_paper" if options.as_paper else ""
+    folder = options.out / f"models_{which}_{dataset.folder.name}{how}"
     campaign = model_tables.model_experiment(
-        which, options.seed, options.seeds, dataset, folder, options.minutes
+        which, options.seed, options.seeds, dataset, folder, options.minutes, options.as_paper
     )
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(
-        campaign, campaign.total, options.out / f"models_{which}.jsonl", options, console, model_tables.is_sound,
+        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console, model_tables.is_sound,
         lambda found: model_tables.summary(which, campaign.header(), found),
         lambda told: show_table(console, model_tables.table(which, told)), what="training",
     )  # fmt: skip

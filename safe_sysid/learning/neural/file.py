@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.archive import read_archive, write_archive
-from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS, Learned, Scaling, network_shapes
+from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS, SEEN, Learned, Scaling, network_shapes
 from safe_sysid.robot.parameters import is_consistent
 
 __all__ = ["SCHEMA", "HybridFileError", "read_hybrid", "write_hybrid"]
 
 #: Version of the file format.
-SCHEMA = "safe_sysid hybrid 1"
+SCHEMA = "safe_sysid hybrid 2"
 _WEIGHT = "weight:"
 _SCALING = tuple(field.name for field in fields(Scaling))
 #: Kind of numpy and dimensions.
@@ -32,12 +32,16 @@ _ARRAYS = {
     "seed": ("i", 0),
     "joint_names": ("U", 1),
     "rate_hz": ("f", 0),
+    "sees": ("U", 0),
+    "every": ("i", 0),
     "theta": ("f", 1),
     "provenance": ("U", 2),
     **dict.fromkeys(_SCALING, ("f", 1)),
 }
 #: A network has at most so many numbers: more do not fit into a tick.
 _MOST = 1_000_000
+#: Ticks that a network's torque may be held for.
+_SLOWEST = 1000
 
 
 class HybridFileError(SafeSysIdError):
@@ -74,6 +78,8 @@ def write_hybrid(path: str | Path, learned: Learned) -> None:
         "seed": np.array(learned.seed, np.int64),
         "joint_names": np.array(learned.joint_names, np.str_),
         "rate_hz": np.array(learned.rate_hz),
+        "sees": np.array(learned.sees),
+        "every": np.array(learned.every, np.int64),
         "theta": np.zeros(0) if learned.theta is None else np.asarray(learned.theta, np.float64),
         "provenance": np.array(list(learned.provenance.items()), np.str_).reshape(-1, 2),
         **{name: np.asarray(getattr(learned.scaling, name), np.float64) for name in _SCALING},
@@ -127,6 +133,8 @@ def _learned(arrays: Mapping[str, NDArray[Any]]) -> Learned:
         Scaling(*(arrays[name] for name in _SCALING)),
         weights,
         {str(key): str(value) for key, value in arrays["provenance"]},
+        str(arrays["sees"]),
+        int(arrays["every"]),
     )
 
 
@@ -147,6 +155,8 @@ def check(learned: Learned) -> None:
     need(learned.name in MODELS, f"name = {learned.name[:80]!r}", f"one of {', '.join(MODELS)}")
     words = f"optimization = {learned.optimization[:80]!r}"
     need(learned.optimization in OPTIMIZATIONS, words, " or ".join(OPTIMIZATIONS))
+    need(learned.sees in SEEN, f"sees = {learned.sees[:80]!r}", " or ".join(SEEN))
+    need(1 <= learned.every <= _SLOWEST, f"every = {learned.every}", f"1 to {_SLOWEST} ticks")
     names, kind = learned.joint_names, learned.kind
     n = len(names)
     need(

@@ -9,13 +9,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MODELS", "OPTIMIZATIONS", "TRANSITION", "Kind", "Learned", "Scaling", "network_shapes"]
+__all__ = ["MODELS", "OPTIMIZATIONS", "SEEN", "TRANSITION", "Kind", "Learned", "Scaling", "network_shapes"]
 
 FloatArray = NDArray[np.float64]
 #: Velocity below which Coulomb friction rises to its value [Hybrid eq. 13], rad/s or m/s.
 TRANSITION: Final = 0.02
 #: End to end: all at once by gradients. Two steps: the rigid part by a semidefinite program, then the network.
 OPTIMIZATIONS = ("e2e", "2s")
+#: What a network sees besides velocities and accelerations: directions as Coulomb friction takes them (eq. 13), or
+#: positions, as in [Hybrid]. A network that knows where the arm is learns its training motions by heart.
+SEEN = ("directions", "positions")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Learned:
         scaling: of the network.
         weights: of the network by name, as torch calls them; empty without one.
         provenance: where it is from, in words by key.
+        sees: one of :data:`SEEN`.
+        every: ticks of a step of the network, which sees their means, and whose torque is held until the next.
     """
 
     name: str
@@ -97,6 +102,8 @@ class Learned:
     scaling: Scaling
     weights: Mapping[str, FloatArray]
     provenance: Mapping[str, str] = field(default_factory=dict)
+    sees: str = "positions"
+    every: int = 1
 
     @property
     def kind(self) -> Kind:

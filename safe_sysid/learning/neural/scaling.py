@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.neural.dataset import Dataset
-from safe_sysid.learning.neural.models import Scaling
+from safe_sysid.learning.neural.models import TRANSITION, Scaling
 
-__all__ = ["scaling_of"]
+__all__ = ["network_inputs", "scaling_of"]
+
+
+def network_inputs(scaling: Scaling, sees: str, states: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N, 3 n) what a network sees of states.
+
+    Args:
+        scaling: of the network.
+        sees: one of :data:`~safe_sysid.learning.neural.models.SEEN`.
+        states: (3, N, n) q, qd, qdd.
+    """
+    n = states.shape[2]
+    x = (np.concatenate(list(states), axis=1) - scaling.mean) / scaling.deviation
+    if sees == "directions":
+        x[:, :n] = coulomb_direction(states[1], TRANSITION)
+    return np.asarray(x)
 
 
 def scaling_of(dataset: Dataset) -> Scaling:

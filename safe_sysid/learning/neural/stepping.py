@@ -121,21 +121,37 @@ def _steps(
     kind: int,
     flat: FloatArray,
     scaling: FloatArray,
-    width: int,
+    shape: tuple[int, int, bool],
     states: FloatArray,
     state: FloatArray,
     work: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Torque of the network, ``out`` (N, n), along ``states`` (N, 3 n) one after the other."""
-    size = states.shape[1]
-    x = work[:size]
+    """Torque of the network, ``out`` (N, n), along ``states`` (N, 3 n) one after the other.
+
+    ``shape``: width of the first layer, ticks of a step, whether directions are seen. ``state``: the memory, (3 n,) sum
+    of the states since the last step, their number, (n,) torque of the last step.
+    """
+    width, every, directions = shape
+    size, n = states.shape[1], out.shape[1]
+    x, memory = work[:size], state[: state.size - size - n - 1]
+    total, held, number = state[memory.size : memory.size + size], state[state.size - n :], memory.size + size
     for k in range(len(states)):
         for i in range(size):
-            x[i] = (states[k, i] - scaling[i]) / scaling[size + i]
-        _network(kind, flat, x, state, work[size:], width, out[k])
-        for j in range(out.shape[1]):
-            out[k, j] *= scaling[4 * size + j]
+            total[i] += states[k, i]
+        state[number] += 1.0
+        if not state[number] < every:
+            for i in range(size):
+                x[i] = (total[i] / every - scaling[i]) / scaling[size + i]
+            if directions:
+                for j in range(n):
+                    x[j] = min(max(total[n + j] / every / TRANSITION, -1.0), 1.0)
+            _network(kind, flat, x, memory, work[size:], width, held)
+            for j in range(n):
+                held[j] *= scaling[4 * size + j]
+            total[:] = 0.0
+            state[number] = 0.0
+        out[k] = held
 
 
 @njit(cache=True)
@@ -157,7 +173,7 @@ def _tick(
     kind: int,
     flat: FloatArray,
     scaling: FloatArray,
-    width: int,
+    shape: tuple[int, int, bool],
     theta: FloatArray,
     nominal: FloatArray,
     transition: float,
@@ -174,7 +190,7 @@ def _tick(
     q, qd, qdd = motion[:n], motion[n : 2 * n], motion[2 * n :]
     out[3] = 0.0
     if kind != _NONE:
-        _steps(kind, flat, scaling, width, motion.reshape(1, 3 * n), state, work, out[3:])
+        _steps(kind, flat, scaling, shape, motion.reshape(1, 3 * n), state, work, out[3:])
     out[0] = 0.0
     if theta.size:
         newton_euler(arm, q, qd, qd, qdd, qd, TRANSITION, theta, out[0])
@@ -210,6 +226,7 @@ class SteppingModel:
 
     Attributes:
         learned: the model.
+        has_memory: whether what it says depends on earlier ticks.
         ticks: since the memory was empty.
     """
 
@@ -226,22 +243,19 @@ class SteppingModel:
         s = learned.scaling
         self.learned, self.ticks, self._n = learned, 0, n
         self._arm, self._kind = kin.packed, _NETWORKS[learned.kind.network]
-        self._flat, self._width, memory = _flat(learned)
+        self._flat, width, memory = _flat(learned)
+        self._shape = width, learned.every, learned.sees == "directions"
         self._scaling = np.concatenate([s.mean, s.deviation, s.low, s.high, s.torque_range])
         self._theta = np.zeros(0) if learned.theta is None else np.array(learned.theta, float)
         self._nominal, self._transition = np.array(nominal, float), float(transition)
-        self._state = np.zeros(2 * memory)
-        self._work = np.zeros(3 * n + max(2 * self._width, self._width + 8 * memory))
+        self.has_memory = memory > 0 or learned.every > 1
+        self._state = np.zeros(2 * memory + 4 * n + 1)
+        self._work = np.zeros(3 * n + max(2 * width, width + 8 * memory))
         self._motion, self._out = np.zeros(3 * n), np.zeros((4, n))
         self._empty = np.zeros_like(self._state)
         self._torque, self._residual = self._out[0], self._out[2]
         self._step(np.zeros(n), np.zeros(n), np.zeros(n))
         self.reset()
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether what it says depends on earlier ticks."""
-        return self._state.size > 0
 
     def reset(self) -> None:
         """Forget all ticks."""
@@ -254,7 +268,7 @@ class SteppingModel:
         self.ticks += 1
         return float(
             _tick(
-                self._arm, self._kind, self._flat, self._scaling, self._width, self._theta, self._nominal,
+                self._arm, self._kind, self._flat, self._scaling, self._shape, self._theta, self._nominal,
                 self._transition, motion, self._state, self._work, self._out,
             )
         )  # fmt: skip
@@ -292,7 +306,7 @@ class SteppingModel:
         if self._kind != _NONE:
             states = np.ascontiguousarray(np.column_stack([q, qd, qdd]))
             state, work = np.zeros_like(self._state), np.zeros_like(self._work)
-            _steps(self._kind, self._flat, self._scaling, self._width, states, state, work, out)
+            _steps(self._kind, self._flat, self._scaling, self._shape, states, state, work, out)
         return out
 
 

@@ -81,15 +81,18 @@ def markup(axis: Axes, label: str) -> Markup:
     return image.format(shortened(label), Markup(data))
 
 
-def two_curves(time: FloatArray, first: FloatArray, second: FloatArray, label: str) -> Markup:
+def two_curves(
+    time: FloatArray, first: FloatArray, second: FloatArray, label: str, unit: str = "s"
+) -> Markup:
     """Two curves over time, the first violet, the second blue.
 
     Args:
         time: (N,) s; nan breaks the curves.
         first: (N,).
         second: (N,).
+        unit: at the end of the axis below.
     """
-    axis = chart(172.0, width=360.0)
+    axis = chart(172.0, unit, width=360.0)
     for values, colour in ((first, VIOLET), (second, BLUE)):
         axis.plot(*thinned(time, values, 600), color=colour, lw=1.3)
     return markup(axis, label)

@@ -74,7 +74,13 @@ class ModelExperiment(Campaign):
 
 
 def model_experiment(
-    which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None
+    which: str,
+    seed: int,
+    seeds: int,
+    dataset: Dataset,
+    out: Path,
+    minutes: float | None,
+    as_paper: bool = False,
 ) -> ModelExperiment:
     """The trials of a table.
 
@@ -85,6 +91,7 @@ def model_experiment(
         dataset: to learn from.
         out: directory of checkpoints and models.
         minutes: that a training may take; None: until it stops.
+        as_paper: whether networks see positions and step at every tick.
 
     Raises:
         ParameterError: torch is missing.
@@ -92,7 +99,7 @@ def model_experiment(
     need_torch()
     options = {
         "table": which, "seeds": seeds, "data": str(dataset.folder.resolve()), "out": str(out.resolve()),
-        "minutes": minutes,
+        "minutes": minutes, "as_paper": as_paper,
     }  # fmt: skip
     return ModelExperiment("hybrid_models", seed, options)
 
@@ -112,7 +119,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     Args:
         seed: the first one.
         index: of the trial.
-        options: ``table``, ``seeds``, ``data``, ``out`` and ``minutes``.
+        options: ``table``, ``seeds``, ``data``, ``out``, ``minutes`` and ``as_paper``.
 
     Returns:
         NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
@@ -123,10 +130,11 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     later, case = divmod(index, len(TRAINED[which]))
     name, optimization = TRAINED[which][case]
     dataset, folder = read_dataset(options["data"]), f"{name}_{optimization}_{seed + later}"
+    schedule = Schedule.as_paper if options["as_paper"] else Schedule
     found = train(
         name, dataset, optimization=optimization, seed=seed + later, model=load_panda(),
         out=Path(options["out"]) / folder, max_minutes=options["minutes"],
-        schedule=Schedule(patience=PATIENCE[which]), threads=1,  # one training per core
+        schedule=schedule(patience=PATIENCE[which]), threads=1,  # one training per core
     )  # fmt: skip
     return {
         "index": index, "model": name, "optimization": optimization, "seed": seed + later,
@@ -211,8 +219,8 @@ def table_4(dataset: Dataset) -> Result:
     from safe_sysid.learning.neural.training.fit import Schedule
     from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent, weights_of
 
-    n, schedule, scaling = len(dataset.joints), Schedule(), scaling_of(dataset)
-    steps = schedule.steps
+    n, scaling = len(dataset.joints), scaling_of(dataset)
+    steps = Schedule().steps
     counts = {
         split: sum(len(dataset.motion(entry)) // steps for entry in dataset.of(split)) for split in SPLITS[:2]
     }

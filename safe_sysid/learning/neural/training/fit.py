@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.learning.neural.dataset import INDEX, Dataset, Motion
-from safe_sysid.learning.neural.models import MODELS, Kind, Learned
+from safe_sysid.learning.neural.models import MODELS, SEEN, Kind, Learned
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.learning.neural.training.delan import DeLaN
 from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent
@@ -49,6 +49,10 @@ class Schedule:
         patience: epochs without a better validation loss after which it ends: 10 of Table I, 30 of Table II.
         slower_after: epochs after which the rate is a tenth.
         epochs: at most.
+        period: of a step of the network, s; 0: a tick, as in [Hybrid], where 100 steps are a tenth of a second, and a
+            joint that sticks is forgotten before it slips.
+        sees: what a network beside a rigid arm sees, one of :data:`~safe_sysid.learning.neural.models.SEEN`; one alone
+            sees positions.
     """
 
     rate: float | None = None
@@ -57,6 +61,17 @@ class Schedule:
     patience: int = 30
     slower_after: int = 30
     epochs: int = 1000
+    period: float = 0.01
+    sees: str = SEEN[0]
+
+    @classmethod
+    def as_paper(cls, patience: int = 30) -> Schedule:
+        """Networks see positions and step at every tick, as in [Hybrid].
+
+        Args:
+            patience: as the attribute.
+        """
+        return cls(patience=patience, period=0.0, sees="positions")
 
     def __post_init__(self) -> None:
         """Validate.
@@ -70,6 +85,10 @@ class Schedule:
                 raise ParameterError(f"{name} = {value!r}: expected at least 1")
         if self.rate is not None and not 0.0 < self.rate < np.inf:
             raise ParameterError(f"rate = {self.rate!r}: expected a number > 0")
+        if not 0.0 <= self.period < np.inf or self.sees not in SEEN:
+            raise ParameterError(
+                f"period = {self.period!r}, sees = {self.sees!r}: expected a number >= 0 and {' or '.join(SEEN)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -271,10 +290,13 @@ class _Training:
         basis = arm_basis(model.kinematics) if needs else None
         subtracted = theta if frozen else self.known if self.kind.rigid is not None else None
         steps = schedule.steps if self.kind.network == "lstm" else 1
+        self.sees = schedule.sees if self.kind.rigid is not None else "positions"
+        self.every = max(1, round(schedule.period * dataset.rate_hz))
         self.train, self.validation = (
             Sequences(
                 dataset, split, steps, self.scaling, model.kinematics,
                 lambda motion: torques_of(model.kinematics, subtracted, motion), basis, device,
+                sees=self.sees, every=self.every,
             )
             for split in ("train", "validation")
         )  # fmt: skip
@@ -416,6 +438,8 @@ class _Training:
             self.scaling,
             weights,
             {"robot": self.dataset.robot, "epochs": str(len(self.history)), "ended": ended},
+            self.sees,
+            self.every if weights else 1,
         )
         delan = self.net.rigid
         predict = None

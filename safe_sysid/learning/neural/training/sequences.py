@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from safe_sysid.core.layout import PER_LINK
+from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.neural.dataset import Dataset, Motion
 from safe_sysid.learning.neural.models import TRANSITION, Scaling
+from safe_sysid.learning.neural.scaling import network_inputs
 from safe_sysid.learning.neural.training.rigid import row_space
 from safe_sysid.robot.model import Kinematics
 
@@ -31,7 +33,7 @@ class Batch:
     """Sequences of one step of training, float32.
 
     Attributes:
-        x: (B, T, 3 n) normalised ``[q, qd, qdd]``.
+        x: (B, T, 3 n) what the network sees.
         target: (B, T, n) torque in units of its range.
         states: (3, B, T, n) ``q``, ``qd``, ``qdd`` as they are.
         sign: (B, T, n) ``sat(qd / transition)``.
@@ -71,6 +73,11 @@ def torques_of(kin: Kinematics, theta: FloatArray | None, motion: Motion) -> Flo
     return RecursiveDynamics(kin).inverse_dynamics(theta, motion.q, motion.qd, motion.qdd, TRANSITION)
 
 
+def _means(x: FloatArray, every: int) -> FloatArray:
+    """(N // every, n) means of (N, n) over that many rows; what is left is not used."""
+    return x[: len(x) // every * every].reshape(-1, every, x.shape[1]).mean(axis=1)
+
+
 class Sequences:
     """A split of a data set, cut into sequences.
 
@@ -88,8 +95,14 @@ class Sequences:
         known: Callable[[Motion], FloatArray],
         basis: FloatArray | None,
         device: str,
+        *,
+        sees: str = "positions",
+        every: int = 1,
     ) -> None:
         """Read the split; what is left of a motion at its end is not used.
+
+        A step of more than one tick holds the means of its ticks, and what the network sees is of the step before: its
+        torque is held meanwhile.
 
         Args:
             dataset: to read.
@@ -100,6 +113,8 @@ class Sequences:
             known: (N, n) torque along a motion that is not to be learned, N m.
             basis: of regressors (:func:`arm_basis`); None for none.
             device: of torch.
+            sees: what the network sees, one of :data:`~safe_sysid.learning.neural.models.SEEN`.
+            every: ticks of a step.
 
         Raises:
             ParameterError: no motion is as long as a sequence.
@@ -112,12 +127,15 @@ class Sequences:
         samples = 0
         for entry in entries:
             motion = dataset.motion(entry)
-            count = len(motion) // steps * steps
+            target = (motion.tau - known(motion)) / scaling.torque_range
+            parts_of = motion.q, motion.qd, motion.qdd, coulomb_direction(motion.qd, TRANSITION), target
+            means = np.stack([_means(part, every) for part in parts_of])
+            x = network_inputs(scaling, sees, means[:3])
+            if every > 1:
+                x, means = x[:-1], means[:, 1:]
+            count = len(x) // steps * steps
             samples += count
-            states = np.stack([motion.q, motion.qd, motion.qdd])[:, :count]
-            x = (np.concatenate(list(states), axis=1) - scaling.mean) / scaling.deviation
-            target = (motion.tau - known(motion))[:count] / scaling.torque_range
-            sign = np.clip(states[1] / TRANSITION, -1.0, 1.0)
+            x, states, sign, target = x[:count], means[:3, :count], means[3, :count], means[4, :count]
             shape = (-1, steps, n)
             for part, values in zip(
                 parts,
