@@ -178,3 +178,13 @@ def test_the_rounding_of_stamps_in_the_file_is_kept(tmp_path):
         assert load_log(tmp_path / "a.npz", ("j1",), Reading(time_unit=unit)).stamp_rounding > least
     with pytest.raises(LogError, match="time unit"):
         read_log(tmp_path / "a.npz", "h")
+
+
+def test_a_file_may_lack_velocities_where_that_is_allowed(tmp_path: Path) -> None:
+    arrays = {"stamps": np.arange(3.0), "q": np.ones((3, 1)), "effort": np.zeros((3, 1))}
+    np.savez(tmp_path / "a.npz", joint_names=np.array(["j1"]), **arrays)
+    with pytest.raises(LogError, match="no array 'qd'"):
+        load_log(tmp_path / "a.npz", ("j1",))
+    found = load_log(tmp_path / "a.npz", ("j1",), Reading(may_lack_velocity=True)).measurements
+    assert np.all(np.isnan(found.qd))
+    assert np.array_equal(found.q, arrays["q"])

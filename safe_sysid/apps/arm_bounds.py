@@ -41,7 +41,11 @@ class Bounding:
             progress: called with the share that is done.
         """
         self._model, self._logs, self._progress = model, logs, progress
-        self._reason = "arms with closed loops have estimates alone" if model is None else "estimates only"
+        self._reason = (
+            "a URDF does not declare how wrong it may be, and closed loops have estimates alone"
+            if model is None
+            else "estimates only"
+        )
         self._asked = model is not None and not estimates_only
         names = () if model is None else model.joint_names
         self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._asked]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -56,6 +56,7 @@ def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]
     reading = reading_of(
         options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
     )
+    reading = replace(reading, may_lack_velocity=options.velocity != "log")
     return [load_log(path, joint_names, reading) for path in (*options.logs, *options.validation)]
 
 

@@ -27,6 +27,7 @@ from safe_sysid.apps.arm_logs import (
     split_samples,
 )
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
+from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
@@ -41,6 +42,7 @@ __all__ = ["IdentifyArmOptions", "identify_arm", "result_of"]
 FloatArray = NDArray[np.float64]
 #: Of base parameters: with more of them open, a log identifies no arm.
 _MOST_OPEN = 1.0 / 3.0
+_REST = 0.05  # of the held-out samples: more of them at rest are told
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class IdentifyArmOptions(ArmLogOptions):
     """Options of the command; see ``safe-sysid identify-arm --help``."""
 
     loops: Path | None = None
+    joints: tuple[str, ...] = ()
     method: str = "sdp"
     regularisation: float | None = None
     known_links: tuple[str, ...] = ()
@@ -114,11 +117,17 @@ def identify_arm(options: IdentifyArmOptions) -> int:
 
 
 def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
-    if options.loops is not None:
-        urdf = options.robot if options.robot.endswith((".urdf", ".xml")) else None
-        return None, load_mechanism(options.loops, urdf)
+    urdf = options.robot if _is_urdf(options) else None
+    if options.joints and (urdf is None or options.loops is not None):
+        raise ConfigError("--joints", "joints", ",".join(options.joints), "a URDF as --robot, and no --loops")
+    if options.loops is not None or urdf is not None:
+        return None, load_mechanism(options.loops, urdf, options.joints)
     model = load_robot(options.robot)
     return model, Mechanism.of_robot(model)
+
+
+def _is_urdf(options: IdentifyArmOptions) -> bool:
+    return options.robot.endswith((".urdf", ".xml"))
 
 
 def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -137,7 +146,6 @@ def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> 
     lower, upper = (nobody, nobody) if proved is None else (proved.lower.tolist(), proved.upper.tolist())
     base = zip(found.names, found.units, estimate.values.tolist(), errors, lower, upper, strict=True)
     terms = dict(zip((term.key for term in layout.terms), layout.by_term(found.theta).tolist(), strict=True))
-    touched = "torques that fit no model of the arm, left out: did it touch something?"
     return {
         "schema": "safe_sysid/arm/1",
         "version": __version__,
@@ -153,6 +161,7 @@ def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> 
         "validation": {
             "rms": dict(zip(joints, found.rms.tolist(), strict=True)),
             "rms_before": dict(zip(joints, found.rms_before.tolist(), strict=True)),
+            "share_at_rest": dict(zip(joints, found.rest.tolist(), strict=True)),
         },
         "consistent": estimate.consistent,
         "method": estimate.method,
@@ -171,12 +180,26 @@ def result_of(found: ArmIdentification, logs: Sequence[str], seconds: float) -> 
             }
             for x in found.unexcited
         ],
-        "warnings": [
-            f"{joints[row]} from {first:.3f} to {last:.3f} s: {touched}"
-            for first, last, row in found.collisions[:20]
-        ],
+        "warnings": _touched(found, joints),
         "seconds": seconds,
     }  # fmt: skip
+
+
+def _touched(found: ArmIdentification, joints: Sequence[str]) -> list[str]:
+    """A line for each joint that something may have touched."""
+    lines = []
+    left_out = "" if found.estimate.method == "ols" else ", left out"
+    for row, name in enumerate(joints):
+        spans = [(first, last) for first, last, at in found.collisions if at == row]
+        if not spans:
+            continue
+        first, last = max(spans, key=lambda span: span[1] - span[0])
+        others = f" (and in {len(spans) - 1} shorter stretches)" if len(spans) > 1 else ""
+        lines.append(
+            f"{name} from {first:.3f} to {last:.3f} s{others}: torques that fit no model of the arm{left_out}: did it "
+            "touch something, or stick?"
+        )
+    return lines
 
 
 def _write(
@@ -195,6 +218,8 @@ def _write(
         urdf = find_urdf(path, load_settings(path, {}))
         write_text(out / "arm.urdf", urdf_with(urdf, found))
         write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf"))
+    elif _is_urdf(options):
+        write_text(out / "arm.urdf", urdf_with(Path(options.robot), found))
 
 
 def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], out: Path, quiet: bool) -> None:
@@ -203,6 +228,12 @@ def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], ou
         for x, before, after in zip(found.residuals, found.rms_before, found.rms, strict=True):
             missing = x.missing[0] if x.missing else "nothing that stands out"
             console.print(f"  {x.joint:<34} {before:>8.3f} {after:>8.3f} N m  {missing}", soft_wrap=True)
+        if np.max(found.rest) > _REST:
+            joint = found.mechanism.actuated_names[int(np.argmax(found.rest))]
+            console.print(
+                f"  samples in which a joint stands still say nothing of its friction and do not count for it: up to "
+                f"{100 * np.max(found.rest):.0f} % ({joint})", soft_wrap=True,
+            )  # fmt: skip
         for text in result["further_friction"]:
             console.print(f"  taken in: {text}", soft_wrap=True, markup=False)
         for one in found.unexcited:

@@ -11,23 +11,22 @@ from typing import Any
 import numpy as np
 import yaml
 
+from safe_sysid.apps.arm_logs import ArmLogOptions, read_logs
 from safe_sysid.decimals import at_most
+from safe_sysid.identification.arm.data import as_torque
 from safe_sysid.identification.arm.needed_errors import NeededErrors, needed_errors
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.whole_files import write_text
 
 __all__ = ["print_needed_errors"]
 
+_MUCH = 5.0  # times the declared a: more is hardly a torque's error
 _FRONT = (0.0, 0.01, 0.02, 0.05, 0.1)  # b that a is told against
 
 
 def print_needed_errors(
-    logs: Sequence[Path],
-    validation: Sequence[Path],
-    robot: str,
-    map_file: Path | None,
+    options: ArmLogOptions,
     relative: Sequence[float],
     front: bool,
     margin: float,
@@ -37,6 +36,7 @@ def print_needed_errors(
     """Find, print and write them.
 
     Args:
+        options: logs, and how they are read.
         relative: b to try; none for the robot file's.
         front: whether a is told against b, too.
         margin: share that is added to a.
@@ -47,12 +47,13 @@ def print_needed_errors(
     Raises:
         SafeSysIdError: something cannot be used; one line says what.
     """
-    model = load_robot(robot)
-    reading = reading_of(map_file)
-    first, second = (
-        [load_log(path, model.joint_names, reading).measurements for path in paths]
-        for paths in (logs, validation)
-    )
+    model = load_robot(options.robot)
+    found_logs = [
+        as_torque(log.measurements, model.joint_names, dict(options.torque_per_effort))
+        for log in read_logs(options, model.joint_names)
+    ]
+    logs, validation = options.logs, options.validation
+    first, second = found_logs[: len(logs)], found_logs[len(logs) :]
     declared = MeasurementErrors.from_model(model)
     tried = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
     tried += [np.full(model.n, b) for b in _FRONT if front]
@@ -102,7 +103,8 @@ def _result(
                 "needed": float(found.absolute[j]),
                 "needed_by_validation": float(found.validation[j]) if validation else None,
                 "torque_abs": proposed[j],
-                "worst_at": float(found.worst[j]),
+                "worst_at": float(found.worst[j, 1]),
+                "worst_over": float(np.diff(found.worst[j])[0]),
             }
             for j, name in enumerate(names)
         },
@@ -114,12 +116,18 @@ def _print(
 ) -> None:
     b = ", ".join(f"{x:g}" for x in sorted(set(found.relative.tolist())))
     print(f"b = {b}; {found.equations} equations, all satisfied by one arm of the prior with a of")
-    print("  joint                      declared     needed  validation   proposed  largest at")
+    print("  joint                      declared     needed  validation   proposed  largest at      over")
     for j, name in enumerate(names):
         check = at_most(found.validation[j], 3) if found.validation[j] > 0.0 else "-"
         print(
             f"  {name:<24} {declared.torque_abs[j]:>10.4g} {at_most(found.absolute[j], 3):>10} {check:>11} "
-            f"{proposed[j]:>10.3g} {found.worst[j]:>9.3f} s"
+            f"{proposed[j]:>10.3g} {found.worst[j, 1]:>9.3f} s  {1e3 * np.diff(found.worst[j])[0]:>6.0f} ms"
+        )
+    shortest = np.diff(found.worst, axis=1)[:, 0].min()
+    if np.any(found.absolute > _MUCH * np.maximum(declared.torque_abs, 1e-9)):
+        print(
+            f"  where short windows ({1e3 * shortest:.0f} ms) need many times what is declared, look first at\n"
+            "  measurement.velocity_error, position_error and stamps: their errors are divided by the window's length"
         )
     print("  intervals are guaranteed IF torque errors are at most the proposed a plus b times the torque")
 

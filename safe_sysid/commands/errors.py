@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from safe_sysid.commands.arguments import check_output, non_negative
+from safe_sysid.commands.log_options import add_reading_options
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -36,8 +37,7 @@ def _relative(text: str) -> float:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz of the arm")
-    parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    add_reading_options(parser)
     parser.add_argument(
         "--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable"
     )
@@ -53,7 +53,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="added to a, as a share of it (default: 0.2)",
     )
-    parser.add_argument("--map", type=Path, metavar="FILE", help="columns of tables (docs/use/identify.md)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="YAML for the robot file, of the first B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
 
@@ -63,9 +62,14 @@ def run(options: argparse.Namespace) -> int:
     check_output("--out", options.out)
     check_output("--json", options.json)
     print(f"safe-sysid errors: {len(options.logs)} log(s) of {options.robot}", flush=True)
+    from safe_sysid.apps.arm_logs import ArmLogOptions
     from safe_sysid.apps.needed_errors import print_needed_errors
 
-    return print_needed_errors(
-        options.logs, options.validation, options.robot, options.map, options.torque_rel, options.front,
-        options.margin, options.out, options.json,
+    logs = ArmLogOptions(
+        tuple(options.logs), options.robot, tuple(options.validation), topic=options.topic,
+        columns=tuple(options.column), map_file=options.map, angles=options.angles, time_unit=options.time_unit,
+        velocity="log", torque_per_effort=tuple(options.torque_per_effort),
     )  # fmt: skip
+    return print_needed_errors(
+        logs, options.torque_rel, options.front, options.margin, options.out, options.json
+    )

@@ -19,7 +19,9 @@ inertial parameters of every link, Coulomb and viscous friction, rotor inertia a
 those of a real arm. Friction beyond that, and rotors behind gears, are taken in where held-out samples ask for it.
 Writes arm.urdf, robot.yaml (for our nodes and commands), arm_mjcf.xml, result.json and report.html.
 
-LOG is a ROS 2 bag, a CSV file or a .npz. The last part of each log is held out, or the logs of --validation are.
+LOG is a ROS 2 bag, a CSV file or a .npz; velocities may be missing. --robot is a robot file (`safe-sysid config
+init`), or just a URDF: no meshes are needed then, and there are no intervals. The last part of each log is held out, or
+the logs of --validation are.
 Estimates are no guarantees. Of an open chain every base parameter has an interval besides, guaranteed if the arm lies
 in the robot file's `uncertainty` and errors are at most those of its `measurement` (`safe-sysid errors` finds what logs
 need): lower and upper in the results, and a certificate that `safe-sysid verify` checks.
@@ -31,6 +33,7 @@ examples:
   safe-sysid identify-arm exciting.mcap --robot my_arm.yaml
   safe-sysid identify-arm a.csv b.csv --validation c.csv --robot my_arm.yaml --json result.json
   safe-sysid identify-arm log.csv --robot my_arm.yaml --torque-per-effort joint_1=12.5 --motors-only
+  safe-sysid identify-arm log.csv --robot my_arm.urdf --joints shoulder,elbow,wrist
   safe-sysid identify-arm leg.npz --loops leg.yaml
 """
 
@@ -41,6 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loops", type=Path, metavar="FILE", help="closed loops; --robot may name their URDF"
     )
+    parser.add_argument(
+        "--joints", type=_names, default=(), metavar="A,B,...",
+        help="of a URDF as --robot: the joints of the arm, in the log's order where it numbers them; others are locked",
+    )  # fmt: skip
     how.add_argument("--method", choices=METHODS, default="sdp", help="(default: sdp, consistent)")
     how.add_argument(
         "--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples"
@@ -51,6 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--motors-only", action="store_true", help="all links are as drawn")
     how.add_argument("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
     how.add_argument("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def run(options: argparse.Namespace) -> int:

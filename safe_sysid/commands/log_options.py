@@ -9,7 +9,7 @@ from typing import Any
 
 from safe_sysid.commands.arguments import at_least, non_negative
 
-__all__ = ["add_log_options", "log_values"]
+__all__ = ["add_log_options", "add_reading_options", "log_values"]
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -37,11 +37,11 @@ def _share(text: str) -> float:
     return value
 
 
-def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add them.
+def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the logs, the robot, and how logs are read.
 
     Returns:
-        The group "how", for options of the command's own.
+        The group "reading the logs".
     """
     parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz")
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
@@ -60,6 +60,19 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--torque-per-effort", type=_factor, action="append", default=[], metavar="JOINT=K",
         help="efforts are currents: N m at the joint per unit, gear ratio times torque constant; repeatable",
     )  # fmt: skip
+    return reading
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add them.
+
+    Args:
+        parser: of the command.
+
+    Returns:
+        The group "how", for options of the command's own.
+    """
+    reading = add_reading_options(parser)
     reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
     how = parser.add_argument_group("how")
     how.add_argument(

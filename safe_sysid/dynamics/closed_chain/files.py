@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,12 +104,15 @@ def read_mechanism_file(path: Path) -> MechanismFile:
     return validate(str(path), read_yaml(path), MechanismFile)
 
 
-def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None) -> Mechanism:
+def load_mechanism(
+    loops: str | Path | None, urdf: str | Path | None = None, joints: Sequence[str] = ()
+) -> Mechanism:
     """A mechanism from its file of loops, its URDF, or both.
 
     Args:
         loops: file of loops, or name of a packaged mechanism; None for an open chain or tree.
         urdf: of the tree; None for the one that ``loops`` names.
+        joints: without ``loops``: those that move, all others are locked near 0; none: all move.
 
     Raises:
         ConfigError: a file or a key that is missing, unknown, or does not fit the URDF.
@@ -122,6 +125,8 @@ def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None) -> 
         path = mechanism_path(loops)
         settings, file, name = read_mechanism_file(path), str(path), path.stem
     tree = read_tree(_urdf_path(file, settings, urdf))
+    if loops is None and joints:
+        settings = MechanismFile(locked=_others(tree, joints), actuated=list(joints))
     model = pinocchio_model(tree, settings, file)
     names = tuple(model.names)[1:]
     _check_names(file, settings, names)
@@ -141,6 +146,22 @@ def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None) -> 
         start,
         settings.smallest_singular_value,
     )
+
+
+def _others(tree: UrdfTree, joints: Sequence[str]) -> dict[str, float]:
+    """Positions within their limits, near 0, of the moving joints that are not named."""
+    moving = [joint for joint in tree.joints if joint.kind in MOVING]
+    return {
+        joint.name: float(
+            np.clip(
+                0.0,
+                -np.inf if joint.lower is None else joint.lower,
+                np.inf if joint.upper is None else joint.upper,
+            )
+        )
+        for joint in moving
+        if joint.name not in joints
+    }
 
 
 def _urdf_path(file: str, settings: MechanismFile, urdf: str | Path | None) -> Path:

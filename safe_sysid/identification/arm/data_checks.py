@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.identification.equations.measurements import Measurements
 
-__all__ = ["DataFinding", "check_log", "check_torques"]
+__all__ = ["DataFinding", "check_log", "check_torques", "without_equations"]
 
 FloatArray = NDArray[np.float64]
 _ALIKE = 0.9  # correlation of signals that are the same but for scale
@@ -84,6 +84,26 @@ def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding
                 message = f"{name}: velocities are {slope:.3g} times its positions' rate{hint}: expected once"
                 found.append(DataFinding(name, "unit", message))
     return found
+
+
+def without_equations(logs: Sequence[Measurements], rate_hz: float) -> str:
+    """Why logs have no momentum equations, in words.
+
+    Args:
+        logs: all of them.
+        rate_hz: that the robot file declares.
+    """
+    if not any(np.any(np.isfinite(log.qd)) for log in logs):
+        return "no momentum equations: the logs have no velocities, and measured ones are needed"
+    found = [float(np.median(np.diff(log.stamps))) for log in logs if len(log) > 1]
+    rates = sorted({round(1.0 / x) for x in found if x > 0.0})
+    if rates and not any(0.9 < rate / rate_hz < 1.1 for rate in rates):
+        told = ", ".join(f"{rate:g}" for rate in rates)
+        return (
+            f"no momentum equations: the robot file declares measurement.rate_hz = {rate_hz:g}, "
+            f"the logs have {told} Hz; efforts must be those of every period in which the drives held them"
+        )
+    return "no momentum equations: expected logs at the declared rate, without gaps"
 
 
 def _compared(log: Measurements) -> tuple[FloatArray, FloatArray]:

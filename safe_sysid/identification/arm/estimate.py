@@ -94,6 +94,7 @@ def estimate(
     method: str = "sdp",
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
+    real: NDArray[np.bool_] | None = None,
 ) -> ArmEstimate:
     """Estimate all parameters of an arm.
 
@@ -108,12 +109,15 @@ def estimate(
         method: one of METHODS.
         base: base parameters of all columns; None: what this regressor's columns say.
         progress: called with the share that is done.
+        real: (N c,) which rows are equations; None: all.
 
     Raises:
         ParameterError: shapes, numbers that are not finite, an unknown method, or no consistent arm.
     """
     pulls = [0.0 if known is None else known.regularisation]
-    return estimates(regressor, torque, layout, rows_per_sample, known, method, base, progress, pulls)[0]
+    return estimates(regressor, torque, layout, rows_per_sample, known, method, base, progress, pulls, real)[
+        0
+    ]
 
 
 def estimates(
@@ -126,6 +130,7 @@ def estimates(
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
     pulls: Sequence[float] = (0.0,),
+    real: NDArray[np.bool_] | None = None,
 ) -> list[ArmEstimate]:
     """The same for several regularisations, which all need the same work on the samples.
 
@@ -139,6 +144,7 @@ def estimates(
         base: likewise.
         progress: likewise.
         pulls: regularisations.
+        real: as of :func:`estimate`.
 
     Raises:
         ParameterError: as :func:`estimate`.
@@ -146,22 +152,24 @@ def estimates(
     known, channels = known or Known(), rows_per_sample or layout.n
     regressor, torque = np.asarray(regressor, float), np.asarray(torque, float)
     size = _check(regressor, torque, layout, channels, known, method)
+    real = np.ones(len(torque), bool) if real is None else real
     nominal = np.zeros(size) if known.nominal is None else np.asarray(known.nominal, float)
     fixed = np.zeros(size, bool) if known.fixed is None else np.asarray(known.fixed, bool)
     free = np.flatnonzero(~fixed)
     if not len(free):
         raise ParameterError("fixed: all parameters are known: expected one that is not")
     if base is None or fixed.any():
-        blocks = (regressor[part, free] for part in _blocks(len(regressor)))
+        blocks = (regressor[part][real[part]][:, free] for part in _blocks(len(regressor)))
         factor = _triangle(blocks, len(free))
         base = _lifted(base_parameters_of_factor(factor), free, size)
     target = torque - regressor[:, fixed] @ nominal[fixed]
     columns, matrix = regressor[:, base.independent], base.matrix
     start = matrix @ np.where(fixed, 0.0, nominal)
-    sigma, weights = _reweighted(columns, target, channels, start, method != "ols", progress)
+    columns[~real], target[~real] = 0.0, 0.0
+    sigma, weights = _reweighted(columns, target, real, channels, start, method != "ols", progress)
     shares = weights / np.tile(sigma, len(target) // channels)
     factor, best = _best(columns, target, shares, start)
-    covariance, errors = _covariance(columns, target - columns @ best, shares, channels, factor)
+    covariance, errors = _covariance(columns, target - columns @ best, shares, real, channels, factor)
     found = []
     for pull in pulls:
         given = replace(known, regularisation=pull)
@@ -177,7 +185,7 @@ def estimates(
                 standard_errors=errors,
                 covariance=covariance,
                 sigma=sigma,
-                rms=np.sqrt(np.mean(residual.reshape(-1, channels) ** 2, axis=0)),
+                rms=_by_channel(residual, real, channels, lambda x: float(np.sqrt(np.mean(x**2)))),
                 weights=weights**2,
                 consistent=is_consistent_arm(theta, layout, never_negative(layout, known)),
             )
@@ -249,9 +257,22 @@ def _lifted(base: BaseParameters, free: NDArray[np.int64], size: int) -> BasePar
     return BaseParameters(independent, dependent, combination)
 
 
+def _by_channel(
+    residual: FloatArray, real: NDArray[np.bool_], channels: int, of: Callable[[FloatArray], float]
+) -> FloatArray:
+    """(c,) of the residuals of each channel's equations; 0 where it has none."""
+    return np.array(
+        [
+            of(residual[c::channels][real[c::channels]]) if real[c::channels].any() else 0.0
+            for c in range(channels)
+        ]
+    )
+
+
 def _reweighted(
     columns: FloatArray,
     target: FloatArray,
+    real: NDArray[np.bool_],
     channels: int,
     start: FloatArray,
     weighted: bool,
@@ -265,15 +286,16 @@ def _reweighted(
     for k in range(_ROUNDS if weighted else 1):
         shares = roots / np.tile(sigma, samples)
         after = _normal_solution(columns, target, shares, start)
-        residual = (target - columns @ after).reshape(samples, channels)
+        residual = target - columns @ after
         if not weighted:
             return np.ones(channels), roots
-        sigma = np.maximum(1.4826 * np.median(np.abs(residual), axis=0), floor)
+        middle = _by_channel(residual, real, channels, lambda x: float(np.median(np.abs(x))))
+        sigma = np.maximum(1.4826 * middle, floor)
         # A joint that stands still most of the time has a median of nothing; its mean square speaks then.
-        square = np.sqrt(np.mean(residual**2, axis=0))
+        square = _by_channel(residual, real, channels, lambda x: float(np.sqrt(np.mean(x**2))))
         sigma = np.maximum(sigma, 0.05 * square)
-        inside = np.clip(1.0 - (residual / (_TUKEY * sigma)) ** 2, 0.0, 1.0)
-        roots = inside.ravel()  # the square root of Tukey's weight
+        # The square root of Tukey's weight.
+        roots = np.clip(1.0 - (residual / (_TUKEY * np.tile(sigma, samples))) ** 2, 0.0, 1.0)
         moved = np.abs(columns.T @ (columns @ (after - values)))
         settled = k > 2 and np.linalg.norm(moved) <= 1e-6 * np.linalg.norm(columns.T @ (columns @ after))
         values = after
@@ -313,7 +335,12 @@ def _best(
 
 
 def _covariance(
-    columns: FloatArray, residual: FloatArray, shares: FloatArray, channels: int, factor: FloatArray
+    columns: FloatArray,
+    residual: FloatArray,
+    shares: FloatArray,
+    real: NDArray[np.bool_],
+    channels: int,
+    factor: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Covariance of the values with blocks of the log as the unit of independence, and standard errors."""
     samples, n = len(residual) // channels, columns.shape[1]
@@ -329,7 +356,7 @@ def _covariance(
     half = scores @ outer
     covariance = half.T @ half * (_BLOCKS / (_BLOCKS - 1))
     # Blocks are few: where their sums happen to cancel, independent rows are the least that there is.
-    scatter = max(float(np.mean((shares * residual) ** 2)), 0.0)
+    scatter = float(np.mean((shares * residual)[real] ** 2)) if real.any() else 0.0
     diagonal = np.maximum(np.diag(covariance), scatter * np.diag(outer))
     np.fill_diagonal(covariance, diagonal)
     covariance[~seen] = 0.0

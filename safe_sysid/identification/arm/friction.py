@@ -3,8 +3,9 @@ r"""Further columns for a regressor: friction beyond Coulomb and viscous, and ge
 Per joint with a motor: ``|qd|`` (viscous friction that depends on the direction; Coulomb friction: an offset),
 ``sigma(qd) exp(-(qd / v)^2)`` at a few v [Stribeck], ``|tau_load| sigma(qd)`` with the joint's torque without friction
 (of gears that are loaded), and ``kappa`` of a rotor that turns in the link before the joint, about its axis: see
-:mod:`safe_sysid.dynamics.protocol`. All are linear. A column is taken where it makes the torques of its joint on
-held-out samples better by a given share, and has the sign that it must have.
+:mod:`safe_sysid.dynamics.protocol`. Of wrists whose gears couple two joints: Coulomb and viscous friction and inertia
+of a motor that turns with ``qd_k +- qd_j``, on both joints. All are linear. A column is taken where it makes the
+torques of its joint on held-out samples better by a given share, and has the sign that it must have.
 """
 
 from __future__ import annotations
@@ -17,15 +18,23 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.dynamics.protocol import coulomb_direction
+from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.robot.model import Motors
 
-__all__ = ["Column", "candidates", "choose", "columns_of"]
+__all__ = ["Column", "at_rest", "candidates", "choose", "columns_of"]
 
 FloatArray = NDArray[np.float64]
 _SPEEDS = (0.03, 0.1, 0.3)  # rad/s, of Stribeck's term
 #: Share of a joint's squared held-out residual that a column must take away.
 #: Less may be what filters leave of reversals.
 _WORTH = 0.1
+_COUPLED = {
+    "coupled_coulomb": ("Coulomb friction", "N m"),
+    "coupled_viscous": ("viscous friction", "N m s/rad"),
+    "coupled_inertia": ("rotor inertia", "kg m^2"),
+}
+_MOVING = 100  # samples: with fewer of them in motion a joint counts as moving throughout
+_STILL, _LASTING = 0.01, 0.1  # of the largest velocity; s: slower than this for so long, a joint is at rest
 
 
 @dataclass(frozen=True)
@@ -33,20 +42,28 @@ class Column:
     """One candidate.
 
     Attributes:
-        kind: "direction", "stribeck", "load" or "gear".
+        kind: "direction", "stribeck", "load", "gear", "coupled_coulomb", "coupled_viscous" or "coupled_inertia".
         row: number of the motor whose torque it is of.
         joint: name.
         speed: of Stribeck's term, rad/s.
+        sign: with which a coupled motor turns with this joint.
+        driven: number and name of the joint that the coupled motor drives.
     """
 
     kind: str
     row: int
     joint: str
     speed: float = 0.0
+    sign: float = 1.0
+    driven: tuple[int, str] = (-1, "")
 
     @property
     def words(self) -> str:
         """For tables."""
+        if self.kind in _COUPLED:
+            what, _ = _COUPLED[self.kind]
+            sign = "plus" if self.sign > 0.0 else "minus"
+            return f"{what} of the motor of {self.driven[1]}, which turns with it {sign} {self.joint}"
         return {
             "direction": f"viscous friction's difference between directions of {self.joint}",
             "stribeck": f"Stribeck friction below {self.speed:g} rad/s of {self.joint}",
@@ -57,12 +74,36 @@ class Column:
     @property
     def unit(self) -> str:
         """Of its parameter."""
+        if self.kind in _COUPLED:
+            return _COUPLED[self.kind][1]
         return {"direction": "N m s/rad", "stribeck": "N m", "load": "1", "gear": "kg m^2"}[self.kind]
 
     @property
     def signed(self) -> bool:
         """Whether it may be below zero."""
         return self.kind in ("direction", "gear")
+
+
+def at_rest(data: ArmData) -> NDArray[np.bool_]:
+    """(N, n_a) where a joint stands still: friction is then anything up to Coulomb's, and no equation of torques.
+
+    A joint that hardly ever moves has none: it is all that is known of it.
+
+    Args:
+        data: samples.
+    """
+    slow = np.abs(data.qd) < _STILL * np.max(np.abs(data.qd), axis=0)
+    rest = np.zeros_like(slow)
+    for part in data.parts():
+        stamps = data.stamps[part]
+        step = float(np.median(np.diff(stamps))) if len(stamps) > 1 else _LASTING
+        least = max(2, round(_LASTING / step))
+        for j in range(slow.shape[1]):
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], slow[part, j].astype(np.int8), [0]])))
+            for a, b in edges.reshape(-1, 2).tolist():
+                rest[part.start + a : part.start + b, j] = b - a >= least
+    rest[:, np.sum(~rest, axis=0) < _MOVING] = False
+    return rest
 
 
 def candidates(mechanism: Mechanism) -> list[Column]:
@@ -76,6 +117,18 @@ def candidates(mechanism: Mechanism) -> list[Column]:
         found.append(Column("load", row, name))
         if joint > 0 and not mechanism.closures and joint not in declared:
             found.append(Column("gear", row, name))
+    last = mechanism.n - 1
+    for joint in range(max(1, last - 1), last + 1) if not mechanism.closures else ():
+        if (
+            mechanism.kinematics.parent[joint] == joint - 1
+            and not mechanism.kinematics.sliding[[joint - 1, joint]].any()
+        ):
+            names = mechanism.joint_names
+            found += [
+                Column(kind, joint - 1, names[joint - 1], 0.0, sign, (joint, names[joint]))
+                for kind in _COUPLED
+                for sign in (1.0, -1.0)
+            ]
     return found
 
 
@@ -108,6 +161,11 @@ def columns_of(
             out[:, j, k] = sign[:, j] * np.exp(-((qd[:, j] / column.speed) ** 2))
         elif column.kind == "load":
             out[:, j, k] = np.abs(load[:, j]) * sign[:, j]
+        elif column.kind in _COUPLED:
+            at, rate = column.driven[0], motion.qd if column.kind != "coupled_inertia" else motion.qdd
+            turns = rate[:, mechanism.actuated[at]] + column.sign * rate[:, mechanism.actuated[j]]
+            of_motor = coulomb_direction(turns, transition) if column.kind == "coupled_coulomb" else turns
+            out[:, at, k], out[:, j, k] = of_motor, column.sign * of_motor
     geared = [k for k, column in enumerate(chosen) if column.kind == "gear"]
     if geared:
         out[:, :, geared] = _gear_columns([chosen[k] for k in geared], mechanism, motion)
@@ -136,7 +194,7 @@ def choose(
     extra: FloatArray,
     torque: FloatArray,
     shares: FloatArray,
-    held_out: tuple[FloatArray, FloatArray, FloatArray],
+    held_out: tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]],
     columns: list[Column],
 ) -> list[int]:
     """Which columns are worth it: forward selection; least squares on samples, judged on held-out ones.
@@ -146,7 +204,7 @@ def choose(
         extra: (M, K) candidates.
         torque: (M,) N m.
         shares: (M,) square roots of weights.
-        held_out: the first three for other samples.
+        held_out: the first three for other samples, and which of their rows count.
         columns: K candidates.
     """
     rows = max(column.row for column in columns) + 1
@@ -155,7 +213,7 @@ def choose(
     gram = everything.T @ everything
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     gram /= np.outer(scale, scale)
-    other = np.column_stack(held_out) / scale
+    other = np.column_stack(held_out[:3]) / scale * held_out[3][:, None]
     judges = [other[row::rows].T @ other[row::rows] for row in range(rows)]
 
     def judged(chosen: list[int]) -> tuple[FloatArray, FloatArray]:
@@ -171,7 +229,10 @@ def choose(
     while len(chosen) < 2 * rows:
         best, found = 0.0, -1
         for k, column in enumerate(columns):
-            if k in chosen:
+            again = column.kind == "stribeck" and any(
+                columns[c].kind == "stribeck" and columns[c].row == column.row for c in chosen
+            )
+            if k in chosen or again:
                 continue
             after, values = judged([*chosen, k])
             taken = [*chosen, k]

@@ -17,7 +17,7 @@ from safe_sysid.identification.arm.consistent import Inside
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates
 from safe_sysid.identification.arm.excitation import Unexcited, unexcited
-from safe_sysid.identification.arm.friction import Column, candidates, choose, columns_of
+from safe_sysid.identification.arm.friction import Column, at_rest, candidates, choose, columns_of
 from safe_sysid.identification.arm.intervals import ArmIntervals
 from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals
 
@@ -63,9 +63,10 @@ class ArmIdentification:
         columns: K further columns whose parameters come after the layout's.
         names: (nb,) of base parameters, for people.
         units: (nb,).
-        rms: (n_a,) N m, on held-out samples, of the estimate.
+        rms: (n_a,) N m, on held-out samples in which the joint moves, of the estimate.
         rms_before: (n_a,) of the drawing.
         mean: (n_a,) N m, of the held-out residual, with sign.
+        rest: (n_a,) share of the held-out samples in which the joint stands still, which do not count.
         residuals: of each motor, on held-out samples.
         unexcited: base parameters that the log does not tell; of open chains.
         collisions: (first, last, row) of samples that fit nothing else: s, and the number of the motor.
@@ -83,6 +84,7 @@ class ArmIdentification:
     rms: FloatArray
     rms_before: FloatArray
     mean: FloatArray
+    rest: FloatArray
     residuals: tuple[ResidualFinding, ...]
     unexcited: tuple[Unexcited, ...]
     collisions: tuple[tuple[float, float, int], ...]
@@ -133,6 +135,7 @@ def identify_samples(
         for motion, part in zip(motions, (samples, held_out), strict=True)
     )
     torque, measured = samples.torque.ravel(), held_out.torque.ravel()
+    real, judged = (~at_rest(part).ravel() for part in (samples, held_out))
     if len(torque) < regressor.shape[1]:
         expected = f"at least {regressor.shape[1]} equations"
         raise ParameterError(
@@ -141,13 +144,16 @@ def identify_samples(
     told(0.2)
     rows, nominal = len(mechanism.actuated), mechanism.theta_nominal
     fixed = _fixed(mechanism, choices)
-    first = estimate(regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls")
+    first = estimate(
+        regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls", real=real
+    )
     told(0.4)
     columns: list[Column] = []
     if choices.further:
         columns, extra, extra_other = _further(
-            mechanism, motions, (samples, held_out), (regressor, other), first, fixed, choices.transition
-        )
+            mechanism, motions, (samples, held_out), (regressor, other), first, fixed, choices.transition,
+            (real, judged),
+        )  # fmt: skip
         if columns:
             regressor, other = np.column_stack([regressor, extra]), np.column_stack([other, extra_other])
     told(0.6)
@@ -156,8 +162,9 @@ def identify_samples(
     never = tuple(size + k for k, column in enumerate(columns) if not column.signed)
     free = np.concatenate([fixed, np.zeros(len(columns), bool)])
     found, used = _pulled(
-        regressor, torque, other, measured, mechanism, Known(full, free, None, 0.0, never), choices
-    )
+        regressor, torque, other, measured, mechanism, Known(full, free, None, 0.0, never), choices,
+        (real, judged),
+    )  # fmt: skip
     told(0.7)
     intervals = None if prove is None or columns else prove(found.base)
     if intervals is not None and choices.method in ("log_cholesky", "sdp"):
@@ -165,11 +172,13 @@ def identify_samples(
     told(0.9)
     modelled = (other @ found.theta).reshape(-1, rows)
     truth = measured.reshape(-1, rows)
-    residual = truth - modelled
+    residual, counts = truth - modelled, judged.reshape(-1, rows)
     drawn = (other[:, :size] @ nominal).reshape(-1, rows)
     names = mechanism.actuated_names
     acted = mechanism.actuated
-    left = diagnose_residuals(residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names)
+    left = diagnose_residuals(
+        residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names, counts
+    )
     words = [*parameter_words(mechanism.layout, mechanism.joint_names), *(column.words for column in columns)]
     units = [
         *parameter_units(mechanism.layout, mechanism.kinematics.sliding),
@@ -186,12 +195,13 @@ def identify_samples(
         columns=tuple(columns),
         names=tuple(found.base.names(words)),
         units=tuple(units[i] for i in found.base.independent.tolist()),
-        rms=np.sqrt(np.mean(residual**2, axis=0)),
-        rms_before=np.sqrt(np.mean((truth - drawn) ** 2, axis=0)),
-        mean=residual.mean(axis=0),
+        rms=np.sqrt(np.mean(residual**2, axis=0, where=counts)),
+        rms_before=np.sqrt(np.mean((truth - drawn) ** 2, axis=0, where=counts)),
+        mean=residual.mean(axis=0, where=counts),
+        rest=1.0 - counts.mean(axis=0),
         residuals=tuple(left),
         unexcited=tuple(open_ones),
-        collisions=tuple(_collisions(samples, found, torque - regressor @ found.theta)),
+        collisions=tuple(_collisions(samples, found, torque - regressor @ found.theta, real, mechanism)),
         regularisation=used,
         held_out=held_out,
         measured=truth,
@@ -255,6 +265,7 @@ def _further(
     first: ArmEstimate,
     fixed: NDArray[np.bool_],
     transition: float,
+    real: tuple[NDArray[np.bool_], NDArray[np.bool_]],
 ) -> tuple[list[Column], FloatArray, FloatArray]:
     """Columns that held-out samples ask for, for samples and held-out ones."""
     tried = candidates(mechanism)
@@ -268,11 +279,11 @@ def _further(
     targets = [
         part.torque.ravel() - regressor @ known for part, regressor in zip(data, regressors, strict=True)
     ]
-    shares = np.sqrt(first.weights) / np.tile(first.sigma, len(data[0]))
+    shares = np.sqrt(first.weights) / np.tile(first.sigma, len(data[0])) * real[0]
     independent = first.base.independent
     chosen = choose(
         regressors[0][:, independent], extra[0], targets[0], shares,
-        (regressors[1][:, independent], extra[1], targets[1]), tried,
+        (regressors[1][:, independent], extra[1], targets[1], real[1]), tried,
     )  # fmt: skip
     return [tried[k] for k in chosen], extra[0][:, chosen], extra[1][:, chosen]
 
@@ -285,6 +296,7 @@ def _pulled(
     mechanism: Mechanism,
     known: Known,
     choices: Choices,
+    real: tuple[NDArray[np.bool_], NDArray[np.bool_]],
 ) -> tuple[ArmEstimate, float]:
     """The estimate with the strongest pull towards the drawing that held-out samples do not mind."""
     rows = len(mechanism.actuated)
@@ -292,9 +304,11 @@ def _pulled(
     if choices.method in ("ols", "wls"):
         pulls = pulls[:1]
     found: list[tuple[float, ArmEstimate, float]] = []
-    results = estimates(regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls)
+    results = estimates(
+        regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls, real=real[0]
+    )
     for pull, result in zip(pulls, results, strict=True):
-        residual = (measured - other @ result.theta).reshape(-1, rows)
+        residual = np.where(real[1], measured - other @ result.theta, 0.0).reshape(-1, rows)
         score = float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / np.maximum(result.sigma, 1e-12)))
         found.append((score, result, pull))
     least = min(score for score, _, _ in found)
@@ -314,10 +328,21 @@ def _open_regressor(
     return regressor
 
 
-def _collisions(samples: ArmData, found: ArmEstimate, residual: FloatArray) -> list[tuple[float, float, int]]:
-    """Stretches in which most torques of a motor are far from any that the arm needs: something touched it."""
+def _collisions(
+    samples: ArmData,
+    found: ArmEstimate,
+    residual: FloatArray,
+    real: NDArray[np.bool_],
+    mechanism: Mechanism,
+) -> list[tuple[float, float, int]]:
+    """Stretches in which most torques of a motor are far from any that the arm needs: something touched it.
+
+    Of a joint at rest that is beyond twice its Coulomb friction, too: it may be held by as much either way.
+    """
     rows = len(found.sigma)
-    far = np.abs(residual.reshape(-1, rows)) > _HIT * found.sigma
+    coulomb = found.theta[mechanism.layout.coulomb][mechanism.actuated]
+    room = _HIT * found.sigma + np.where(real.reshape(-1, rows), 0.0, 2.0 * coulomb)
+    far = np.abs(residual.reshape(-1, rows)) > room
     out = []
     for part in samples.parts():
         stamps = samples.stamps[part]

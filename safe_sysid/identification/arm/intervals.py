@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters, random_states
+from safe_sysid.identification.arm.data_checks import without_equations
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.proof import MARGIN
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -142,9 +143,7 @@ def arm_intervals(
             found.add(part)
         tell(0.7 * (done + 1) / len(pieces))
     if not found.equations:
-        raise ArmIntervalsError(
-            "no momentum equations: expected logs at the declared rate, without gaps", True
-        )
+        raise ArmIntervalsError(without_equations(logs, model.settings.measurement.rate_hz), True)
     for turn in range(_LAST):
         found.bound()
         tell(0.7 + 0.3 * (turn + 1) / _LAST)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.identification.arm.data_checks import without_equations
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -48,7 +49,7 @@ class NeededErrors:
         validation: (n,) a that the validation logs' equations need with the same theta; zeros without any.
         theta: (P,) parameters, offsets with the sensors' constant bias.
         equations: of the logs, all of which theta satisfies.
-        worst: (n,) s, stamp at the end of the equation that needs the largest a of its joint.
+        worst: (n, 2) s, stamps of the equation that needs the largest a of its joint.
     """
 
     relative: FloatArray
@@ -83,7 +84,7 @@ def needed_errors(
     scale = np.where(box.rad > 0.0, box.rad, 0.0)
     theta, absolute = box.mid.copy(), np.zeros(n)
     kept: list[FloatArray] = []
-    missing, worst, count = np.full(n, np.inf), np.zeros(n), 0
+    missing, worst, count = np.full(n, np.inf), np.zeros((n, 2)), 0
     for step in range(_ROUNDS):
         missing, count = np.full(n, -np.inf), 0
         for rows in _equations(model, bare, logs):
@@ -95,11 +96,12 @@ def needed_errors(
                     continue
                 order = mine[np.argsort(-needed[mine])[:_WORST]]
                 if needed[order[0]] > missing[j]:
-                    missing[j], worst[j] = needed[order[0]], rows.end[order[0]]
+                    missing[j] = needed[order[0]]
+                    worst[j] = rows.start[order[0]], rows.end[order[0]]
                 broken = order[needed[order] > absolute[j] + 1e-9]
                 kept.append(_sides(rows.take(broken), theta, box.mid, scale, errors.torque_rel))
         if not count:
-            raise NeededErrorsError("no momentum equations: expected logs at the declared rate, without gaps")
+            raise NeededErrorsError(without_equations(logs, model.settings.measurement.rate_hz))
         if progress is not None:
             progress((step + 1) / _ROUNDS)
         if np.all(missing <= absolute * (1.0 + _SMALL) + 1e-9):

@@ -49,6 +49,7 @@ def diagnose_residuals(
     qd: FloatArray,
     qdd: FloatArray,
     joint_names: Sequence[str],
+    counts: NDArray[np.bool_] | None = None,
 ) -> list[ResidualFinding]:
     """Look at what is left.
 
@@ -59,17 +60,20 @@ def diagnose_residuals(
         qd: (N, n) rad/s.
         qdd: (N, n) rad/s^2.
         joint_names: n names.
+        counts: (N, n) which to look at; None: all.
     """
     found = []
     time = np.arange(len(residual), dtype=float)
     for j, name in enumerate(joint_names):
-        x = residual[:, j]
+        part = np.ones(len(residual), bool) if counts is None else counts[:, j]
+        x = residual[part, j]
         centred = x - x.mean()
         square = max(float(centred @ centred), 1e-300)
         correlation = float(centred[1:] @ centred[:-1]) / square
         independent = len(x) * (1.0 - min(max(correlation, 0.0), 0.999)) / (1.0 + max(correlation, 0.0))
         of = {
-            "velocity": qd[:, j], "load": model[:, j], "position": q[:, j], "acceleration": qdd[:, j], "time": time,
+            "velocity": qd[part, j], "load": model[part, j], "position": q[part, j],
+            "acceleration": qdd[part, j], "time": time[part],
         }  # fmt: skip
         shares = {key: _explained(centred, values, independent) for key, values in of.items()}
         worst = sorted(shares, key=lambda key: -shares[key])

@@ -24,8 +24,21 @@ class JointStateDecoder:
         lacking: of them without all the joints: of another part of the machine, a gripper, a base.
     """
 
-    def __init__(self, where: str, topic: str, store: Any, joint_names: Sequence[str]) -> None:
-        """Start with none. ``joint_names``: n names that are wanted, in their order."""
+    def __init__(
+        self,
+        where: str,
+        topic: str,
+        store: Any,
+        joint_names: Sequence[str],
+        may_lack_velocity: bool = False,
+    ) -> None:
+        """Start with none.
+
+        Args:
+            joint_names: n names that are wanted, in their order.
+            may_lack_velocity: whether messages without velocities will do; they are nan then.
+        """
+        self._may_lack_velocity = may_lack_velocity
         self._where, self._topic, self._store, self._joints = where, topic, store, tuple(joint_names)
         self._stamps, self._values = array("q"), array("d")
         self.seen, self.lacking = 0, 0
@@ -53,6 +66,10 @@ class JointStateDecoder:
             "velocity": len(message.velocity),
             "effort": len(message.effort),
         }
+        velocity = message.velocity
+        if self._may_lack_velocity and not len(velocity):
+            counts.pop("velocity")
+            velocity = np.full(len(names), np.nan)
         for what, count in counts.items():
             if count != len(names):
                 raise LogError(
@@ -60,7 +77,7 @@ class JointStateDecoder:
                     f"{len(names)}, one per name"
                 )
         index = [names.index(joint) for joint in self._joints]
-        rows = np.array([message.position, message.velocity, message.effort], float)
+        rows = np.array([message.position, velocity, message.effort], float)
         self._stamps.append(message.header.stamp.sec * 10**9 + message.header.stamp.nanosec)
         self._values.frombytes(rows[:, index].tobytes())
 

@@ -31,6 +31,7 @@ def read_bag(
     joint_names: Sequence[str],
     topic: str | None = None,
     progress: Callable[[float], None] | None = None,
+    may_lack_velocity: bool = False,
 ) -> Log:
     """Read the joint states of a bag: stamps of the headers, in order of arrival, joints matched by name.
 
@@ -40,6 +41,7 @@ def read_bag(
         topic: to read; None for the only one of this type that has all the joints, or else the only one of them that
             is called ``joint_states``.
         progress: called with the share of the messages that is read.
+        may_lack_velocity: whether messages without velocities will do; they are nan then.
 
     Raises:
         LogError: not a bag, no such topic, joints, velocities or efforts missing, or a message that is broken.
@@ -56,7 +58,7 @@ def read_bag(
     check_bag(path)
     try:
         with Reader(path) as reader:
-            return _read(path, reader, tuple(joint_names), topic, progress)
+            return _read(path, reader, tuple(joint_names), topic, progress, may_lack_velocity)
     except SafeSysIdError:
         raise
     except Exception as error:  # on broken files the library raises whatever the bytes lead it to
@@ -70,6 +72,7 @@ def _read(
     joint_names: tuple[str, ...],
     topic: str | None,
     progress: Callable[[float], None] | None,
+    may_lack_velocity: bool,
 ) -> Log:
     from rosbags.typesys import Stores, get_typestore
 
@@ -77,7 +80,7 @@ def _read(
     name = _topic(path, reader, store, joint_names, topic)
     connections = [c for c in reader.connections if c.topic == name and c.msgtype == JOINT_STATE]
     total = max(sum(c.msgcount for c in connections), 1)
-    decoder = JointStateDecoder(str(path), name, store, joint_names)
+    decoder = JointStateDecoder(str(path), name, store, joint_names, may_lack_velocity)
     for count, (_, _, raw) in enumerate(reader.messages(connections=connections)):
         decoder.add(raw)
         if decoder.seen - decoder.lacking > _MAX_SAMPLES:

@@ -36,6 +36,7 @@ def read_csv(
     angles: str | None = None,
     time_unit: str | None = None,
     progress: Callable[[float], None] | None = None,
+    may_lack_velocity: bool = False,
 ) -> Log:
     """Read a table of joint states.
 
@@ -46,6 +47,7 @@ def read_csv(
         angles: "rad" or "deg", of positions and velocities; None: as the names say, else rad.
         time_unit: "s", "ms", "us" or "ns"; None: as the names say, else s.
         progress: called with the share of the file that is read.
+        may_lack_velocity: whether a table without velocities will do; they are nan then.
 
     Raises:
         LogError: the file or its header cannot be used; names line, column, value and expectation.
@@ -60,7 +62,7 @@ def read_csv(
             start = binary.read(_MAX_LINE)
             _check_text(path, start)
             binary.seek(0)
-            table = _Table(path, file, joint_names, explicit or {}, time_unit)
+            table = _Table(path, file, joint_names, explicit or {}, time_unit, may_lack_velocity)
             while table.block():
                 if progress is not None:
                     progress(min(1.0, table.characters / size))
@@ -92,6 +94,7 @@ class _Table:
         joint_names: Sequence[str],
         explicit: Mapping[str, str],
         time_unit: str | None,
+        may_lack_velocity: bool,
     ) -> None:
         self.path, self._file, self._joints = path, file, tuple(joint_names)
         self._line, self._pending = 0, ""
@@ -109,7 +112,7 @@ class _Table:
                 f"{path}: line {self._line} holds numbers: expected column names in the first line"
             )
         where = f"{path}: line {self._line}"
-        self._columns: Columns = find_columns(self._header, joint_names, explicit, where)
+        self._columns: Columns = find_columns(self._header, joint_names, explicit, where, may_lack_velocity)
         time = self._columns.time
         self._unit = time_unit or time.unit
         self.unit_given = time_unit is not None or time.unit_given
@@ -165,7 +168,7 @@ class _Table:
         values, times = self._parse(numbered)
         if len(values):
             self._stamps.append(self._seconds(values, times))
-            self._blocks.append(values[:, 1 : 1 + 3 * len(self._joints)])
+            self._blocks.append(values[:, 1 : 1 + sum(map(len, self._columns.joints.values()))])
             self.rows += len(values)
             if self.rows > _MAX_ROWS:
                 raise LogError(f"{self.path}: more than {_MAX_ROWS} lines: expected a shorter log")
@@ -252,7 +255,9 @@ class _Table:
         stamps = np.concatenate(self._stamps)
         data = np.concatenate(self._blocks)
         self._blocks, self._stamps = [], []
-        q, qd, effort = data[:, :n], data[:, n : 2 * n], data[:, 2 * n :]
+        q, qd, effort = data[:, :n], data[:, n:-n], data[:, -n:]
+        if not self._columns.joints["qd"]:
+            qd = np.full_like(q, np.nan)
         if (angles or self._columns.angles) == "deg":
             q, qd = np.deg2rad(q), np.deg2rad(qd)
         names = {key: [self._header[i] for i in self._columns.joints[key]] for key in QUANTITIES}

@@ -66,7 +66,8 @@ class Columns:
     """Columns of a table.
 
     Attributes:
-        joints: n indices for each of "q", "qd", "effort", in the order of the robot's joints.
+        joints: n indices for each of "q", "qd", "effort", in the order of the robot's joints; none of "qd" where there
+            are no velocities.
         angles: "rad" or "deg" where the names say so, else None.
         by_index: joints were told apart by number, not by name: their order is an assumption.
     """
@@ -78,13 +79,18 @@ class Columns:
 
 
 def find_columns(
-    header: Sequence[str], joint_names: Sequence[str], explicit: Mapping[str, str], where: str
+    header: Sequence[str],
+    joint_names: Sequence[str],
+    explicit: Mapping[str, str],
+    where: str,
+    may_lack_velocity: bool = False,
 ) -> Columns:
     """Find stamps, positions, velocities and efforts of all joints.
 
     Args:
         joint_names: n names of the robot's joints.
         explicit: what the user said: ``{"time": column, "joint_1.position": column, ...}``; overrides names.
+        may_lack_velocity: whether a table without any velocity will do; it has no columns of "qd" then.
 
     Raises:
         LogError: a column is missing, or two fit; the message lists what is there.
@@ -106,12 +112,16 @@ def find_columns(
             found = _by_number(by_number, joint_names, quantity, names, where)
             by_index = True
         found |= given
+        if not found and quantity == "qd" and may_lack_velocity:
+            joints[quantity] = ()
+            continue
         for j, joint in enumerate(joint_names):
             if j not in found:
                 raise LogError(
                     f"{where}: no column for {QUANTITIES[quantity]} of {joint}: expected a name as "
                     f"'{joint}.{QUANTITIES[quantity]}' or '{QUANTITIES[quantity]}[{j}]', or "
                     f"--column {joint}.{QUANTITIES[quantity]}=NAME; the columns are {_list(names)}"
+                    f"{_currents(names) if quantity == 'effort' else ''}"
                 )
         joints[quantity] = tuple(found[j] for j in range(len(joint_names)))
     used = [index for columns in joints.values() for index in columns]
@@ -124,6 +134,13 @@ def find_columns(
     if len(angles) > 1:
         raise LogError(f"{where}: some columns are in deg and some in rad: expected one unit for all")
     return Columns(time, joints, next(iter(angles), None), by_index)
+
+
+def _currents(names: Sequence[str]) -> str:
+    """What to say where a table has currents, which nobody may take for torques silently."""
+    if not any({"current", "currents"} & set(_tokens(name)) for name in names):
+        return ""
+    return "; currents are efforts if you say so with --column or --map, times gear ratio and torque constant"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -57,13 +57,14 @@ def write_log(
         raise LogError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def read_log(path: str | Path, time_unit: str | None = None) -> Log:
+def read_log(path: str | Path, time_unit: str | None = None, may_lack_velocity: bool = False) -> Log:
     """Read a log that :func:`write_log` wrote, or any ``.npz`` with the same arrays.
 
     Whole numbers as stamps are exact: where they are large, whole seconds are subtracted before anything is rounded.
 
     Args:
         time_unit: "s", "ms", "us" or "ns", of the stamps; None for s.
+        may_lack_velocity: whether a file without ``qd`` will do; velocities are nan then.
 
     Raises:
         LogError: no such file, not a ``.npz``, an array missing, of another type or shape, too large, or pickled;
@@ -76,7 +77,12 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
             check_archive(archive, os.fstat(stream.fileno()).st_size)
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            missing = [name for name in (*_ARRAYS, "joint_names") if name not in members]
+            without = may_lack_velocity and "qd" not in members
+            missing = [
+                name
+                for name in (*_ARRAYS, "joint_names")
+                if name not in members and not (without and name == "qd")
+            ]
             if missing:
                 found = ", ".join(sorted(members)[:12]) or "nothing"
                 raise LogError(
@@ -96,7 +102,12 @@ def read_log(path: str | Path, time_unit: str | None = None) -> Log:
             raw = _array(path, archive, members["stamps"], "fiu", (None,))
             stamps, origin, rounding = _seconds(path, raw, unit, origin)
             shape = (len(stamps), len(names))
-            rest = [_array(path, archive, members[name], "fiu", shape) for name in _ARRAYS[1:]]
+            rest = [
+                np.full(shape, np.nan)
+                if without and name == "qd"
+                else _array(path, archive, members[name], "fiu", shape)
+                for name in _ARRAYS[1:]
+            ]
     except FileNotFoundError:
         raise LogError(f"{path}: no such file") from None
     except LogError:

@@ -34,6 +34,7 @@ class Reading:
         time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
         scale: ``{"joint_1.effort": -0.001, ...}``: what the log's numbers are multiplied by, after ``angles``.
         start, end: stamps to cut to, s after the first sample; None: not cut.
+        may_lack_velocity: whether a log without velocities will do; they are nan then.
     """
 
     topic: str | None = None
@@ -44,6 +45,7 @@ class Reading:
     scale: Mapping[str, float] = field(default_factory=dict)
     start: float | None = None
     end: float | None = None
+    may_lack_velocity: bool = False
 
 
 def read_mapping(path: str | Path) -> Reading:
@@ -155,9 +157,9 @@ def load_log(
         )
     wanted = tuple(back.get(name, name) for name in joint_names)
     if is_bag(path):
-        log = read_bag(path, wanted, reading.topic, progress)
+        log = read_bag(path, wanted, reading.topic, progress, reading.may_lack_velocity)
     elif path.suffix == ".npz":
-        log = read_log(path, reading.time_unit).select(wanted)
+        log = read_log(path, reading.time_unit, reading.may_lack_velocity).select(wanted)
     elif path.is_dir():
         raise LogError(f"{path}: a directory without metadata.yaml: expected a ROS 2 bag or a file")
     else:
@@ -167,7 +169,15 @@ def load_log(
             columns[f"{back.get(joint, joint)}{dot}{word}"] = column
         return _finish(
             path,
-            read_csv(path, wanted, columns, reading.angles, reading.time_unit, progress),
+            read_csv(
+                path,
+                wanted,
+                columns,
+                reading.angles,
+                reading.time_unit,
+                progress,
+                reading.may_lack_velocity,
+            ),
             joint_names,
             reading,
         )
