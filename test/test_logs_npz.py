@@ -180,7 +180,7 @@ def test_the_rounding_of_stamps_in_the_file_is_kept(tmp_path):
         read_log(tmp_path / "a.npz", "h")
 
 
-def test_a_file_may_lack_velocities_where_that_is_allowed(tmp_path: Path) -> None:
+def test_a_file_may_lack_velocities_where_that_is_allowed(tmp_path):
     arrays = {"stamps": np.arange(3.0), "q": np.ones((3, 1)), "effort": np.zeros((3, 1))}
     np.savez(tmp_path / "a.npz", joint_names=np.array(["j1"]), **arrays)
     with pytest.raises(LogError, match="no array 'qd'"):
