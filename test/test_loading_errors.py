@@ -43,10 +43,6 @@ def test_what_is_not_a_finite_number_is_refused_by_name(key, value):
 @pytest.mark.parametrize(
     ("key", "value", "named", "expected"),
     [
-        ("joints.joint_1.velocity", -1.0, "joints.joint_1.velocity", "> 0"),
-        ("joints.joint_1.torque", 0, "joints.joint_1.torque", "> 0"),
-        ("joints.joint_1.coulomb", -0.1, "joints.joint_1.coulomb", ">= 0"),
-        ("joints.joint_1.rotor_inertia", -8.0, "joints.joint_1.rotor_inertia", ">= 0"),
         ("joints.joint_1.position", [1.0, -1.0], "joints.joint_1.position", "lower < upper"),
         ("joints.joint_1.position", [1.0], "joints.joint_1.position", "2 numbers"),
         ("joints.joint_1.position", [0.0, float("nan")], "joints.joint_1.position[1]", "finite"),
@@ -56,30 +52,19 @@ def test_what_is_not_a_finite_number_is_refused_by_name(key, value):
         ("measurment", {}, "measurment", "'measurement'"),
         ("planner.intervalls", 1, "planner.intervalls", "'intervals'"),
         ("planner.intervals", 12.5, "planner.intervals", "whole number"),
-        ("planner.intervals", 0, "planner.intervals", ">= 2"),
         ("planner.t_p", 3.0, "planner.t_p", "t_p < t_f"),
         ("timing.hold_max_s", 0.001, "timing.hold_max_s", "period_s + delay_max_s"),
         ("measurement.max_age_s", 1e-4, "measurement.max_age_s", "timing.hold_max_s = 0.0015"),
         ("measurement.max_age_s", 0.0015, "measurement.max_age_s", "timing.hold_max_s = 0.0015"),
         ("timing.hold_max_s", 0.02, "measurement.max_age_s", "timing.hold_max_s = 0.02"),
-        ("measurement.max_age_s", 1e9, "measurement.max_age_s", "<= 1"),
-        ("controller.torque_rate", 1e200, "controller.torque_rate", "<= 1000000"),
-        ("controller.torque_rate", [1e4] * 6 + [2e6], "controller.torque_rate[6]", "<= 1000000"),
-        ("controller.torque_rate", [1e4] * 6 + [-1.0], "controller.torque_rate[6]", "> 0"),
         ("measurement.torque_source", "magic", "measurement.torque_source", "'link'"),
-        ("measurement.torque_rel", 1.0, "measurement.torque_rel", "< 1"),
-        ("measurement.torque_rel", [0.1] * 6 + [1.0], "measurement.torque_rel[6]", "< 1"),
         ("measurement.torque_abs", [0.1] * 6, "measurement.torque_abs", "7 numbers"),
-        ("measurement.torque_abs", [0.1] * 6 + [-1.0], "measurement.torque_abs[6]", ">= 0"),
         ("measurement.torque_abs", [], "measurement.torque_abs", "number"),
-        ("planner.k_range", [0.1] * 6 + [0.0], "planner.k_range[6]", "> 0"),
-        ("uncertainty.relative", 1.0, "uncertainty.relative", "< 1"),
         ("payload.prior_lower", [-1.0] + [-0.2] * 9, "payload.prior_lower[0]", "mass"),
         ("payload.prior_lower", [6.0] + [-0.2] * 9, "payload.prior_lower[0]", "prior_upper[0] = 5.2"),
         ("payload.prior_upper", [5.0] * 4 + [-0.1] + [0.2] * 5, "payload.prior_upper[4]", "> 0"),
         ("payload.prior_upper", [5.0] * 9, "payload.prior_upper", "10 numbers"),
         ("payload.prior_upper", [5.0] * 9 + ["x"], "payload.prior_upper[9]", "finite"),
-        ("payload.envelope.size", [0.1, 0.1, 0.0], "payload.envelope.size[2]", "> 0"),
         ("payload.box", {"center": [0, 0, 0], "size": [0.1, 0.1, 0.0]}, "payload.box.size[2]", "> 0"),
         ("payload.box", {"centre": [0, 0, 0], "size": [0.1, 0.1, 0.1]}, "payload.box.centre", "'center'"),
         ("payload.box", "hand", "payload.box", "the word `envelope`"),
@@ -107,6 +92,7 @@ def test_what_is_not_a_finite_number_is_refused_by_name(key, value):
     ],
 )  # fmt: skip
 def test_wrong_value_names_key_value_and_expectation(key, value, named, expected):
+    """Numbers outside of their ranges, for every key: test_schema.py."""
     with pytest.raises(ConfigError) as caught:
         load_robot("kinova_gen3", **{key: value})
     assert caught.value.key == named

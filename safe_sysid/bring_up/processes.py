@@ -91,7 +91,6 @@ class ProcessGroup:
     """All processes of a run. Use as a context: whatever happens, none is left behind."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self.processes: list[NodeProcess] = []
         self._segments: set[str] = set()
 

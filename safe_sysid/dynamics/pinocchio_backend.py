@@ -31,7 +31,6 @@ class PinocchioDynamics:
     """The backend (a :class:`~safe_sysid.dynamics.Dynamics`)."""
 
     def __init__(self, kin: Kinematics) -> None:
-        """Make Pinocchio's model of the tree."""
         self.kin, self._n, self._layout = kin, len(kin.axis), ParameterLayout(len(kin.axis))
         self._model = pin.Model()
         self._model.gravity.linear = np.array(kin.gravity)

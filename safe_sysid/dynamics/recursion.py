@@ -171,7 +171,6 @@ class RecursiveDynamics:
     """The backend of this package (a :class:`~safe_sysid.dynamics.Dynamics`): spatial recursions, compiled."""
 
     def __init__(self, kin: Kinematics) -> None:
-        """Nothing is prepared."""
         self.kin = kin.read_only
         self._n = len(kin.axis)
 

@@ -62,7 +62,6 @@ class Bounds:
     assumed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Freeze the arrays."""
         for name in ("lower", "upper", "nominal"):
             object.__setattr__(self, name, frozen_array(getattr(self, name), (10,), f"Bounds.{name}"))
 

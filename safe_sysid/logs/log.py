@@ -54,7 +54,6 @@ class Log:
             )
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.measurements)
 
     def select(self, joint_names: Sequence[str]) -> Log:

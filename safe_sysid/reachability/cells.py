@@ -88,7 +88,6 @@ class TimeCells:
     forms: FloatArray
 
     def __post_init__(self) -> None:
-        """Pair the times of a grid."""
         if self.borders.ndim == 1:
             object.__setattr__(self, "borders", np.stack([self.borders[:-1], self.borders[1:]], axis=1))
 

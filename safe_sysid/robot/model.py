@@ -53,7 +53,6 @@ class JointLimits:
     torque: FloatArray
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         n = np.size(self.velocity)
         for name in ("position_lower", "position_upper", "velocity", "torque"):
             finite = not name.startswith("position")
@@ -85,7 +84,6 @@ class Body:
     link: str = ""
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         points = np.atleast_2d(np.asarray(self.points, float))
         object.__setattr__(self, "points", frozen_array(points, (len(points), 3), f"Body {self.name}.points"))
         if not (self.radius >= 0.0 and np.isfinite(self.radius)):
@@ -126,7 +124,6 @@ class RobotModel:
     unknowns: Unknowns = NO_UNKNOWNS
 
     def __post_init__(self) -> None:
-        """Validate shapes and freeze the arrays."""
         n = len(self.joint_names)
         if not 1 <= n <= MAX_JOINTS:
             raise ModelError(f"robot {self.name}: {n} joints: expected 1 to {MAX_JOINTS}")

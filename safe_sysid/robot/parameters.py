@@ -166,7 +166,6 @@ class ParameterBox:
     rad: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         lower = frozen_array(self.lower, None, "ParameterBox.lower")
         upper = frozen_array(self.upper, lower.shape, "ParameterBox.upper")
         check_interval(lower, upper, "ParameterBox")

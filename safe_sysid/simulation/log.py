@@ -27,7 +27,6 @@ class TruthLog:
         self._rows = GrowingRows(n * len(_VECTORS) + len(_SCALARS), most)
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self._rows)
 
     def append(

@@ -58,7 +58,6 @@ class Payload:
     shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         theta = frozen_array(self.theta, (10,), f"payload {self.name}: theta")
         object.__setattr__(self, "theta", theta)
         object.__setattr__(self, "shapes", tuple(self.shapes))

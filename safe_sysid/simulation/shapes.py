@@ -34,7 +34,6 @@ class Shape:
     rotation: FloatArray = field(default_factory=lambda: np.eye(3))
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         if self.kind not in _SIZES:
             raise ParameterError(f"shape kind {self.kind!r}: expected one of {sorted(_SIZES)}")
         size = tuple(float(s) for s in self.size)

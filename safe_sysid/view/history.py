@@ -28,7 +28,6 @@ class WidthHistory:
     """At most so many points: older ones are thinned out."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._points: list[tuple[float, ...]] = []
         self._identity, self._time = "", -math.inf
 

@@ -26,7 +26,6 @@ class ClosureError(SafeSysIdError):
     """
 
     def __init__(self, message: str, sample: int, time: float | None, joint: str) -> None:
-        """Keep where it happened."""
         self.sample, self.time, self.joint = sample, time, joint
         super().__init__(message)
 
@@ -49,7 +48,6 @@ class LoopClosure:
     points: FloatArray
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         if self.kind not in ("3D", "6D"):
             raise ModelError(f"loop {self.name!r}: kind {self.kind!r}: expected 3D or 6D")
         rotations = frozen_array(self.rotations, (2, 3, 3), f"loop {self.name!r}: rotations")
@@ -83,7 +81,6 @@ class MechanismMotion:
     smallest_singular_value: FloatArray
 
     def __len__(self) -> int:
-        """Number of states."""
         return len(self.q)
 
     def blocks(self) -> Iterator[tuple[slice, MechanismMotion]]:

@@ -57,7 +57,6 @@ class BaseParameters:
         return len(self.independent) + len(self.dependent)
 
     def __len__(self) -> int:
-        """Number of base parameters."""
         return len(self.independent)
 
     @property

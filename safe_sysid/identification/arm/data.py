@@ -139,7 +139,6 @@ class ArmData:
     direction: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         shape = (len(self.stamps), len(self.joint_names))
         object.__setattr__(self, "stamps", frozen_array(self.stamps, shape[:1], "ArmData.stamps"))
         for name in ("q", "qd", "qdd", "torque"):
@@ -161,7 +160,6 @@ class ArmData:
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.stamps)
 
     def parts(self) -> list[slice]:

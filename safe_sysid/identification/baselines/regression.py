@@ -48,7 +48,6 @@ class Regression:
     proved: bool
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.target)
 
     def response(self, theta_r: FloatArray) -> FloatArray:

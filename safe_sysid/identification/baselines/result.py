@@ -49,7 +49,6 @@ class BaselineResult:
     timings: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         object.__setattr__(self, "estimate", frozen_array(self.estimate, (10,), "BaselineResult.estimate"))
         for name in ("lower", "upper"):
             value = frozen_array(getattr(self, name), (10,), f"BaselineResult.{name}", finite=False)

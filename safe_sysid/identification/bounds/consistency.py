@@ -78,7 +78,6 @@ class CutSet:
         object.__setattr__(self, "kind", kind)
 
     def __len__(self) -> int:
-        """Number of cuts."""
         return len(self.kind)
 
     @classmethod

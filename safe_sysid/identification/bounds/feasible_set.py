@@ -125,7 +125,6 @@ class FeasibleSet:
             self.add(tare_rows)
 
     def __len__(self) -> int:
-        """Number of rows kept."""
         return len(self.rows)
 
     @property

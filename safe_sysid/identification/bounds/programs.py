@@ -79,7 +79,6 @@ class Programs:
         self._solver = solver
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self._rows
 
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:

@@ -89,7 +89,6 @@ class LogView:
         self._longest = self._longest_steps(1.0 / rate_hz)
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.data)
 
     def _longest_steps(self, period: float) -> FloatArray:

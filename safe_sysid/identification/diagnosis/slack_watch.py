@@ -26,7 +26,6 @@ class SlackWatch:
     """
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors) -> None:
-        """Start without updates."""
         self._model, self._errors = model, errors
         self.margins: list[float] = []
 

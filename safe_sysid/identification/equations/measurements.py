@@ -84,7 +84,6 @@ class Measurements:
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.stamps)
 
     @property

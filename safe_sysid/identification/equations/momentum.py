@@ -106,7 +106,6 @@ class MomentumRows:
             object.__setattr__(self, "constants", np.zeros((m, 0)))
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.target)
 
     @property

@@ -59,7 +59,6 @@ class LogCholeskyAnswer:
     optimal: bool
 
     def __post_init__(self) -> None:
-        """Freeze the arrays."""
         for name in ("eta", "theta"):
             object.__setattr__(self, name, frozen_array(getattr(self, name), (10,), name))
 

@@ -53,7 +53,6 @@ class Motions:
         self.slides = tuple(bool(x) for x in slides)
 
     def __len__(self) -> int:
-        """N."""
         return len(self.q)
 
     @property

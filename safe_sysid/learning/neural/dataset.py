@@ -68,7 +68,6 @@ class Motion:
     tau: FloatArray
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.stamp)
 
 

@@ -141,7 +141,6 @@ class BagWriter:
             raise
 
     def __enter__(self) -> BagWriter:
-        """Close at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:

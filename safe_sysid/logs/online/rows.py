@@ -46,7 +46,6 @@ class GrowingRows:
         self._kept += len(block)
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self._kept + self._used
 
     def new(self) -> FloatArray:

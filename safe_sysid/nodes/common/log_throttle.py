@@ -23,7 +23,6 @@ class LogPauses:
     """The pause between two lines of a kind doubles with each of them."""
 
     def __init__(self) -> None:
-        """No line was written yet."""
         self._kinds: dict[str, _Kind] = {}
 
     def is_due(self, name: str, now: float) -> bool:

@@ -21,7 +21,6 @@ class OutputPump:
     """Puts a pipe that never blocks before stdout and stderr, and a thread behind it that may."""
 
     def __init__(self) -> None:
-        """Begin."""
         self._pumps: list[tuple[int, int, threading.Thread]] = []
         for descriptor in (1, 2):
             with contextlib.suppress(OSError):  # closed: nobody listens

@@ -25,7 +25,6 @@ class Recorder:
         self._rows = GrowingRows(1 + sum(columns.values()), most)
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self._rows)
 
     def append(self, stamp_ns: int, parts: Sequence[FloatArray]) -> None:

@@ -194,7 +194,6 @@ class RealTimePlanTiming:
     needs_ready, answers_always, more_batches = True, False, 1  # batches begin at any time
 
     def __init__(self, settings: SchedulerSettings, clock: Clock) -> None:
-        """No reference was heard yet."""
         self._settings, self._clock, self._reserve = settings, clock, _RESERVE
         self._heard: float | None = None  # monotonic, when the last reference came
         self._interval = 0  # between the stamps of the last two, ns

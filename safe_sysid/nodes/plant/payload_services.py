@@ -18,7 +18,6 @@ class PayloadServices:
     """``~/attach`` and ``~/release``. Reset bounds of the payload before using them (docs/use/nodes.md)."""
 
     def __init__(self, node: BaseNode, plant: Plant, now: Callable[[], int]) -> None:
-        """Offer the services."""
         self._node, self._plant, self._now = node, plant, now
         node.parameters.check("payload_to_attach", self._of_text)
         node.parameters.on_change("payload_to_attach", self._take_up_next)

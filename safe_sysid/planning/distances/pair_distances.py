@@ -27,7 +27,6 @@ class PairDistances:
     """
 
     def __init__(self, model: RobotModel, scene: Scene) -> None:
-        """Prepare coal's shapes once."""
         scene.check(model)
         shapes, pairs = clearance_pairs(model, scene)
         self._kin = model.kinematics

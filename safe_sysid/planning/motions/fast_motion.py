@@ -64,7 +64,6 @@ class MotionRefusedError(PlanError):
     """
 
     def __init__(self, reasons: Sequence[str], best: FastMotion | None = None) -> None:
-        """Compose the message."""
         self.reasons, self.best = tuple(reasons), best
         super().__init__("fast motion refused: " + "; ".join(self.reasons))
 

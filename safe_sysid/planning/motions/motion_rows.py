@@ -90,7 +90,6 @@ class MotionRows:
     _poses: MotionSampler = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Precompute the samples."""
         ends = np.stack([self.family.start, self.family.goal])
         object.__setattr__(self, "ends_distance", self.distances.at(ends, want_slopes=False)[0])
         object.__setattr__(self, "_states", self.family.sampler(self.times))

@@ -34,7 +34,6 @@ class PoseMargins:
     _spare: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Precompute what all states share."""
         g = self.gains
         rotor = rotor_ceiling(self.model.kinematics, self.box)
         # What the tracking error may cost, as if joints did not couple.

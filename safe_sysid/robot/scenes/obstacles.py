@@ -92,7 +92,6 @@ class Obstacle:
     radius: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         self._freeze("xyz", (3,))
         local, radius = self._hull()
         object.__setattr__(self, "points", np.asarray(local, float) @ self.rotation.T + self.xyz)
@@ -141,7 +140,6 @@ class SceneBox(Obstacle):
     size: FloatArray
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         self._freeze("rpy", (3,))
         self._freeze("size", (3,), positive=True)
         super().__post_init__()
@@ -168,7 +166,6 @@ class SceneSphere(Obstacle):
     radius: float
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         self._positive("radius")
         super().__post_init__()
 
@@ -191,7 +188,6 @@ class SceneCapsule(Obstacle):
     length: float
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         self._freeze("rpy", (3,))
         self._positive("radius")
         self._positive("length", zero=True)
@@ -226,7 +222,6 @@ class SceneMesh(Obstacle):
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Validate, freeze and take the hull."""
         self._freeze("rpy", (3,))
         self._positive("error", zero=True)
         vertices = np.atleast_2d(np.asarray(self.vertices, float))
@@ -252,7 +247,6 @@ class SceneZonotope(Obstacle):
     generators: FloatArray
 
     def __post_init__(self) -> None:
-        """Validate, freeze and list the corners."""
         generators = np.atleast_2d(np.asarray(self.generators, float))
         count = len(generators)
         object.__setattr__(self, "generators", generators)

@@ -71,7 +71,6 @@ class Scene:
     file: str = "(scene)"
 
     def __post_init__(self) -> None:
-        """Validate and freeze."""
         object.__setattr__(self, "obstacles", tuple(self.obstacles))
         seen: set[str] = set()
         if len(self.obstacles) > MAX_OBSTACLES:

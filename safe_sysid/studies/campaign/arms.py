@@ -55,7 +55,6 @@ class TrueArm:
     uncertainty: float
 
     def __post_init__(self) -> None:
-        """Freeze."""
         object.__setattr__(self, "theta", frozen_array(self.theta, (self.layout.size,), "TrueArm.theta"))
 
     @property

@@ -38,7 +38,6 @@ class DrawnPayload:
     density: float
 
     def __post_init__(self) -> None:
-        """Freeze."""
         for name, length in (("theta", 10), ("center", 3), ("size", 3)):
             object.__setattr__(self, name, frozen_array(getattr(self, name), (length,), f"payload {name}"))
 

@@ -21,7 +21,6 @@ class DeLaN(nn.Module):
     """Torque of a conservative system with n coordinates."""
 
     def __init__(self, n: int, width: int = 200) -> None:
-        """Sizes."""
         super().__init__()
         self.n = n
         self.first, self.second = nn.Linear(n, width), nn.Linear(width, width)

@@ -17,7 +17,6 @@ class Recurrent(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, width: int = 100, memory: int = 50) -> None:
-        """Sizes of the layers."""
         super().__init__()
         self.first = nn.Linear(inputs, width)
         self.norm = nn.LayerNorm(width)
@@ -41,7 +40,6 @@ class Feedforward(nn.Module):
     """Two layers of 200 with one PReLU, and a linear one: 46,008 weights for seven joints."""
 
     def __init__(self, inputs: int, outputs: int, width: int = 200) -> None:
-        """Sizes of the layers."""
         super().__init__()
         self.first = nn.Linear(inputs, width)
         self.second = nn.Linear(width, width)

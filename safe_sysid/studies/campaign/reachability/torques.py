@@ -36,7 +36,6 @@ class TorqueTruth:
     """Torque over the box, and S, at given states: the worst parameter is a corner that is known."""
 
     def __init__(self, case: ReachabilityCase) -> None:
-        """``case``: the trial."""
         self.case, self.tube = case, case.tube
         box, n = case.box, case.n
         self.mid, self.rad = 0.5 * (box.lower + box.upper), 0.5 * (box.upper - box.lower)
