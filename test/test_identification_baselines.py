@@ -162,6 +162,16 @@ def test_every_method_finds_the_truth_of_an_exact_log(exact, method):
     assert result.timings["regressors"] > 0.0
 
 
+@pytest.mark.parametrize("method", ["ols", "irls"])
+def test_friction_and_offsets_that_nobody_declared_are_fitted(exact, method):
+    model, errors, data, truth = exact
+    errors = replace(errors, torque_abs=0.1, torque_rel=0.05)
+    effort = np.array(data.effort)
+    effort[1:] += 0.5 * 0.5 * (data.qd[1:] + data.qd[:-1]) + 0.4
+    result = estimate_with(method, model, errors, replace(data, effort=effort), window=0.05)
+    assert np.abs(result.estimate - truth).max() < 2e-3
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_only_proved_variants_are_labelled_guaranteed(exact, variant):
     model, errors, data, truth = exact

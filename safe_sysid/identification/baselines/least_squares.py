@@ -1,14 +1,14 @@
 r"""Ordinary and iteratively reweighted least squares for theta_e, with confidence intervals [Gautier1988; Huber1981].
 
-The arm is taken at its nominal. Intervals are those of regression theory: they hold the truth with the stated
-probability if the equations' errors are independent, of one variance (per joint, for the reweighted method) and zero
-mean *and the arm is exactly its nominal*. Declared bounded errors are neither independent nor of zero mean, and the
-arm never is its nominal: nothing here is guaranteed.
+The arm's links are taken at their nominal, friction and offsets of the joints are fitted. Intervals are those of
+regression theory: they hold the truth with the stated probability if the equations' errors are independent, of one
+variance (per joint, for the reweighted method) and zero mean *and the links are exactly their nominal*. Declared
+bounded errors are neither independent nor of zero mean, and links never are their nominal: nothing is guaranteed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,10 @@ class LeastSquaresFit:
     degrees: float
     iterations: int = 1
     converged: bool = True
+
+    def first(self, count: int) -> LeastSquaresFit:
+        """The first parameters alone, as if nobody had asked for the others."""
+        return replace(self, estimate=self.estimate[:count], covariance=self.covariance[:count, :count])
 
     def half_widths(self, confidence: float) -> FloatArray:
         """(K,) half widths of the intervals for each component alone, by Student's distribution.

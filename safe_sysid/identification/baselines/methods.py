@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,10 @@ __all__ = ["METHODS", "estimate_with"]
 FloatArray = NDArray[np.float64]
 METHODS = ("sensitivity", "ols", "irls", "rls")
 _LITTLE_TRUST = 1e6  # of the prior's centre, in squared radii of the prior
+_APART = 1e4  # condition number up to which columns count as different
 _UNPROVED = (
     "not guaranteed: {share:g} % for each component alone if equation errors were independent, of zero mean and{more} "
-    "equal variance, and the arm exactly nominal"
+    "equal variance, and the arm's links exactly nominal"
 )
 
 
@@ -69,16 +71,19 @@ def estimate_with(
         return estimate_sensitivity(model, errors, measurements, window, **options)
     check_confidence(confidence)
     began = time.perf_counter()
-    problem = proved_regression(model, errors, measurements, window)
+    # About the measured torque: with a relative error, proved equations stand about the middle of what it may mean.
+    measured = replace(errors, torque_rel=np.zeros(model.n))
+    problem = proved_regression(model, errors if method == "rls" else measured, measurements, window)
     problem.require_rank()
     response = problem.response(split(model.theta_nominal, model.arm_prior)[1])
     rows_done = time.perf_counter()
-    if method == "ols":
-        fit = fit_ols(problem.payload, response)
-    elif method == "irls":
-        fit = fit_irls(problem.payload, response, problem.joint)
-    else:
+    if method == "rls":
         fit = _recursive(model, problem, response, window, **options)
+    else:
+        columns = np.hstack([problem.payload, _friction(model, errors, problem)])
+        fit = (
+            fit_ols(columns, response) if method == "ols" else fit_irls(columns, response, problem.joint)
+        ).first(10)
     half = fit.half_widths(confidence)
     message = _UNPROVED.format(share=100.0 * confidence, more=" per joint" if method == "irls" else "")
     if not fit.converged:
@@ -95,6 +100,25 @@ def estimate_with(
         iterations=fit.iterations,
         timings={"regressors": rows_done - began, "estimate": time.perf_counter() - rows_done},
     )
+
+
+def _friction(model: RobotModel, errors: MeasurementErrors, problem: Regression) -> FloatArray:
+    """(M, F) columns of friction and offsets, beside the nominal ones, as far as the motion tells them apart."""
+    layout = model.layout
+    blocks = (
+        (layout.offset,)
+        if errors.torque_source == "link"
+        else (layout.coulomb, layout.viscous, layout.offset)
+    )
+    columns = split(np.arange(layout.size, dtype=np.float64), model.arm_prior)[1]
+    kept = problem.payload
+    for block in blocks:
+        for index in range(*block.indices(layout.size)):
+            trial = np.column_stack([kept, problem.arm[:, np.flatnonzero(columns == index)[0]]])
+            norm = np.linalg.norm(trial, axis=0)
+            if norm[-1] > 0.0 and np.linalg.cond(trial / np.where(norm > 0.0, norm, 1.0)) < _APART:
+                kept = trial
+    return kept[:, 10:]
 
 
 def _recursive(
