@@ -131,7 +131,7 @@ class Intervals:
 
     def __repr__(self) -> str:
         """One line: the mass of the payload."""
-        low, estimate, high = estimate_text(*self.payload_mass, 4)
+        low, estimate, high = estimate_text(*self.payload_mass, 3)
         word = "guaranteed" if self.guaranteed else "not guaranteed"
         return (
             f"Intervals({self.arm.name}: payload {estimate} kg, in [{low}, {high}] kg, {word}, {self.method})"
@@ -143,7 +143,7 @@ class Intervals:
         for name, unit, *values in zip(
             PAYLOAD_NAMES, PAYLOAD_UNITS, self.lower, self.estimate, self.upper, strict=True
         ):
-            low, middle, high = estimate_text(float(values[0]), float(values[1]), float(values[2]), 4)
+            low, middle, high = estimate_text(float(values[0]), float(values[1]), float(values[2]), 3)
             lines.append(f"  {name:>5} {middle:>10}  in [{low:>10}, {high:>10}] {unit}")
         return "\n".join(lines)
 

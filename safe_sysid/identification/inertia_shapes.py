@@ -129,8 +129,8 @@ class PayloadShapes:
 
     @property
     def mass_text(self) -> str:
-        """``4.86 .. 5.10 kg``, rounded outward."""
-        low, high = interval_text(*self.mass)
+        """``4.861 .. 5.102 kg``, rounded outward."""
+        low, high = interval_text(*self.mass, 3)
         return f"{low} .. {high} kg"
 
 

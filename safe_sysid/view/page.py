@@ -55,14 +55,14 @@ BUTTONS = (
     Button(
         "Stop",
         "controller/stop",
-        "orange",
+        "gray",
         "",
         "Brake along the certified tail, then hold: no plan is taken before Start control.",
     ),
     Button(
         "Start control",
         "controller/start",
-        "green",
+        "gray",
         "The controller takes the arm over: it holds it, and moves it as soon as a plan comes. It also takes "
         "back a stop, but no emergency stop. Is everybody out of reach?",
         "From idle or fault, at rest; after a stop.",
@@ -70,7 +70,7 @@ BUTTONS = (
     Button(
         "Start planner",
         "planner/start",
-        "blue",
+        "gray",
         "Exciting trajectories begin: the arm moves. Is everybody out of reach?",
         "Exciting trajectories.",
     ),
@@ -104,7 +104,7 @@ class LivePage:
         """
         self._server, self._model, self._where, self._call = server, model, where, call
         self._told: dict[str, str] = {}
-        self._identity = ""
+        self.payload_mass: tuple[float, float] | None = None  # of the box in force, kg
         self._history = WidthHistory()
         server.gui.configure_theme(
             control_width="large",
@@ -137,7 +137,7 @@ class LivePage:
     def show(self, snapshot: Snapshot) -> None:
         """Change what has changed on the panel."""
         name = self._model.name
-        self._write("header", pieces.header(name, self._where, snapshot))
+        self._write("header", pieces.header(name, self._where, snapshot, self.payload_mass))
         self._write("notices", pieces.notices(snapshot))
         self._write("nodes", pieces.node_cards(snapshot.nodes))
         self._write("intervals", pieces.intervals(snapshot))
@@ -161,6 +161,8 @@ class LivePage:
         gui = self._server.gui
         for button in BUTTONS:
             if not button.question:
+                if button.colour == "red":
+                    gui.add_html(pieces.STOP)
                 self._add_button(button)
         with gui.add_folder("Start, plan, reset", expand_by_default=False):
             for button in BUTTONS:

@@ -11,7 +11,7 @@ from safe_sysid.decimals import at_least, interval_text, share_at_most, width_sh
 from safe_sysid.view.snapshot import OLD, NodeView, Snapshot
 from safe_sysid.view.text import escaped
 
-__all__ = ["STYLE", "header", "intervals", "margins", "node_cards", "notices", "torques"]
+__all__ = ["STOP", "STYLE", "header", "intervals", "margins", "node_cards", "notices", "torques"]
 
 #: Ids and classes start with ``ss-``: the page has its own.
 STYLE = """<style>
@@ -33,11 +33,16 @@ font-weight:600}
 .ss-head{display:flex;justify-content:space-between;font-size:11px;letter-spacing:.05em;text-transform:uppercase;
 color:#7b8794;margin:2px 0 3px}
 .ss-row{display:grid;grid-template-columns:26px 1fr 136px 38px;gap:8px;align-items:center;height:21px}
+.ss-row.ss-two{height:29px}
+.ss-bar.ss-zoom{margin-top:2px;background:#2f7de1;height:11px}
+.ss-zoom u{width:3px}.ss-zoom u.ss-true{background:#7ff0a5}
 .ss-row.ss-t{grid-template-columns:30px 1fr 96px}
 .ss-row>span:last-child,.ss-num{text-align:right;white-space:nowrap}
 .ss-row .ss-num{font-size:12px}
+.ss-mass{font-size:22px;font-weight:700;letter-spacing:-.02em;margin-top:2px}
+.ss-mass small{font-size:13px;font-weight:400;letter-spacing:0;color:#52606d}
 .ss-bar{position:relative;height:9px;border-radius:5px;background:#e4e9ee;overflow:hidden}
-.ss-bar i{position:absolute;top:0;bottom:0;display:block;background:#2f7de1;border-radius:5px;min-width:3px}
+.ss-bar i{position:absolute;top:0;bottom:0;display:block;background:#2f7de1;border-radius:5px;min-width:4px}
 .ss-bar u{position:absolute;top:-1px;bottom:-1px;width:2px;margin-left:-1px;background:#0b2f66}
 .ss-bar u.ss-true{background:#16a34a}
 .ss-bar i.ss-warm{background:#e0a100}.ss-bar i.ss-hot{background:#d64545}
@@ -47,24 +52,34 @@ color:#7b8794;margin:2px 0 3px}
 .ss-foot{color:#7b8794;font-size:11.5px;margin-top:3px}
 .ss-tags{display:flex;flex-wrap:wrap;gap:5px;margin-top:5px}
 .ss-tags span{background:#eef2f6;border-radius:6px;padding:2px 7px;font-size:12px}
+div:has(>.ss-stop)+div>button{height:56px!important;font-size:18px!important;font-weight:800;letter-spacing:.02em}
+@media(max-width:600px){.mantine-Paper-root:has(.ss){width:100%!important;max-height:44%!important}
+.mantine-Paper-root:has(.ss) .mantine-ScrollArea-content>div{width:100%!important}
+body:has(.ss) div:has(>div>canvas){height:58vh!important}}
 </style>"""
+#: Stands before the button that everybody must find.
+STOP = '<div class="ss-stop"></div>'
 
 _SECTION = '<div class="ss">{}</div>'
 #: That are there always, and sometimes.
 _NODES, _MORE_NODES = ("controller", "planner", "identifier"), ("plant", "recorder")
 
 
-def header(robot: str, where: str, snapshot: Snapshot) -> str:
-    """Name, time, and in one sentence what the arm does."""
+def header(robot: str, where: str, snapshot: Snapshot, payload: tuple[float, float] | None = None) -> str:
+    """Name, time, mass of the payload, and in one sentence what the arm does. ``payload``: bounds of the mass, kg."""
     level, title, more = _phase(snapshot)
     clock = "" if snapshot.time is None else f"{snapshot.time:.1f} s"
     if snapshot.speed is not None and snapshot.time is not None:
         clock += f" · {snapshot.speed:.2g}× real time" if snapshot.simulated else " · real time"
+    mass = ""
+    if payload is not None:
+        low, high = interval_text(*payload, 3)
+        mass = f'<div class="ss-mass" id="ss-mass">{low} .. {high} kg <small>payload alone</small></div>'
     return _SECTION.format(
         f'<div class="ss-title"><span>{escaped(robot, 40)}</span>'
         f'<span class="ss-dim" id="ss-clock">{clock}</span></div>'
         f'<div class="ss-dim">{escaped(where, 120)}</div>'
-        f'<div class="ss-phase ss-{level}" id="ss-phase"><span class="ss-dot"></span><div>{title}'
+        f'{mass}<div class="ss-phase ss-{level}" id="ss-phase"><span class="ss-dot"></span><div>{title}'
         f"<small>{more}</small></div></div>"
     )
 
@@ -137,34 +152,40 @@ def intervals(snapshot: Snapshot) -> str:
     known = None if snapshot.verdict is None else snapshot.verdict.truth
     for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
         if bounds is None or prior is None:
-            rows.append(_interval_row(name, "", "–", ""))
+            rows.append(_interval_row(name, "", "", "–", ""))
             continue
         low, high = float(bounds.lower[i]), float(bounds.upper[i])
         full = float(prior[1][i] - prior[0][i])
         share = (high - low) / full if full > 0.0 else 1.0
         start = (low - float(prior[0][i])) / full if full > 0.0 else 0.0
-        mark = (float(bounds.nominal[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
-        bar = (
-            f'<i style="left:{_percent(start)};width:{_percent(share)}"></i>'
-            f'<u style="left:{_percent(mark)}"></u>'
-        )
+        place = _within(float(bounds.nominal[i]), low, high)
+        bar = f'<i style="left:{_percent(start)};width:{_percent(share)}"></i>'
+        zoom = f'<u style="left:{_percent(place)}"></u>'
         if known is not None:
-            truth = (float(known[i]) - float(prior[0][i])) / full if full > 0.0 else 0.5
-            bar += f'<u class="ss-true" style="left:{_percent(truth)}"></u>'
-        text = " .. ".join(interval_text(low, high))
+            zoom += f'<u class="ss-true" style="left:{_percent(_within(float(known[i]), low, high))}"></u>'
+        text = " .. ".join(interval_text(low, high, 3))
         told = share_at_most(width_share(low, high, float(prior[0][i]), float(prior[1][i])), 2)
-        rows.append(_interval_row(name, bar, f"{text} {unit.replace('^2', '²')}", told, f"{low!r} {high!r}"))
+        rows.append(
+            _interval_row(name, bar, zoom, f"{text} {unit.replace('^2', '²')}", told, f"{low!r} {high!r}")
+        )
     green = ", the green one the truth, which only the plant knew" if known is not None else ""
     rows.append(
-        '<div class="ss-foot">Each bar is the prior, blue what the data leave of it, the dark mark the '
-        f"nominal{green}. Right: share of the prior.</div>"
+        '<div class="ss-foot">Grey: what was known before, blue what is left of it, below magnified; the dark mark is '
+        f"the estimate{green}. Right: share of before.</div>"
     )
     return _SECTION.format("".join(rows))
 
 
-def _interval_row(name: str, bar: str, text: str, share: str, exact: str = "") -> str:
+def _within(value: float, low: float, high: float) -> float:
+    """Where a value lies between two ends, as a share."""
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def _interval_row(name: str, bar: str, zoom: str, text: str, share: str, exact: str = "") -> str:
+    below = f'<div class="ss-bar ss-zoom">{zoom}</div>' if zoom else ""
     return (
-        f'<div class="ss-row" id="ss-interval-{name}" title="{exact}"><b>{name}</b><div class="ss-bar">{bar}</div>'
+        f'<div class="ss-row ss-two" id="ss-interval-{name}" title="{exact}"><b>{name}</b>'
+        f'<div><div class="ss-bar">{bar}</div>{below}</div>'
         f'<span class="ss-num">{text}</span><span class="ss-dim">{share}</span></div>'
     )
 

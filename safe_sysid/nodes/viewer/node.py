@@ -170,7 +170,9 @@ class ViewerNode:
             bounds = view_state.bounds_now
             if bounds is not None and bounds is not self._drawn_box:
                 self._drawn_box = bounds
-                page.scene.payload(self._shapes(bounds))
+                shapes = self._shapes(bounds)
+                page.payload_mass = None if shapes is None else shapes.mass
+                page.scene.payload(shapes)
             if now >= self._next_look:
                 self._next_look = now + _LOOK
                 self._look_around()

@@ -38,14 +38,14 @@ _GROUPS = (
 )
 #: With the page's own colours: sharp, and dark where the page is.
 _CARD = Markup(
-    '<svg viewBox="0 0 340 74" role="img" aria-label="{label}">'
+    '<svg viewBox="0 0 340 62" role="img" aria-label="{label}">'
     '<rect x="6" y="4" width="328" height="12" rx="3" class="prior"/>'
-    '<path d="M{a:.1f} 16L{b:.1f} 16L306 34L34 34Z" class="zoom"/>'
+    '<path d="M{a:.1f} 16L{b:.1f} 16L306 26L34 26Z" class="zoom"/>'
     '<rect x="{bar:.1f}" y="4" width="{width:.1f}" height="12" rx="1" class="bound"/>'
-    '<rect x="34" y="34" width="272" height="14" rx="3" class="bound"/>'
-    '<line x1="{nominal:.1f}" y1="30" x2="{nominal:.1f}" y2="52" class="nominal"/>{truth}'
-    '<text x="34" y="65" class="t-strong">{low}</text>'
-    '<text x="306" y="65" class="t-strong" text-anchor="end">{high}</text></svg>'
+    '<rect x="34" y="26" width="272" height="14" rx="3" class="bound"/>'
+    '<line x1="{nominal:.1f}" y1="23" x2="{nominal:.1f}" y2="43" class="nominal"/>{truth}'
+    '<text x="34" y="56" class="t-strong">{low}</text>'
+    '<text x="306" y="56" class="t-strong" text-anchor="end">{high}</text></svg>'
 )
 
 
@@ -107,7 +107,7 @@ def interval_drawing(
 
     diamond = Markup()
     if truth is not None:
-        path = Markup('<path d="M{:.1f} 35.5L{:.1f} 41L{:.1f} 46.5L{:.1f} 41Z" class="truth"/>')
+        path = Markup('<path d="M{:.1f} 27.5L{:.1f} 33L{:.1f} 38.5L{:.1f} 33Z" class="truth"/>')
         x = inside(truth)
         diamond = path.format(x, x + 5.5, x, x - 5.5)
     low_text, high_text = (text.replace("-", "\N{MINUS SIGN}") for text in texts)

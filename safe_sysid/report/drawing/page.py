@@ -55,6 +55,8 @@ figcaption { font-size: 0.85rem; line-height: 1.35; margin-top: 0.3rem; }
 .head > * { min-width: 0; } .head .muted { font-size: 0.85rem; }
 .drawing { overflow-x: auto; } .drawing img.chart { max-width: none; min-width: 34rem; }
 details { margin: 0.7rem 0; } summary { cursor: pointer; color: var(--accent); }
+.part { margin: 0; border-top: 1px solid var(--line); } .part:last-of-type { border-bottom: 1px solid var(--line); }
+.part > summary { color: var(--ink); font-weight: 600; padding: 0.6rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem;
   overflow-wrap: break-word; }
@@ -75,7 +77,11 @@ svg .truth { fill: var(--truth); stroke: var(--card); stroke-width: 1; }
 svg .nominal { stroke: var(--ink); stroke-width: 1.5; }
 img.chart { display: block; width: 100%; max-width: 34rem; background: none; border-radius: 0; }
 @media screen and (prefers-color-scheme: dark) { img.chart { filter: invert(0.92) hue-rotate(180deg); } }
-@media print { body { max-width: none; font-size: 11pt; padding: 0; } .scroll, pre { overflow: visible; }
+@media (max-width: 30rem) { .grid { gap: 0.4rem; } figure { padding: 0.35rem 0.6rem; }
+  .tile { padding: 0.35rem 0.6rem; } .tile span { font-size: 0.8rem; } h2 { margin-top: 1.2rem; }
+  .more { display: none; } }
+@media print { details::details-content { content-visibility: visible; height: auto; }
+  body { max-width: none; font-size: 11pt; padding: 0; } .scroll, pre { overflow: visible; }
   pre code { white-space: pre-wrap; overflow-wrap: anywhere; } h2 { break-after: avoid; } a { color: inherit; }
   .grid { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }
 """
@@ -99,7 +105,8 @@ _BLOCKS = """
 {% macro interval_grid(cards) %}
 <div class="grid">{% for card in cards %}<figure><div class="head"><span><b>{{ card.name }}</b>
 <span class="muted">{{ card.meaning }}, {{ card.unit|unit }}</span></span>
-<span class="muted nowrap">{{ card.share }} of prior</span></div>{{ card.drawing }}</figure>{% endfor %}</div>
+<span class="muted nowrap">{{ card.share }}<span class="more"> of prior</span></span></div>
+{{ card.drawing }}</figure>{% endfor %}</div>
 {% endmacro %}
 """
 

@@ -71,12 +71,13 @@ known now, below it magnified; the thin line is the nominal value.</p>
 {% if r.width_causes %}<p>What makes the mass's interval wide:
 {% for cause, share in r.width_causes.items() if share >= 0.01 %}{{ cause }}
 {{ "%.0f"|format(100 * share) }} %{% if not loop.last %}, {% endif %}{% endfor %}.</p>{% endif %}
+<details class="part"><summary>The ten intervals in numbers</summary>
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>estimate</th><th>upper</th><th>unit</th>
 <th>prior</th><th>of prior</th><th>standard error</th></tr>
 {% for p in r.parameters %}<tr><td>{{ p.name }}</td><td>{{ p.texts|join("</td><td>"|safe) }}</td>
 <td>{{ p.unit|unit }}</td><td>{{ p.prior_text }}</td><td>{{ p.share_text }}</td>
-<td>{{ p.error_text }}</td></tr>{% endfor %}</table></div>
-<h2>Payload alone</h2>
+<td>{{ p.error_text }}</td></tr>{% endfor %}</table></div></details>
+<details class="part"><summary>Payload alone</summary>
 <p class="muted">In the frame {{ r.payload.frame }}, inertia about its origin: the above minus a hand within its
 uncertainty.{% if not r.payload.possible %} No possible body was found inside these intervals: there is no estimate.
 {%- elif not r.payload.consistent %} The nominal difference was no possible body; one near it, inside the intervals,
@@ -84,22 +85,24 @@ stands here.{% endif %}</p>
 <div class="scroll"><table><tr><th>parameter</th><th>lower</th><th>nominal</th><th>upper</th><th>unit</th></tr>
 {% for name in r.payload.names %}<tr><td>{{ name }}</td>
 <td>{{ r.payload.texts[loop.index0]|join("</td><td>"|safe) }}</td><td>{{ r.payload.units[loop.index0]|unit }}</td></tr>
-{% endfor %}</table></div>
-{% if narrowing %}<h2>Intervals over time</h2><div class="grid"><figure>{{ narrowing }}<figcaption>Width of each
-interval as a share of what was known before.</figcaption></figure></div>{% endif %}
-{% for caption, data in pictures %}<h2>{{ caption }}</h2>
-<img alt="{{ caption }}" src="data:image/png;base64,{{ data }}">{% endfor %}
+{% endfor %}</table></div></details>
+{% if narrowing %}<details class="part"><summary>Intervals over time</summary>
+<div class="grid"><figure>{{ narrowing }}<figcaption>Width of each
+interval as a share of what was known before.</figcaption></figure></div></details>{% endif %}
+{% for caption, data in pictures %}<details class="part"><summary>{{ caption }}</summary>
+<img alt="{{ caption }}" src="data:image/png;base64,{{ data }}"></details>{% endfor %}
 <h2>Findings in the log</h2>
 {% if r.findings %}<ul>{% for f in r.findings %}<li class="{{ f.level }}">{{ f.text }}</li>{% endfor %}</ul>
 {% else %}<p>None.</p>{% endif %}
-<h2>Left out</h2>
+<details class="part"><summary>Left out</summary>
 {% if r.rejected %}<table>{% for reason, count in r.rejected.items() %}<tr><td>{{ reason|replace("_", " ") }}</td>
-<td>{{ count }}</td></tr>{% endfor %}</table>{% else %}<p>No sample.</p>{% endif %}
-<h2>What is guaranteed</h2>{{ lines(guaranteed) }}
-<h2>What is not</h2>{{ lines(not_guaranteed) }}
-<h2>Declared</h2><div class="scroll"><table>{% for key, value in r.declared.items() %}<tr><td>{{ key }}</td>
+<td>{{ count }}</td></tr>{% endfor %}</table>{% else %}<p>No sample.</p>{% endif %}</details>
+<details class="part"><summary>What is guaranteed, and what is not</summary>{{ lines(guaranteed) }}
+<h3>Not guaranteed</h3>{{ lines(not_guaranteed) }}</details>
+<details class="part"><summary>Declared</summary>
+<div class="scroll"><table>{% for key, value in r.declared.items() %}<tr><td>{{ key }}</td>
 <td>{{ "not declared" if value is none else value|unit }}</td></tr>{% endfor %}
-</table></div>
+</table></div></details>
 <h2>Check it yourself</h2>
 <p>{% if r.certificate %}<code>{{ command }}</code> recomputes every bound from the log, with
 code that shares no solver with the identification.{% else %}There is no certificate.{% endif %}</p>

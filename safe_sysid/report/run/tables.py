@@ -33,7 +33,7 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
     if payload is not None:
         tiles.append({"value": payload["shapes"].mass_text, "text": "payload alone"})
     elif facts.rows and facts.updates:
-        low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
+        low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper, 3)
         tiles.append({"value": f"{low} .. {high} kg", "text": "last link, hand and payload"})
     if facts.rows and facts.updates:
         tiles.append(

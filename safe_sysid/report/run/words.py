@@ -63,7 +63,8 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> R
                 "weak",
             )
         late = [note for note in summary.warnings if note.startswith("timing:")]
-        text = f"Every bound held and nothing was violated{mass}."
+        held = "every bound held and nothing was violated."
+        text = f"{mass[2].upper()}{mass[3:]}: {held}" if mass else held.capitalize()
         if late:
             return RunVerdict(
                 f"{text} But commands came later than declared: what that means is said below.", "weak"
@@ -108,10 +109,10 @@ def _mass(facts: RunFacts, payload: tuple[float, float] | None) -> str:
     """The first interval in words, if there was an update."""
     if not facts.updates or not facts.rows:
         return ""
-    low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper)
+    low, high = interval_text(facts.rows[0].lower, facts.rows[0].upper, 3)
     if payload is None:
         return f": last link, hand and payload together weigh {low} to {high} kg"
-    light, heavy = interval_text(*payload)
+    light, heavy = interval_text(*payload, 3)
     return f": the payload weighs {light} to {heavy} kg, with hand and last link {low} to {high} kg"
 
 
