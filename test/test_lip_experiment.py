@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from itertools import product
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
+from test_lip_kernel import exact, lagrange
 
 from safe_sysid.cli import main
 from safe_sysid.errors import SafeSysIdError
@@ -15,6 +19,7 @@ from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import likelihood, likelihood_gradient
 from safe_sysid.learning.gaussian_process.training import Training
 from safe_sysid.studies.lip.geometric import GeometricPart
+from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 from safe_sysid.studies.lip.methods import kernel_of, learn
 from safe_sysid.studies.lip.panda import SETTINGS, Panda
 from safe_sysid.studies.lip.tables import LipExperiment, energies, summary, table
@@ -81,14 +86,67 @@ def test_identification_with_the_kinematics_known_is_exact_without_noise() -> No
     assert np.abs(found.predict(far) - arm.torque(far)).max() < 1e-6
 
 
+@pytest.mark.parametrize("slides", [[False, True], [False, False]])
+def test_the_exponential_lagrangian_is_its_definition_and_its_gradients_those_of_differences(slides) -> None:
+    rng, n = np.random.default_rng(2), 2
+    part = LagrangianExponentialPart(n)
+    kernel = SumKernel((part,))
+    x = Motions(*rng.uniform(-1.0, 1.0, (3, 4, n)), slides)
+    log, noise, y = 0.3 * rng.normal(size=kernel.count), np.full(n, -1.0), rng.normal(size=(4, n))
+    _, by, _ = likelihood_gradient(kernel, log, noise, x, y)
+    for k in range(kernel.count):
+        step = np.zeros(kernel.count)
+        step[k] = 1e-5
+        up, down = (likelihood(kernel, log + s * step, noise, x, y) for s in (1.0, -1.0))
+        assert by[k] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7)
+    lengths = [mpmath.exp(2 * mpmath.mpf(a)) for a in log[1:]]
+
+    def inputs(q, v):
+        f = [a if s else mpmath.cos(a) for a, s in zip(q, slides, strict=True)]
+        return [*v, *f, *(mpmath.mpf(0) if s else mpmath.sin(a) for a, s in zip(q, slides, strict=True))]
+
+    def lagrangian(one, other):
+        pairs = zip(inputs(*one), inputs(*other), lengths, strict=True)
+        return mpmath.exp(mpmath.mpf(log[0]) - sum((a - b) ** 2 / c for a, b, c in pairs))
+
+    found = kernel.matrix(log, x).reshape(4, n, 4, n)
+    with mpmath.workdps(100):
+        for (r, j), a, b in product(((0, 1), (2, 2)), range(n), range(n)):
+            one, other = (
+                lagrange(c, *(exact(m[k]) for m in (x.q, x.qd, x.qdd))) for c, k in ((a, r), (b, j))
+            )
+            wanted = float(sum(u * w * lagrangian(p, q) for (u, p), (w, q) in product(one, other)))
+            assert found[r, a, j, b] == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_the_network_is_refused_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safe_sysid.learning.neural.training.delan_fit", None)
+    arm = Panda(1)
+    x = arm.trajectory(SETTINGS["code"], 0)
+    with pytest.raises(SafeSysIdError, match="learn"):
+        learn("DeLaN", x, arm.torque(x), Training(epochs=1), arm.regressor)
+
+
+@pytest.mark.slow
+def test_the_network_learns_a_pendulum() -> None:
+    pytest.importorskip("torch")
+    arm = Panda(2)
+    x = arm.trajectory(SETTINGS["code"], 0)
+    torque = arm.torque(x)
+    found = (learn("DeLaN", x, torque, Training(epochs=epochs), arm.regressor) for epochs in (1, 300))
+    errors = [np.mean((network.predict(x) - torque) ** 2) for network in found]
+    assert errors[1] < 0.1 * errors[0]
+
+
 def test_unknown_methods_are_refused() -> None:
-    with pytest.raises(SafeSysIdError, match="expected one of LIP, GIP, SE, ID"):
+    with pytest.raises(SafeSysIdError, match="expected one of LIP, GIP, SE, LSE, ID"):
         kernel_of("magic", 2, False)
 
 
 OPTIONS = {
-    "kind": "joints", "setting": "code", "methods": ["LIP", "ID"], "seeds": 2, "joints": [2], "epochs": 20, "batch": 50,
-    "amplitudes": [0.5], "series": True,
+    "kind": "joints", "setting": "code", "methods": ["LIP", "ID"], "seeds": 2, "joints": [2], "epochs": 20,
+    "rate": 0.01, "batch": 50,
+    "amplitudes": [0.5], "series": True, "network_epochs": 5,
 }  # fmt: skip
 
 
@@ -110,6 +168,8 @@ def test_cases_name_every_trial_once() -> None:
     fewer = cases({**OPTIONS, "kind": "samples"})
     assert len({tuple(case.items()) for case in fewer}) == len(fewer) == 24
     assert len(cases({**OPTIONS, "kind": "tracking"})) == 4
+    long = cases({**OPTIONS, "seeds": 20, "methods": ["LIP", "LSE", "DeLaN"]})
+    assert [sum(case["method"] == name for case in long) for name in ("LIP", "LSE", "DeLaN")] == [20, 10, 3]
 
 
 def test_the_reference_of_figure_9_is_differentiated_rightly() -> None:
@@ -158,3 +218,31 @@ def test_a_learned_feed_forward_tracks_better_than_the_nominal_one() -> None:
     learned, nominal = (run_trial(0, k, options)["rows"][0] for k in range(2))
     assert np.mean(learned["feedback"]) < 0.5 * np.mean(nominal["feedback"])
     assert np.mean(learned["nmse"]) < 0.5 * np.mean(nominal["nmse"])
+
+
+@pytest.mark.slow
+def test_stand_ins_are_learned_and_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "8"
+    words = ["experiment", "lip", "--epochs", "15", "--jobs", "1", "--figure"]
+    assert (
+        main(
+            [
+                *words,
+                "8",
+                "--methods",
+                "LIP,ID,SP",
+                "--out",
+                str(out),
+                "--json",
+                str(out.with_suffix(".json")),
+            ]
+        )
+        == 0
+    )
+    rows = json.loads(out.with_suffix(".json").read_text())["rows"]
+    assert [row["method"] for row in rows] == ["LIP", "ID", "SP"]
+    assert all(len(row["nmse"]) == 6 and np.all(np.isfinite(row["nmse"])) for row in rows)
+    assert all(max(row["nmse"]) < 0.1 for row in rows[1:])  # LIP asks for more epochs
+    for figure in "67":
+        assert main([*words, figure, "--out", str(tmp_path / figure)]) == 0
+        assert (tmp_path / figure / f"figure_{figure}.png").stat().st_size > 1000

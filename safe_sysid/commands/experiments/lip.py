@@ -1,11 +1,11 @@
-"""``safe-sysid experiment lip``: figures 1 to 4 and 9 and table III of [LIP], simulated."""
+"""``safe-sysid experiment lip``: figures 1 to 9 and tables II and III of [LIP], simulated."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.arguments import at_least, non_negative
 from safe_sysid.commands.batch import show_table
 from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
 from safe_sysid.errors import SafeSysIdError
@@ -15,21 +15,30 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 HELP = "inverse dynamics as Gaussian processes of energies"
 DESCRIPTION = """A simulated Panda, random trajectories to learn and others to predict, with noise of 0.01 N m.
 Figure 1: three to seven joints; 2: six joints, and energies; 3: energies of one trial; 4: seven joints, fewer samples.
-Methods: LIP, GIP and SE (Gaussian processes), ID (least squares, the arm's kinematics known).
---setting code is the paper's public code, text its text: slower motions.
-Table 3, figure 9: computed torque on a simulated flexible Panda with friction, rigid nominal model 5 to 30 % off;
+Methods: LIP, GIP, SE and LSE (Gaussian processes), ID (least squares, the arm's kinematics known), DeLaN (a network;
+only where --methods names it, or table 2: needs torch, the extra `learn`). LSE runs ten seeds at most, DeLaN three.
+--setting script is as the paper's public code makes its data, code the same with a wider range of positions, text the
+paper's text: slower motions.
+Figures 5 to 8 are stand-ins for the paper's real arms, not them: a simulated flexible Panda with friction and ripple,
+of seven joints (5: nMSE, 6: kinetic energy) or six (7: positions, 8: nMSE; there also SP, semiparametric).
+Table 3, figure 9: computed torque on that arm, rigid nominal model 5 to 30 % off;
 methods LIP, nominal, identified, SE, GIP.
 Exit status: 0 all trials ran to their end (whatever came out), 1 some raised an error, 2 wrong arguments, 130
 interrupted."""
-_KINDS = {"1": "joints", "2": "joints", "3": "joints", "4": "samples", "9": "tracking"}
+_KINDS = {
+    "1": "joints", "2": "joints", "3": "joints", "4": "samples", "5": "measured", "6": "measured", "7": "measured",
+    "8": "measured", "9": "tracking",
+}  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--table", choices=("3",), help="which table")
+    what.add_argument("--table", choices=("2", "3"), help="which table")
     what.add_argument("--figure", choices=tuple(_KINDS), help="which figure")
-    parser.add_argument("--setting", choices=("code", "text"), default="code", help="(default: code)")
+    parser.add_argument(
+        "--setting", choices=("code", "script", "text"), default="code", help="(default: code)"
+    )
     parser.add_argument("--joints", type=int, choices=range(1, 8), metavar="N", help="only so many")
     parser.add_argument("--methods", metavar="A,B", help="only these")
     parser.add_argument(
@@ -39,7 +48,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epochs", type=at_least(1), default=1001, metavar="E", help="of training (default: 1001)"
     )
+    parser.add_argument(
+        "--rate",
+        type=non_negative,
+        default=0.01,
+        metavar="R",
+        help="step of Adam (default: 0.01, the paper's)",
+    )
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
+    parser.add_argument(
+        "--network-epochs", type=at_least(1), default=200, metavar="E",
+        help="of DeLaN (default: 200; the paper: 200000)",
+    )  # fmt: skip
     add_results(parser, "rows", "results as they come, and pictures (default: experiment_lip_<figure>)")
 
 
@@ -50,25 +70,37 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
         SafeSysIdError: a method that there is not.
     """
     from safe_sysid.studies.lip.methods import METHODS
+    from safe_sysid.studies.lip.stand_in import MEASURED
     from safe_sysid.studies.lip.tracking import TRACKED
 
     kind = _KINDS[figure]
-    known = TRACKED if kind == "tracking" else ("LIP",) if figure == "3" else METHODS
-    methods = options.methods.split(",") if options.methods else list(known)
+    joints = {"1": [3, 4, 5, 6, 7]}.get(figure, [7] if figure in "4569" else [6])
+    known = {"tracking": TRACKED, "measured": MEASURED[joints[0]] if kind == "measured" else ()}.get(
+        kind, METHODS
+    )
+    if figure in "367":
+        known = ("LIP",)
+    methods = [name for name in known if name != "DeLaN"]
+    if options.table == "2":
+        methods = ["DeLaN"]
+    if options.methods:
+        methods = options.methods.split(",")
     for name in methods:
         if name not in known:
             raise SafeSysIdError(f"--methods {name}: expected some of {', '.join(known)}")
-    joints = {"1": [3, 4, 5, 6, 7], "4": [7], "9": [7]}.get(figure, [6])
+    if options.joints and kind == "measured":
+        raise SafeSysIdError("--joints: the stand-ins of figures 5 to 8 have theirs")
     return {
         "kind": kind, "setting": options.setting, "methods": methods, "seeds": options.seeds,
         "joints": [options.joints] if options.joints else joints, "amplitudes": [0.5, 0.6],
-        "epochs": options.epochs, "batch": options.batch, "series": figure == "3",
+        "epochs": options.epochs, "batch": options.batch, "rate": options.rate, "series": figure in "367",
+        "network_epochs": options.network_epochs,
     }  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a figure or table; print and draw it."""
-    figure = options.figure or "9"
+    figure = options.figure or {"2": "2", "3": "9"}[options.table]
     console = begin(options, f"experiment_lip_{figure}")
     from safe_sysid.studies.lip import tables
 

@@ -17,8 +17,10 @@ from safe_sysid.learning.gaussian_process.kernels import (
     lip_kernel,
 )
 from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import Units
 from safe_sysid.learning.gaussian_process.training import Training, train
 from safe_sysid.studies.lip.geometric import GeometricPart
+from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 
 __all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn"]
 
@@ -26,7 +28,7 @@ FloatArray = NDArray[np.float64]
 #: Features (N n, P) of a rigid body's parameters.
 Regressor = Callable[[Motions], FloatArray]
 #: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.
-METHODS = ("LIP", "GIP", "SE", "ID")
+METHODS = ("LIP", "GIP", "SE", "LSE", "ID", "DeLaN")
 _RIDGE = 1e-10  # of the largest singular value: what no sample tells stays zero
 
 
@@ -61,7 +63,7 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
     """The kernel of a Gaussian process among the methods.
 
     Args:
-        method: LIP, GIP or SE.
+        method: LIP, GIP, SE or LSE.
         n: joints.
         friction: with it, and (LIP, GIP) a squared exponential, as on real arms, eqs. (34) and (35).
 
@@ -73,9 +75,21 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
     extra = (LinearPart(friction_features, 2 * n),) if friction else ()
     if method == "SE":
         return SumKernel((SquaredExponentialPart(n), *extra))
+    if method == "LSE":
+        return SumKernel((LagrangianExponentialPart(n), *extra))
     if method == "GIP":
         return SumKernel((GeometricPart(n), *extra, *([SquaredExponentialPart(n)] if friction else [])))
-    raise SafeSysIdError(f"method {method!r}: expected one of {', '.join(METHODS)}")
+    raise SafeSysIdError(f"method {method!r}: expected one of {', '.join((*METHODS, 'SP'))}")
+
+
+def _semiparametric(x: Motions, regressor: Regressor) -> SumKernel:
+    """Eq. (32) of [LIP]: rigid bodies and friction, linear, and a squared exponential of each joint."""
+    parts = (
+        LinearPart(regressor, regressor(x[:1]).shape[1]),
+        LinearPart(friction_features, 2 * x.n),
+        SquaredExponentialPart(x.n),
+    )
+    return SumKernel(parts)
 
 
 def learn(
@@ -89,16 +103,24 @@ def learn(
     """Learn.
 
     Args:
-        method: of METHODS.
+        method: of METHODS, or SP, which knows the kinematics, too.
         x: N samples.
         torque: (N, n) measured.
-        how: training of Gaussian processes.
-        regressor: of the arm's rigid bodies, for ID.
+        how: training of Gaussian processes; of DeLaN seed and epochs.
+        regressor: of the arm's rigid bodies, for ID and SP.
         friction: the arm has friction.
 
     Raises:
-        SafeSysIdError: an unknown method, or a covariance without a factor.
+        SafeSysIdError: an unknown method, a covariance without a factor, or DeLaN without torch.
     """
     if method == "ID":
         return _Identified(regressor, friction, x, torque)
+    if method == "SP":  # gravity's acceleration is in SI units
+        return train(_semiparametric(x, regressor), x, torque, how, units=Units())
+    if method == "DeLaN":
+        try:
+            from safe_sysid.learning.neural.training.delan_fit import Network
+        except ImportError as error:
+            raise SafeSysIdError("DeLaN needs torch: pip install 'safe_sysid[learn]'") from error
+        return Network(x, torque, how.epochs, how.seed)
     return train(kernel_of(method, x.n, friction), x, torque, how)

@@ -35,7 +35,7 @@ _LOW = np.array([-2.9, -1.8, -2.9, -3.0, -2.9, 0.0, -2.9])
 _HIGH = np.array([2.9, 1.8, 2.9, 0.0, 2.9, 3.8, 2.9])
 _VELOCITY = np.array([2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61])
 _ACCELERATION = np.array([15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0])
-_SINUSOIDS, _START, _ATTEMPTS, _LESS = 50, 0.1, 11, 0.8
+_START, _ATTEMPTS, _LESS = 0.1, 11, 0.8
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,19 @@ class Setting:
         frequency: fundamental, rad/s.
         low: (7,) rad.
         high: (7,) rad.
+        sinusoids: of each joint.
     """
 
     samples: int
     frequency: float
     low: FloatArray
     high: FloatArray
+    sinusoids: int = 50
 
 
 _MIDDLE, _HALF = 0.5 * (_LOW + _HIGH), 0.5 * (_HIGH - _LOW)
-#: "text": as the paper says; "code": as its public code does, with eight tenths of the range.
+#: "text": as the paper says; "script": as the script that makes its public code's data does, with half the range of
+#: positions; "code": the same with eight tenths of it, which that script has in its comments.
 SETTINGS = {
     "text": Setting(
         500,
@@ -65,6 +68,7 @@ SETTINGS = {
         np.array([2.3, 1.4, 2.3, -0.3, 2.3, 3.2, 2.3]),
     ),
     "code": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF),
+    "script": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.5 * _HALF, _MIDDLE + 0.5 * _HALF),
 }
 
 
@@ -150,30 +154,32 @@ class Panda:
                 potential[r] += 0.5 * weight * step @ (self._regressor(at, still, still) @ self.theta)
         return np.stack([kinetic, np.cumsum(potential)])
 
-    def trajectory(self, setting: Setting, seed: int) -> Motions:
+    def trajectory(self, setting: Setting, seed: int, dense: int = 1) -> Motions:
         """A random trajectory, eq. (33), within limits of position, velocity and acceleration.
 
         Args:
             setting: how it is drawn.
             seed: of it.
+            dense: samples for each one of the setting; limits are looked at in the setting's.
         """
-        rng, t = np.random.default_rng(seed), 0.1 * np.arange(setting.samples)
-        order = np.arange(1, _SINUSOIDS + 1)
+        rng = np.random.default_rng(seed)
+        t = 0.1 / dense * np.arange((setting.samples - 1) * dense + 1)
+        order = np.arange(1, setting.sinusoids + 1)
         w = setting.frequency * order
         sine, cosine = np.sin(np.outer(t, w)), np.cos(np.outer(t, w))
-        found = np.empty((3, setting.samples, self.n))
+        found = np.empty((3, len(t), self.n))
         for j in range(self.n):
             middle = 0.5 * (setting.low[j] + setting.high[j])
             half = 0.5 * (setting.high[j] - setting.low[j])
             size, attempt = _START * half, 0
             while True:
-                a, b = size * rng.uniform(-1.0, 1.0, (2, _SINUSOIDS))
+                a, b = size * rng.uniform(-1.0, 1.0, (2, setting.sinusoids))
                 q, qd = sine @ (a / w) - cosine @ (b / w), cosine @ a + sine @ b
                 qdd = cosine @ (b * w) - sine @ (a * w)
                 if (
-                    np.max(np.abs(q)) < half
-                    and np.max(np.abs(qd)) < _VELOCITY[j]
-                    and np.max(np.abs(qdd)) < _ACCELERATION[j]
+                    np.max(np.abs(q[::dense])) < half
+                    and np.max(np.abs(qd[::dense])) < _VELOCITY[j]
+                    and np.max(np.abs(qdd[::dense])) < _ACCELERATION[j]
                 ):
                     break
                 attempt += 1
@@ -182,14 +188,15 @@ class Panda:
             found[:, :, j] = q + middle, qd, qdd
         return Motions(found[0], found[1], found[2], [False] * self.n)
 
-    def data(self, setting: Setting, seed: int) -> Data:
+    def data(self, setting: Setting, seed: int, dense: int = 1) -> Data:
         """A trajectory with its torques.
 
         Args:
             setting: how it is drawn.
             seed: of trajectory and noise.
+            dense: samples for each one of the setting.
         """
-        x = self.trajectory(setting, seed)
+        x = self.trajectory(setting, seed, dense)
         torque = self.torque(x)
         noise = np.random.default_rng(10_000 + seed).normal(0.0, NOISE, torque.shape)
         return Data(x, torque, torque + noise, self.energies(x))

@@ -1,4 +1,4 @@
-"""Figures 1 to 4 and 9 and Table III of [LIP] beside ours."""
+"""Figures 1 to 9 and tables II and III of [LIP] beside ours."""
 
 from __future__ import annotations
 
@@ -17,12 +17,27 @@ from safe_sysid.studies.lip.trial import cases, run_trial
 __all__ = ["PAPER", "LipExperiment", "draw", "is_sound", "summary", "table"]
 
 Result = dict[str, Any]
-#: The paper's: Fig. 2, medians by joint of six joints, %; energies of LIP; Table III, mean over joints, %.
+#: The paper's: Fig. 2, medians by joint of six joints, %; energies of LIP; Figs. 5 and 8, means by joint of its real
+#: arms of seven and six joints, %; Table III, %.
 PAPER = {
     "joints": {
         "SE": (26.40, 2.19, 5.13, 10.33, 22.80, 23.68),
         "GIP": (3.58, 0.59, 0.98, 2.40, 9.86, 11.93),
+        "LSE": (2.47, 0.30, 0.95, 2.47, 40.19, 27.16),
         "LIP": (0.35, 0.01, 0.04, 0.12, 2.34, 2.02),
+        "DeLaN": (2.31, 0.32, 1.74, 5.20, 97.47, 86.68),
+    },
+    "measured": {
+        ("SE", 7): (3.87, 0.58, 2.49, 1.02, 29.72, 12.81, 7.39),
+        ("GIP", 7): (1.13, 0.24, 0.78, 0.29, 21.93, 5.34, 15.29),
+        ("LSE", 7): (0.89, 0.10, 0.53, 0.24, 18.38, 8.05, 15.77),
+        ("LIP", 7): (0.49, 0.05, 0.28, 0.10, 11.08, 4.10, 5.03),
+        ("SE", 6): (17.34, 9.35, 42.76, 4.30, 19.54, 5.73),
+        ("GIP", 6): (12.46, 5.64, 11.35, 2.14, 9.58, 5.81),
+        ("LSE", 6): (6.49, 12.14, 15.25, 1.54, 7.79, 5.78),
+        ("LIP", 6): (4.98, 2.54, 5.59, 1.07, 8.29, 4.74),
+        ("ID", 6): (4.86, 2.37, 5.04, 1.64, 6.76, 5.82),
+        ("SP", 6): (4.57, 3.12, 5.02, 1.10, 6.44, 5.49),
     },
     "energies": (0.21, 0.00),
     "tracking": {
@@ -32,6 +47,10 @@ PAPER = {
         ("nominal", 0.6): (6.8e-3, 7.9e-3, 3.1e-2, 6.6e-2, 2.4e-1, 1.6e-1, 8.2e-2),
     },
 }
+
+
+_STAND_IN = "nMSE of torques of a simulated stand-in, %"
+_TITLES = {"4": "Global MSE over samples", "5": _STAND_IN, "8": _STAND_IN}
 
 
 @dataclass(frozen=True)
@@ -94,7 +113,7 @@ def table(told: Result) -> Table:
     kind = told["options"]["kind"]
     out = Table(
         title="nMSE of "
-        + ("positions" if kind == "tracking" else "torques")
+        + {"tracking": "positions", "measured": "torques of a simulated stand-in"}.get(kind, "torques")
         + " by joint, %, median over seeds (the paper's)"
     )
     first = {"tracking": "amplitude", "samples": "samples"}.get(kind, "joints")
@@ -107,6 +126,8 @@ def table(told: Result) -> Table:
         paper: Sequence[float] = ()
         if kind == "tracking":
             paper = PAPER["tracking"].get((method, amplitude), ())  # type: ignore[attr-defined]
+        elif kind == "measured":
+            paper = PAPER["measured"].get((method, joints), ())  # type: ignore[attr-defined]
         elif joints == 6 and kind == "joints":
             paper = PAPER["joints"].get(method, ())  # type: ignore[attr-defined]
         cells = [
@@ -125,6 +146,9 @@ def energies(told: Result) -> str:
     Args:
         told: of :func:`summary`.
     """
+    kinetics = [row["kinetic_nmse"] for row in told["rows"] if "kinetic_nmse" in row]
+    if kinetics:
+        return f"LIP: median nMSE of kinetic energy {100.0 * np.median(kinetics):.3g} % (the paper, its Panda: 0.40 %)"
     rows = [row for row in told["rows"] if "energy_nmse" in row]
     if not rows:
         return ""
@@ -146,10 +170,13 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
         out: directory.
     """
     path = out / f"figure_{figure}.png"
-    if figure in ("3", "9"):
+    if figure in ("3", "6", "9"):
         _series(figure, results, path)
         return path
-    page = new_figure(9.0, 4.0, {"4": "Global MSE over samples"}.get(figure, "nMSE of torques, %"))
+    if figure == "7":
+        _positions(results, path)
+        return path
+    page = new_figure(9.0, 4.0, _TITLES.get(figure, "nMSE of torques, %"))
     axis, methods = page.subplots(), told["options"]["methods"]
     groups = _groups(told["rows"])
     for k, method in enumerate(methods):
@@ -172,7 +199,7 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
     if figure != "4":
         most = max(key[0] for key in groups)
         axis.set_xticks(sorted({key[0] for key in groups}) if figure == "1" else range(1, most + 1))
-    axis.set_xlabel({"1": "joints", "2": "joint", "4": "samples"}[figure])
+    axis.set_xlabel({"1": "joints", "4": "samples"}.get(figure, "joint"))
     axis.legend(fontsize=8)
     style_axis(axis)
     save_figure(page, path)
@@ -182,15 +209,27 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
 def _series(figure: str, results: Sequence[Result], path: Path) -> None:
     """Energies of the first trial, or tracking errors and feedback of all."""
     shown = [result for result in results if "series" in result]
-    page = new_figure(9.0, 5.0, {"3": "Energies, J", "9": "Tracking error, mrad, and feedback, N m"}[figure])
+    titles = {
+        "3": "Energies, J",
+        "6": "Kinetic energy of a simulated stand-in, J, and its error",
+        "9": "Tracking error, mrad, and feedback, N m",
+    }
+    page = new_figure(9.0, 5.0, titles[figure])
     axes = page.subplots(2, 1, sharex=True)
-    for result in shown[:1] if figure == "3" else shown:
-        series = {key: np.array(values) for key, values in result["series"].items()}
+    for result in shown if figure == "9" else shown[:1]:
+        series = {key: np.array(values) for key, values in result["series"].items() if key != "positions"}
+        if figure == "6":
+            error = np.abs(series["learned"] - series["true"])
+            series = {
+                "true": np.stack([series["true"], 0.0 * error]),
+                "learned": np.stack([series["learned"], error]),
+            }
         for k, axis in enumerate(axes):
-            if figure == "3":
+            if figure in "36":
                 axis.plot(series["true"][k], color="black", lw=1.2, label="true")
                 axis.plot(series["learned"][k], lw=1.0, label="learned")
-                axis.set_title(("kinetic", "potential")[k], fontsize=9, loc="left")
+                names = ("kinetic", "potential") if figure == "3" else ("kinetic", "error")
+                axis.set_title(names[k], fontsize=9, loc="left")
             else:
                 row = result["rows"][0]
                 values = 1e3 * np.abs(series["error"]) if k == 0 else np.abs(series["feedback"])
@@ -198,4 +237,20 @@ def _series(figure: str, results: Sequence[Result], path: Path) -> None:
     for axis in axes:
         style_axis(axis)
     axes[0].legend(fontsize=7)
+    save_figure(page, path)
+
+
+def _positions(results: Sequence[Result], path: Path) -> None:
+    """Distribution of joint positions of the first trial's data and tests."""
+    learned, tested = (
+        np.array(a) for a in next(result["series"]["positions"] for result in results if "series" in result)
+    )
+    page = new_figure(9.0, 4.0, "Positions of a simulated stand-in, rad")
+    for j, axis in enumerate(page.subplots(2, -(-learned.shape[1] // 2)).ravel()[: learned.shape[1]]):
+        for name, values in (("learned from", learned), ("tested", tested)):
+            axis.hist(values[:, j], bins=30, density=True, alpha=0.5, label=name)
+        axis.set_title(f"joint {j + 1}", fontsize=9, loc="left")
+        style_axis(axis)
+        if j == 0:
+            axis.legend(fontsize=7)
     save_figure(page, path)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.layout import PER_LINK
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
@@ -23,7 +25,7 @@ from safe_sysid.studies.hybrid.make_data import acceleration, load_panda
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
 from safe_sysid.studies.lip.methods import learn
 
-__all__ = ["TRACKED", "run_tracking"]
+__all__ = ["TRACKED", "drive_arm", "run_tracking", "true_regressor"]
 
 FloatArray = NDArray[np.float64]
 #: In the order of the table.
@@ -50,8 +52,17 @@ def reference(amplitude: float) -> FloatArray:
     return np.stack([_MIDDLE + q[:, None], np.tile(qd[:, None], 7), np.tile(qdd[:, None], 7)], axis=1)
 
 
-def _drive(model: RobotModel, seed: int, wanted: FloatArray, feed: _Torque) -> dict[str, FloatArray]:
-    """The closed loop: measured q, qd, torque, and feedback, (N, 7) each; until the arm is lost."""
+def drive_arm(model: RobotModel, wanted: FloatArray, feed: _Torque) -> dict[str, FloatArray]:
+    """The closed loop: measured ``q``, ``qd``, ``torque``, and ``feedback``, (N, 7) each.
+
+    Args:
+        model: of the arm.
+        wanted: (N, 3, 7) position, velocity, acceleration at 1 kHz.
+        feed: torque that is added to the feedback's.
+
+    Raises:
+        SafeSysIdError: a joint is 1 rad off.
+    """
     effects = read_effects("panda_effects", model.theta_nominal)
     arm = FlexibleArm(model, effects, wanted[0, 0])
     rows = np.zeros((4, len(wanted), 7))
@@ -65,6 +76,27 @@ def _drive(model: RobotModel, seed: int, wanted: FloatArray, feed: _Torque) -> d
     return dict(zip(("q", "qd", "torque", "feedback"), rows, strict=True))
 
 
+def true_regressor(model: RobotModel, joints: int) -> Callable[[Motions], FloatArray]:
+    """Features (N n, P) of the links' parameters of the arm, of its first n joints, the others in the middle at rest.
+
+    Args:
+        model: of the arm.
+        joints: n.
+    """
+    dynamics = dynamics_of(model.kinematics)
+
+    def features(x: Motions) -> FloatArray:
+        whole = np.zeros((3, len(x), model.n))
+        whole[0] = _MIDDLE
+        for rows, values in zip(whole, (x.q, x.qd, x.qdd), strict=True):
+            rows[:, :joints] = values
+        return np.concatenate(
+            [dynamics.torque_regressor(*at)[:joints, : PER_LINK * model.n] for at in zip(*whole, strict=True)]
+        )
+
+    return features
+
+
 def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[str, Any]) -> _Torque:
     """The feed-forward of a method; what is learned is learned from a run with the nominal model."""
     nominal = drawing(model)
@@ -74,13 +106,13 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
 
     if method == "nominal":
         return rigid(nominal)
-    run = _drive(model, case["seed"], reference(_LEARNED), rigid(nominal))
+    run = drive_arm(model, reference(_LEARNED), rigid(nominal))
     qdd = acceleration(run["qd"])
     at = slice(200, -200, _THIN)
     q, qd, qdd, torque = run["q"][at], run["qd"][at], qdd[at], run["torque"][at]
     if method == "identified":
         return rigid(identified(model, [(q, qd, qdd, torque)], "all")[0])
-    how = Training(epochs=options["epochs"], batch=options["batch"], seed=case["seed"])
+    how = Training(epochs=options["epochs"], batch=options["batch"], rate=options["rate"], seed=case["seed"])
     x = Motions(q, qd, qdd, [False] * 7)
     found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
     if method == "LIP" and isinstance(found, TorqueProcess):
@@ -97,7 +129,7 @@ def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
     """
     model = load_panda()
     wanted = reference(case["amplitude"])
-    run = _drive(model, case["seed"], wanted, _feed(case["method"], model, case, options))
+    run = drive_arm(model, wanted, _feed(case["method"], model, case, options))
     error = wanted[:, 0] - run["q"]
     row = {
         **case,
