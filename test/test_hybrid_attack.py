@@ -1,4 +1,4 @@
-"""Hybrid models that mean ill under the robust law: whatever weights and memory say, every claim holds."""
+"""Hybrid models that mean ill: under the robust law every claim holds, under the impedance law the guard's bounds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from test_feed_forward import BOUND, RATE, drive, found, model  # noqa: F401  (f
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForwardInTick
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.control.law import ModelInUse
+from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.learning.neural.file import read_hybrid, write_hybrid
 from safe_sysid.learning.neural.models import Learned
 from safe_sysid.learning.neural.stepping import HybridResidual, SteppingModel
 from safe_sysid.planning import PlannerResult
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.hybrid.drive import guard, impedance
+from safe_sysid.studies.hybrid.make_data import load_panda
 
 KINDS = ("shuffled", "saturated", "outward", "state", "resonant")
 
@@ -25,10 +29,11 @@ KINDS = ("shuffled", "saturated", "outward", "state", "resonant")
 class Wicked:
     """A model in the guard whose weights, memory or both are chosen to harm; never waits, and is always trusted."""
 
-    def __init__(self, arm: RobotModel, gains: ControllerGains, kind: str, seed: int) -> None:
-        self.kind, self.rng, self.gains = kind, np.random.default_rng(seed), gains
+    def __init__(self, arm: RobotModel, gain: float, kind: str, seed: int) -> None:
+        self.kind, self.rng, self.gain, self.n = kind, np.random.default_rng(seed), gain, arm.n
         name = "rbd_sign_mlp" if seed % 3 == 2 else "rbd_sign_lstm"
-        learned = self._chosen(made_up(arm, name, seed, size=5.0))
+        sees, every = ("positions", 1) if seed % 4 < 2 else ("directions", 1 + seed % 10)
+        learned = self._chosen(replace(made_up(arm, name, seed, size=5.0), sees=sees, every=every))
         self.stepping = SteppingModel(learned, arm.kinematics, arm.theta_nominal, 0.0)
         self.residual = HybridResidual(self.stepping)
         self.residual._need = 0
@@ -46,7 +51,7 @@ class Wicked:
             learned.scaling, low=np.full_like(learned.scaling.low, -1e6), high=1e6 - learned.scaling.low
         )
         if self.kind == "outward":
-            scaling = replace(scaling, torque_low=np.full(3, -1e6), torque_high=np.full(3, 1e6))
+            scaling = replace(scaling, torque_low=np.full(self.n, -1e6), torque_high=np.full(self.n, 1e6))
         return replace(learned, weights=weights, scaling=scaling)
 
     def __call__(self, q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
@@ -57,8 +62,8 @@ class Wicked:
         if (
             self.kind == "outward"
         ):  # the last layer's biases follow the arm's error: the worst that weights can do
-            r = qd_d - qd + self.gains.K_r * (q_d - q)
-            self.stepping._flat[-4:-1] = -1e3 * np.sign(r)
+            r = qd_d - qd + self.gain * (q_d - q)
+            self.stepping._flat[-self.n - 1 : -1] = -1e3 * np.sign(r)
         with np.errstate(all="ignore"):
             return self.residual.predict(q_d, qd_d, qdd_d)
 
@@ -77,7 +82,7 @@ def test_whatever_weights_and_memory_say_every_claim_holds(
     kind: str,
 ) -> None:
     """Tracking bounds, energy, torque limits and the guard's bound and rate, in every tick (`drive`)."""
-    seen, _ = drive(model, gains, found, attached(gains, Wicked(model, gains, kind, 1)), seconds=1.5)
+    seen, _ = drive(model, gains, found, attached(gains, Wicked(model, gains.K_r, kind, 1)), seconds=1.5)
     assert seen.e > 0.0
     if kind in ("outward", "shuffled"):
         assert seen.added > 0.9  # it had its way, up to the bound
@@ -109,10 +114,66 @@ def test_a_thousand_wicked_models(
                 for name, value in made_up(model).weights.items():
                     np.testing.assert_array_equal(read.weights[name], value)
             continue
-        wicked = Wicked(model, gains, KINDS[seed // 5 % len(KINDS)], seed)
+        wicked = Wicked(model, gains.K_r, KINDS[seed // 5 % len(KINDS)], seed)
         seen, _ = drive(
             model, gains, found, attached(gains, wicked), seconds=0.25, seed=seed, own_simulator=True
         )
         added.append(seen.added)
     assert refused > 150
     assert np.mean(np.array(added) > 0.9) > 0.3
+
+
+def driven_under_impedance(wicked: Wicked, seconds: float, seed: int) -> tuple[np.ndarray, int]:
+    """The flexible Panda at rest under medium gains; (n,) largest torque added, as a share of its bound, and ticks.
+
+    Every number that reaches the arm is finite, and what is added stays within its bound and its rate; nothing is added
+    from a tick on whose answer cannot be used but what the rate leaves of earlier ones.
+    """
+    panda, rng = load_panda(), np.random.default_rng(seed)
+    effects = read_effects("panda_effects", panda.theta_nominal, 1.0)
+    arm, law = FlexibleArm(panda, effects, panda.settings.home), impedance(panda, "medium")
+    added = guard(panda, wicked)
+    known = ModelInUse(panda.theta_nominal, panda.theta_nominal, np.zeros(len(panda.theta_nominal)))
+    step, limit = added._rate * arm.period, panda.limits.torque
+    reference, before, largest = np.zeros((3, 7)), np.zeros(7), np.zeros(7)
+    reference[0] = panda.settings.home
+    swing = rng.uniform(-0.2, 0.2, 7)
+    ticks = round(seconds / arm.period)
+    for k in range(ticks):
+        reference[0] = panda.settings.home + swing * np.sin(6.0 * arm.time) ** 2
+        reference[1] = swing * 6.0 * np.sin(12.0 * arm.time)
+        reference[2] = swing * 72.0 * np.cos(12.0 * arm.time)
+        command = law.step(arm.time, arm.q, arm.qd, reference, known).copy()
+        added.next(arm.time, arm.q, arm.qd, reference, arm.period)
+        now = added.torque
+        assert np.all(np.abs(now) <= added.bound)
+        assert np.all(np.abs(now - before) <= step * (1.0 + 1e-12) + 1e-12)
+        if added.why_not:  # the rigid model is the aim from this very tick on
+            assert np.all(np.abs(now) <= np.maximum(np.abs(before) - step, 0.0) * (1.0 + 1e-12) + 1e-12)
+        command += now
+        assert np.all(np.isfinite(command))
+        largest, before = np.maximum(largest, np.abs(now) / added.bound), now.copy()
+        try:
+            arm.step(np.clip(command, -limit, limit))
+        except ModelError:  # nobody promises what the arm does within the bounds
+            return largest, k
+    return largest, ticks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_impedance_the_guards_bounds_hold(kind: str) -> None:
+    """The first of a thousand."""
+    largest, ticks = driven_under_impedance(Wicked(load_panda(), 10.0, kind, 1), 0.1, 1)
+    assert ticks > 50
+    if kind == "outward":
+        assert np.any(largest == 1.0), "the attack reaches the bound, so the bound is what holds it"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_thousand_wicked_models_under_impedance() -> None:
+    panda, reached = load_panda(), []
+    for seed in range(1000):
+        wicked = Wicked(panda, 10.0, KINDS[seed % len(KINDS)], seed)
+        reached.append(driven_under_impedance(wicked, 0.25, seed)[0].max())
+    assert np.mean(np.array(reached) > 0.9) > 0.3

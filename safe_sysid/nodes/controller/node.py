@@ -91,6 +91,7 @@ class ControllerNode(ManagedNode):
         self._reference = messages.JointStateWriter(names)
         self._answer: Float64MultiArray | bytes | None = None
         self._doubts = ""  # what activation saw and let pass
+        self._said: set[str] = {"followed"}  # what came of a feed-forward's answers, as far as it was said
         rows = to_ns(options.log_s) // to_ns(settings.timing.period_s)
         self._log = TickLog(core, lockstep, self.now_ns, rows)
         self.session = ControlSession(
@@ -338,6 +339,13 @@ class ControllerNode(ManagedNode):
         self._emergency = False
         return None
 
+    def _tell_of_feed_forward(self, added: AddedTorque) -> None:
+        """Say once why the rigid model's torque was gone back to."""
+        for reason in added.ticks:
+            if reason not in self._said:
+                self._said.add(reason)
+                self.get_logger().warning(f"{added.name}: {reason}; back to the law's own torque")
+
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """State, box, energy against its bound, timing."""
         session, core = self.session, self.session.core
@@ -359,6 +367,7 @@ class ControllerNode(ManagedNode):
         values |= {"law": core.law.name, "tracking bound": core.bound_status.text}
         if core.added is not None:
             values["feed-forward"] = core.added.text
+            self._tell_of_feed_forward(core.added)
         if self._doubts:
             values["seen at activation"] = self._doubts
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}
