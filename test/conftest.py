@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,20 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Say what this run is, so that a log can be understood without its machine."""
     slow = "included" if _runs_slow(config) else "left out (--all runs them)"
     return f"safe_sysid: slow tests {slow}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """After a run of the whole suite: in which files the time goes, their many short tests included."""
+    if not config.getoption("numprocesses", None):
+        return
+    spent: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                spent[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section(f"seconds by file, {sum(spent.values()):.0f} in all")
+    for name, seconds in spent.most_common(40):
+        terminalreporter.write_line(f"{seconds:7.1f} s {name}")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> int:
     if what == "test":
         os.chdir(ROOT)
         # The whole suite runs on all cores, what is asked for by name in one process, where --pdb works.
-        whole = set(arguments[1:]) <= {"--all", "-q", "-v", "-x"}
+        whole = all(a in ("--all", "-q", "-v", "-x") or a.startswith("--durations") for a in arguments[1:])
         workers = ["--numprocesses", "auto", "--dist", "loadgroup"] if whole else []
         command = [str(venv / "bin" / "python"), "-m", "pytest", *workers, *arguments[1:]]
     else:
