@@ -6,6 +6,7 @@ Each is changed, and the identity must follow, or must not.
 from __future__ import annotations
 
 import copy
+import functools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 import yaml
 
 from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.plan_files.plan_statement import gains_statement
-from safe_sysid.robot import load_robot
+from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.identity import PARTS, SCOPES, differences, digest, identity, why_not_stated
@@ -127,9 +129,16 @@ def _scaled(now: Any) -> Any:
     return [1.01 * x for x in now] if isinstance(now, tuple) else 1.01 * now
 
 
+@functools.cache
+def untouched(place: Path, path: str) -> tuple[RobotModel, dict[str, Any]]:
+    """The arm with what must be there before ``path`` is changed, and its identities by scope."""
+    model = load_robot(place / "arm.yaml", **copy.deepcopy(BEFORE.get(path, {})))
+    return model, {scope: identity(model, scope) for scope in SCOPES}
+
+
 @pytest.mark.parametrize("key", leaves(), ids=lambda key: key.path)
 def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -> None:
-    before = load_robot(place / "arm.yaml", **copy.deepcopy(BEFORE.get(key.path, {})))
+    before, identities = untouched(place, key.path if key.path in BEFORE else "")
     if key.path in VALUES:
         values = copy.deepcopy(VALUES[key.path])
     else:
@@ -137,7 +146,7 @@ def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -
         values = {path: changed(key, value_of(before.settings, path))}
     after = load_robot(place / "arm.yaml", **values)
     for scope in SCOPES:
-        ours, theirs = identity(before, scope), identity(after, scope)
+        ours, theirs = identities[scope], identity(after, scope)
         reason = why_not_stated(key.path, scope)
         if reason is None:
             declared = f"declared.{actual(key.path)}"
@@ -176,6 +185,13 @@ BESIDE = {
 }
 
 
+@functools.cache
+def designed(law: str, lockstep: bool) -> tuple[RobotModel, ControllerGains]:
+    """An arm with one law, if one is named, and its gains."""
+    model = load_robot("three_joint", **({"controller.law": law} if law else {}))
+    return model, design_gains(model, lockstep)
+
+
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize(
     "key",
@@ -186,8 +202,7 @@ def test_a_plan_states_what_of_the_controller_it_rests_on(key: Parameter, lockst
     """A plan for one law, or for one law's settings, is not one for another."""
     parts = key.path.split(".")
     law = {"controller.law": parts[2]} if parts[1] == "laws" else {}
-    before = load_robot("three_joint", **law)
-    gains = design_gains(before, lockstep)
+    before, gains = designed(law.get("controller.law", ""), lockstep)
     values = VALUES.get(key.path) or {key.path: changed(key, value_of(before.settings, key.path))}
     if key.path == "controller.inertia_lower":
         values = {key.path: (0.99 * gains.inertia_lower).tolist()}
