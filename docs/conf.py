@@ -47,6 +47,7 @@ def setup(app: Any) -> None:
         if page == "index":
             app.env.note_dependency(str(readme))
             text = re.sub(r'(\]\(|src=")docs/', r"\1", readme.read_text("utf-8"))
+            text = text.replace("](examples/", "](../examples/")
             source[0] = f"{text}\n{source[0]}"
         source[0] = re.sub(r"\]\((?:\.\./)+README\.md", "](/index.md", source[0])
 
