@@ -144,7 +144,10 @@ class _Screen:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[float], None]]:
-        """A bar on a terminal, nothing elsewhere."""
+        """A bar on a terminal; elsewhere a line every 10 s."""
+        if not self.quiet and not self._err.is_terminal:
+            yield _every(10.0, lambda share: print(f"{what}: {share:.0%}", file=sys.stderr, flush=True))
+            return
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(
             *columns, console=self._err, transient=True, disable=self.quiet or not self._err.is_terminal
@@ -156,6 +159,19 @@ class _Screen:
         """A line, unless quiet."""
         if not self.quiet:
             self.out.print(text, markup=False, soft_wrap=True)
+
+
+def _every(period: float, tell: Callable[[float], None]) -> Callable[[float], None]:
+    """Calls ``tell`` at most once in a period, s of wall time, and not in the first one."""
+    last = time.monotonic()
+
+    def progress(share: float) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= period:
+            last = now
+            tell(share)
+
+    return progress
 
 
 def identify(options: IdentifyOptions) -> int:
