@@ -128,7 +128,8 @@ MUTATIONS = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_spoilt_log_is_explained(name):
     spoil, code, hint = MUTATIONS[name]
-    found = findings(spoil(measured()[:1500]))
+    # In the first second two joints move so alike that their velocities are exchanged for factors.
+    found = findings(spoil(measured()[: 1500 if name == "velocity_order" else 1000]))
     errors = [f for f in found if f.level == "error"]
     assert code in codes(found), [f.text for f in found]
     assert any(hint in f.text for f in errors if f.code == code), [f.text for f in errors]
@@ -145,7 +146,7 @@ def test_torque_of_the_other_side_is_proved_impossible_and_named():
 
 
 def test_a_torque_that_nothing_explains_is_a_warning_with_value_and_range():
-    m = measured()
+    m = measured()[:1500]
     effort = np.array(m.effort)
     effort[1000:1200, 3] += 40.0
     (found,) = [f for f in findings(changed(m, effort=effort)) if f.code == "impossible"]
