@@ -133,18 +133,43 @@ def scale(name: str, factor: float, joint: int | slice = slice(None)) -> Callabl
     return change
 
 
+def both(*changes: Callable[[dict], object]) -> Callable[[dict], None]:
+    def change(arrays: dict) -> None:
+        for one in changes:
+            one(arrays)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (swap("qd"), "swapped"),
-        (swap("effort"), "in the column of"),
+        (swap("effort"), "efforts of joint_2 and joint_4 exchanged"),
         (scale("q", 57.29578), "deg"),
         (scale("qd", -1.0, 2), "reversed sign"),
         (scale("effort", -1.0, 1), "reversed sign"),
         (scale("effort", 100.0, 1), "gear ratio"),
         (scale("q", 0.0, 4), "moves by 0 rad"),
+        (both(scale("q", 57.29578), scale("qd", 57.29578)), "taken as degrees"),
+        (both(scale("q", 57.29578, 3), scale("qd", 57.29578, 3)), "of joint_4 taken as degrees"),
+        (both(swap("q"), swap("qd"), swap("effort")), "all columns of joint_2 and joint_4 exchanged"),
+        (both(swap("q"), swap("qd")), "joint_4"),
+        (both(scale("q", -1.0, 3), scale("qd", -1.0, 3)), "joint_4"),
+        (both(scale("q", 2.0, 3), scale("qd", 2.0, 3)), "of joint_4 halved (its gear ratio?)"),
+        (scale("effort", 2.5, 1), "gear ratio"),
     ],
-    ids=["velocities", "efforts", "degrees", "velocity", "effort", "gear", "still"],
+    ids=[
+        *["velocities", "efforts", "degrees", "velocity", "effort", "gear", "still", "degrees of both"],
+        *[
+            "degrees of one",
+            "all of two",
+            "motions of two",
+            "direction",
+            "ratio of motion",
+            "ratio of torque",
+        ],
+    ],
 )
 def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
     change: Callable[[dict], None], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
 from safe_sysid.identification.arm.data_checks import DataFinding, check_log, check_torques
+from safe_sysid.identification.arm.wrong_columns import check_columns
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
 
@@ -93,7 +94,10 @@ def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -
         return found
     thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
     drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
-    return check_torques(drawn, thinned.torque, names)
+    columns = check_columns(mechanism, samples)
+    if any(finding.kind == "columns" for finding in columns):
+        return columns
+    return check_torques(drawn, thinned.torque, names) or columns
 
 
 def output_directory(options: ArmLogOptions, command: str) -> Path:

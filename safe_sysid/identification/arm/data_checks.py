@@ -32,7 +32,7 @@ class DataFinding:
 
     Attributes:
         joint: that it is about.
-        kind: "still", "swapped", "reversed", "unit", "torque_sign" or "torque_scale".
+        kind: "still", "swapped", "reversed", "unit", "torque_sign", "torque_scale" or "columns".
         message: in words, with numbers.
     """
 

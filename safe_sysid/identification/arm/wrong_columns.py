@@ -1,0 +1,127 @@
+"""What is wrong with a log's columns, by the drawing: the one change with which the drawing explains the torques.
+
+Positions and velocities that agree with each other may both be wrong: in degrees, of two joints exchanged, counted in
+the other direction, or with another gear ratio. Then no arm like the drawing has these torques. Each change is tried:
+how much of the torque of each joint is left when the drawing's rigid torque, and friction, rotor and offset of the
+joint, each with any factor, are fitted to it. A change that leaves less than half is named. None is made.
+
+A factor of the rigid torque far from one, where it alone explains the joint's torque, is a gear ratio, torque constant
+or unit of efforts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.identification.arm.data import ArmData
+from safe_sysid.identification.arm.data_checks import DataFinding
+from safe_sysid.identification.arm.friction import at_rest
+
+__all__ = ["check_columns"]
+
+FloatArray = NDArray[np.float64]
+_SAMPLES, _FEWEST = 400, 60
+#: Less than this is left: the drawing explains the torques. A change must leave less than _BETTER of what is left.
+_EXPLAINED, _BETTER = 0.01, 0.5
+#: Factors of the rigid torque that an arm other than drawn may have, where all but _ALONE of it is that torque.
+_FACTOR, _ALONE = 1.6, 0.1
+_DEGREE = np.pi / 180.0
+
+
+def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
+    """What the drawing says of the columns of positions, velocities and efforts.
+
+    Args:
+        mechanism: as drawn; of arms with closed loops nothing is said.
+        samples: of the joints with motors.
+    """
+    if mechanism.closures:
+        return []
+    moving = np.flatnonzero(~at_rest(samples).any(axis=1))
+    use = moving if len(moving) >= _FEWEST else np.arange(len(samples))
+    use = use[np.linspace(0, len(use) - 1, min(_SAMPLES, len(use))).astype(int)]
+    order = np.argsort(mechanism.actuated)
+    q, qd, qdd, torque = (x[use][:, order] for x in (samples.q, samples.qd, samples.qdd, samples.torque))
+    names = [mechanism.joint_names[j] for j in range(mechanism.n)]
+    now, factors, alone = _left(mechanism, q, qd, qdd, torque)
+    if now > _EXPLAINED:
+        best, said = _BETTER * now, ""
+        for change, text in _changes(names):
+            left, _, _ = _left(mechanism, q @ change.T, qd @ change.T, qdd @ change.T, torque)
+            if left < best:
+                best, said = left, text
+        for j in range(mechanism.n):
+            for k in range(j):
+                both = np.arange(mechanism.n)
+                both[[j, k]] = k, j
+                for state, what in ((both, "all columns"), (slice(None), "efforts")):
+                    left, _, _ = _left(mechanism, q[:, state], qd[:, state], qdd[:, state], torque[:, both])
+                    if left < best:
+                        best, said = left, f"{what} of {names[k]} and {names[j]} exchanged"
+        if said:
+            message = (
+                f"with {said} the drawing leaves {100 * best:.2g} % of the torques unexplained, as they are "
+                f"{100 * now:.2g} %"
+            )
+            return [DataFinding(names[0], "columns", message)]
+    return [
+        DataFinding(
+            names[j],
+            "torque_scale",
+            f"{names[j]}: torques of links are {factors[j]:.3g} times the drawing's: gear ratio, torque constant or "
+            "unit?",
+        )
+        for j in range(mechanism.n)
+        if alone[j] < _ALONE and not 1.0 / _FACTOR < factors[j] < _FACTOR
+    ]
+
+
+def _changes(names: list[str]) -> Iterator[tuple[FloatArray, str]]:
+    """Matrices that positions and velocities are multiplied by, and what that means."""
+    n = len(names)
+    yield np.eye(n) * _DEGREE, "positions and velocities taken as degrees"
+    for j, name in enumerate(names):
+        for factor, text in (
+            (_DEGREE, f"positions and velocities of {name} taken as degrees"),
+            (-1.0, f"{name} counted in the other direction"),
+            (0.5, f"positions and velocities of {name} halved (its gear ratio?)"),
+            (2.0, f"positions and velocities of {name} doubled (its gear ratio?)"),
+        ):
+            change = np.eye(n)
+            change[j, j] = factor
+            yield change, text
+        for k in range(j):
+            change = np.eye(n)
+            change[[j, k]] = change[[k, j]]
+            yield change, f"positions and velocities of {names[k]} and {name} exchanged"
+
+
+def _left(
+    mechanism: Mechanism, q: FloatArray, qd: FloatArray, qdd: FloatArray, torque: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """Share of the torques (root mean square, mean of the joints) that is left.
+
+    Returns:
+        That; factors (n,) of the rigid torques; (n,) what is left of what is left without them, squared.
+    """
+    layout, rigid = mechanism.layout, np.zeros(mechanism.layout.size)
+    rigid[layout.links] = mechanism.theta_nominal[layout.links]
+    drawn = dynamics_of(mechanism.kinematics).torque_regressor(q, qd, qdd) @ rigid
+    shares, factors, alone = [], np.ones(mechanism.n), np.ones(mechanism.n)
+    for j in range(mechanism.n):
+        columns = np.column_stack([drawn[:, j], qdd[:, j], qd[:, j], np.sign(qd[:, j]), np.ones(len(q))])
+        columns /= np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+        y = torque[:, j]
+        values = np.linalg.lstsq(columns, y, rcond=1e-10)[0]
+        left = float(np.sum((y - columns @ values) ** 2))
+        others = columns[:, 1:]
+        without = float(np.sum((y - others @ np.linalg.lstsq(others, y, rcond=1e-10)[0]) ** 2))
+        shares.append(np.sqrt(left / max(float(np.sum((y - y.mean()) ** 2)), 1e-300)))
+        factors[j] = values[0] / max(float(np.linalg.norm(drawn[:, j])), 1e-300)
+        alone[j] = left / max(without, 1e-300)
+    return float(np.mean(shares)), factors, alone
