@@ -169,7 +169,7 @@ def test_the_report_needs_nothing_else_and_says_what_is_not_guaranteed(done):
     assert (text.count("<svg "), text.count('class="chart"')) == (10, 1)  # ten intervals, and how they narrow
     for name in PAYLOAD_NAMES:
         assert f"<td>{name}</td>" in text
-    assert "What is not" in text
+    assert "Not guaranteed" in text
     assert json.loads((folder / "copy.json").read_text()) == result
 
 
